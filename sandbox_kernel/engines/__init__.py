@@ -1,0 +1,1 @@
+"""Container engines: the one seam between a session and the machine it runs on."""

@@ -1,0 +1,58 @@
+"""The engine seam: starting a container, and a byte pipe into it. Imports model and errors only.
+
+There is no exec, no file method and no interrupt here: those are frames to the agent (wire.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ..model import ExitReason, SandboxSpec
+
+
+class Container(Protocol):
+    """A running container, of which the caller is the only owner.
+
+    The container ends when the connection behind `send` and `receive` goes, whatever happened to the owner.
+    """
+
+    id: str
+
+    async def send(self, data: bytes) -> None:
+        """Write to the container's stdin; waits while the pipe is full. Raises `EngineError` once the pipe is gone."""
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of the container's stdout, b"" at its end. Never raises for a lost connection."""
+
+    async def wait(self) -> ExitReason:
+        """Return why the container ended, once it has."""
+
+    async def kill(self) -> None:
+        """End and remove the container without asking it. Idempotent; returns when it is gone, or the engine is."""
+
+    async def inspect(self) -> dict[str, Any]:
+        """Return what the engine says of the container, in the form that the attestation compares with the spec."""
+
+    def detach(self) -> Handover:
+        """Give the pipe away, for a restart: after this the container belongs to whoever `Handover` is given to."""
+
+
+class Handover(Protocol):
+    """What a successor process needs to own a running container: an open file descriptor, and its name."""
+
+    fd: int
+    state: dict[str, Any]
+    """Plain JSON: for `Engine.adopt`."""
+
+
+class Engine(Protocol):
+    """A container engine."""
+
+    async def start(self, spec: SandboxSpec) -> Container:
+        """Start a container for `spec`. Raises `EngineUnavailable`, `ImageMissing` or `EngineError`."""
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
+        """Take over a container that another process gave up with `Container.detach`."""
+
+    async def reap(self) -> int:
+        """Remove what a crash of a host process or of the engine left behind, found by label; return how many."""

@@ -1,0 +1,145 @@
+"""The frozen values that the parts hand to each other; units stand in the names.
+
+Imports errors only, and does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .errors import ConfigurationError
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+Channel = Literal["shell", "control", "stdin", "iopub"]
+OutputMode = Literal["safe", "strict", "trusted"]
+
+SCRATCH = "/mnt/data"
+"""The working directory of every cell: the place that model-written code already expects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one session may use. Sizes in bytes, times in seconds."""
+
+    memory_bytes: int = 2 * GIB
+    """All processes, and every file in scratch, /tmp and /dev/shm: these live in memory. Swap is never added."""
+    cpus: float = 2.0
+    pids: int = 256
+    """Processes and threads together."""
+    open_files: int = 1024
+    scratch_bytes: int = 512 * MIB
+    tmp_bytes: int = 64 * MIB
+    shm_bytes: int = 64 * MIB
+    cell_seconds: float = 300.0
+    interrupt_grace_seconds: float = 2.0
+    """How long a cell may take to end after an interrupt for its time limit, before its kernel is killed."""
+    idle_seconds: float = 3600.0
+    start_seconds: float = 60.0
+    """Engine, agent and kernel together must be ready within this."""
+    output_bytes: int = 128 * MIB
+    """Output of one cell."""
+    output_messages: int = 100_000
+    """Messages of one cell: streams, displays, display updates."""
+    message_bytes: int = 96 * MIB
+    """One message from the container, buffers included."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}", setting=name)
+        files = self.scratch_bytes + self.tmp_bytes + self.shm_bytes
+        if files > self.memory_bytes * 3 // 4:
+            raise ConfigurationError(
+                "scratch, /tmp and /dev/shm live in the sandbox's memory and would fill more than three quarters of it",
+                limit=format_bytes(self.memory_bytes * 3 // 4),
+                value=format_bytes(files),
+                setting="memory or scratch_size",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a user can choose, resolved and checked; made by config.py or by a caller of the SDK."""
+
+    engine: str = "docker"
+    runtime: str | None = None
+    """The engine's OCI runtime: None is its default; "runsc" is gVisor."""
+    image: str = "sandbox-kernel:data"
+    limits: Limits = field(default_factory=Limits)
+    outputs: OutputMode = "safe"
+    uploads: str | None = None
+    """A host folder whose regular files are copied into scratch: at start, and what changed before each cell."""
+    downloads: str | None = None
+    """A host folder that receives the regular files which cells make or change in scratch."""
+    audit: str | None = None
+    """A host file that receives one JSON line a cell and one for each thing that was refused."""
+    display_name: str = "Python 3 (sandbox)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """One container to start: what the engine needs to know, and what the attestation compares with."""
+
+    session_id: str
+    image: str
+    limits: Limits
+    command: tuple[str, ...]
+    """The agent: an argument vector that runs in the container as PID 1."""
+    uid: int
+    """User and group id of every process inside; one of its own for each session, never 0."""
+    runtime: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """All of the container's environment; nothing of the host's is added."""
+
+    def __post_init__(self) -> None:
+        if self.uid <= 0:
+            raise ConfigurationError(f"a session must not run as uid {self.uid}", setting="uid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One Jupyter message on one channel, decoded; never the raw bytes of the other side."""
+
+    channel: Channel
+    header: Mapping[str, Any]
+    parent: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+    buffers: tuple[bytes, ...] = ()
+
+    @property
+    def type(self) -> str:
+        return str(self.header["msg_type"])
+
+    @property
+    def id(self) -> str:
+        return str(self.header["msg_id"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A verdict of a policy, never without its reason."""
+
+    allowed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitReason:
+    """Why a container is gone."""
+
+    kind: Literal["exited", "out_of_memory", "killed", "engine_lost"]
+    exit_code: int | None = None
+    detail: str = ""
+
+
+def format_bytes(count: float) -> str:
+    """Return a size for people, with a binary unit: 1536 is "1.5 KiB"."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
