@@ -1,0 +1,180 @@
+"""One running container of a Docker engine: its pipe, and why it ended.
+
+Imports asyncio, the pipe and the model; the engine is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import EngineError, EngineUnavailable
+from ..model import ExitReason
+from .pipe import Pipe
+
+if TYPE_CHECKING:
+    from .docker import DockerEngine
+    from .http import Connection
+
+KILL_SECONDS = 20.0
+LATE_OOM_SECONDS = 0.3
+"""The engine tells "out of memory" and "died" by two ways, and either may come first."""
+OOM_BEFORE_END_SECONDS = 5.0
+"""An older out-of-memory event was another process's end."""
+ENGINE_BACK_SECONDS = 3.0
+"""How long an engine may be gone before the sandbox counts as lost."""
+REPLAY_SECONDS = 1.0
+LAST_WORDS_SECONDS = 0.5
+SIGKILLED = 128 + 9
+
+
+@dataclass(slots=True)
+class DockerHandover:
+    """The pipe's file descriptor, and what `DockerEngine.adopt` needs with it (plain JSON)."""
+
+    fd: int
+    state: dict[str, Any]
+
+
+class DockerContainer:
+    """A running container. Made by `DockerEngine.start` and `DockerEngine.adopt` only."""
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        identity: str,
+        name: str,
+        session_id: str,
+        *,
+        pipe: Pipe,
+        events: Connection,
+        since: float,
+    ) -> None:
+        self.id = identity
+        self.name = name
+        self._engine = engine
+        self._session_id = session_id
+        self._pipe = pipe
+        self._since = since
+        self._events = events
+        self._exit_code: int | None = None
+        self._removed = False
+        self._oom_at = 0.0
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[ExitReason] = loop.create_future()
+        self._watching = loop.create_task(self._watch(), name=f"watch {name}")
+        self._watching.add_done_callback(lambda _: self._events.close())
+
+    async def send(self, data: bytes) -> None:
+        await self._pipe.send(data)
+
+    async def receive(self) -> bytes:
+        return await self._pipe.receive()
+
+    async def wait(self) -> ExitReason:
+        """Return why the container ended; `detail` holds the end of its stderr, as far as `receive` has read."""
+        reason = await asyncio.shield(self._ended)
+        if reason.kind != "exited":
+            return reason
+        with contextlib.suppress(TimeoutError):  # whoever receives is about to meet the last words
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._pipe.ended.wait()
+        return replace(reason, detail=self._pipe.stderr)
+
+    async def inspect(self) -> dict[str, Any]:
+        found = await self._engine.inspect(self.id)
+        if found is None:
+            raise EngineError("the container is gone", survived="nothing")
+        return found
+
+    async def kill(self) -> None:
+        """End and remove the container, within 20 s. Raises `EngineError` when the engine answers but cannot."""
+        self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
+        self._pipe.close()
+        if self._removed:
+            return
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                await self._engine.remove(self.id)
+            self._removed = True
+        except EngineUnavailable:
+            pass  # no engine, no container; and without its pipe the agent ends anyway
+        except TimeoutError as error:
+            raise EngineError("the engine did not remove the container", limit=f"{KILL_SECONDS:.0f} s") from error
+
+    async def rename_owner(self, pid: int) -> None:
+        """Write into the container's name that it belongs to process `pid` from now on."""
+        self.name = await self._engine.rename(self.id, self._session_id, pid)
+
+    def detach(self) -> DockerHandover:
+        """Give the pipe away. The container lives on for as long as somebody holds the file descriptor."""
+        self._watching.cancel()
+        fd, pipe = self._pipe.detach()
+        state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
+        return DockerHandover(fd, state)
+
+    # --- why it ended -----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Follow the engine's events until the container has ended, over lost connections and engine restarts."""
+        while True:
+            try:
+                async for event in self._events.lines():
+                    self._note(event)
+            except (OSError, ValueError, EngineError):
+                pass  # the stream is lost; whether the container is, the engine must tell
+            self._events.close()
+            try:
+                self._events = await self._subscribe_again()
+                found = await self._engine.inspect(self.id)
+            except EngineError as error:
+                self._pipe.close()
+                self._end(ExitReason(kind="engine_lost", detail=str(error)))
+                return
+            if found is None or not found["State"]["Running"]:
+                # It ended while nobody listened. The engine tells again what it remembers, if it is still the same.
+                self._exit_code = found["State"]["ExitCode"] if found else None
+                asyncio.get_running_loop().call_later(REPLAY_SECONDS, self._decide)
+
+    async def _subscribe_again(self) -> Connection:
+        deadline = time.monotonic() + ENGINE_BACK_SECONDS
+        while True:
+            try:
+                return await self._engine.subscribe(self._session_id, self._since)
+            except EngineUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Take in one event of the engine."""
+        what = str(event.get("Action") or event.get("status"))
+        if what == "oom":
+            self._oom_at = float(event.get("timeNano", 0)) / 1e9
+            if self._exit_code is not None:
+                self._decide()
+        elif what == "die":
+            code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
+            self._exit_code = int(code) if code.isdigit() else None
+            if self._exit_code == SIGKILLED and not self._oom_at:
+                asyncio.get_running_loop().call_later(LATE_OOM_SECONDS, self._decide)
+            else:
+                self._decide()
+
+    def _decide(self) -> None:
+        """Conclude from what was noted why the container ended."""
+        if self._exit_code == SIGKILLED and time.time() - self._oom_at < OOM_BEFORE_END_SECONDS:
+            self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
+        elif self._exit_code == SIGKILLED:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
+        else:
+            self._end(ExitReason(kind="exited", exit_code=self._exit_code))
+
+    def _end(self, reason: ExitReason) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+            if asyncio.current_task() is not self._watching:
+                self._watching.cancel()

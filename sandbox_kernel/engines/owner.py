@@ -1,0 +1,61 @@
+"""Whose container it is: a process, told apart from a later one with the same number by its start time.
+
+The owner stands in the container's name, which can be changed in one atomic step; labels cannot. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_NAME = re.compile(r"/?sandbox-kernel-([^/]+)-(\d+)-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process of this host. `started` is in clock ticks since boot, 0 when the process is gone."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Owner:
+        return cls(pid, start_ticks(pid))
+
+    @classmethod
+    def parse(cls, container_name: str) -> Owner | None:
+        """Return the owner that a container's name tells, None for a name that is not one of ours."""
+        found = _NAME.fullmatch(container_name)
+        return cls(int(found[2]), int(found[3])) if found else None
+
+    def container_name(self, session_id: str) -> str:
+        safe = re.sub(r"[^a-zA-Z0-9]", "", session_id)[:12] or "session"
+        return f"sandbox-kernel-{safe}-{self.pid}-{self.started}"
+
+    def alive(self) -> bool:
+        """Return whether this very process runs; a zombie does not."""
+        return self.started > 0 and start_ticks(self.pid) == self.started
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; 0 when there is none, or only its remains."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The command stands in brackets and may hold anything; the fields after it are numbered from 3 (proc(5)).
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return 0 if fields[0] in {b"Z", b"X"} else int(fields[19])
+
+
+@cache
+def host_name() -> str:
+    """Return what tells this machine, this boot and this PID namespace from others that share an engine."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116 (a magic link, never resolved)
+    except OSError:
+        return "unknown"

@@ -1,0 +1,151 @@
+"""The system calls a cell may make: a default-deny profile in the engine's format. Data; imports nothing.
+
+The engine's own profile depends on its age (Docker 20.10 leaves AF_VSOCK and io_uring open), so the sandbox brings one.
+It allows what CPython, the data libraries of the image, ipykernel and debugpy call, and what their C libraries fall
+back to. A call that is not named here fails with EPERM; those in `ABSENT` fail with ENOSYS, as on a kernel without
+them, because libraries then take another way. Only the native architecture's calls exist; a
+32-bit call ends its process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+EPERM, ENOSYS = 1, 38
+
+FILES = """
+    access faccessat faccessat2 open openat openat2 creat close close_range read readv pread64 preadv preadv2 write
+    writev pwrite64 pwritev pwritev2 lseek _llseek stat stat64 fstat fstat64 lstat lstat64 newfstatat fstatat64 statx
+    statfs statfs64 fstatfs fstatfs64 getdents getdents64 mkdir mkdirat mknod mknodat rmdir unlink unlinkat rename
+    renameat renameat2 link linkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown chown32
+    fchown fchown32 fchownat lchown lchown32 umask truncate truncate64 ftruncate ftruncate64 fallocate fadvise64
+    fadvise64_64 arm_fadvise64_64 readahead flock fsync fdatasync sync syncfs sync_file_range utime utimes utimensat
+    futimesat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr removexattr
+    lremovexattr fremovexattr getcwd chdir fchdir dup dup2 dup3 fcntl fcntl64 pipe pipe2 sendfile sendfile64
+    copy_file_range splice tee inotify_init inotify_init1 inotify_add_watch inotify_rm_watch memfd_create cachestat
+"""
+WAITING = """
+    poll ppoll select _newselect pselect6 epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_wait epoll_wait_old
+    epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime
+    restart_syscall pause
+"""
+MEMORY = """
+    brk mmap mmap2 munmap mremap mprotect madvise msync mincore mlock mlock2 munlock mlockall munlockall membarrier
+    mseal pkey_alloc pkey_free pkey_mprotect get_mempolicy map_shadow_stack shmget shmat shmdt shmctl semget semop
+    semtimedop semctl msgget msgsnd msgrcv msgctl
+"""
+PROCESSES = """
+    fork vfork execve execveat exit exit_group wait4 waitid waitpid kill tkill tgkill pidfd_open pidfd_send_signal
+    getpid getppid gettid getpgid setpgid getpgrp getsid setsid getrusage times prctl arch_prctl set_tid_address
+    set_thread_area get_thread_area set_robust_list get_robust_list rseq futex futex_time64 futex_waitv futex_wake
+    futex_wait futex_requeue getcpu sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_setparam
+    sched_getscheduler sched_setscheduler sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min
+    sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set getrlimit setrlimit ugetrlimit prlimit64
+    rt_sigaction rt_sigprocmask rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo
+    rt_sigreturn sigreturn sigaltstack seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
+"""
+IDENTITY = """
+    getuid getuid32 geteuid geteuid32 getgid getgid32 getegid getegid32 getresuid getresuid32 getresgid getresgid32
+    getgroups getgroups32 setuid setuid32 setgid setgid32 setreuid setreuid32 setregid setregid32 setresuid
+    setresuid32 setresgid setresgid32 setgroups setgroups32 setfsuid setfsuid32 setfsgid setfsgid32 capget capset
+    uname sysinfo
+"""
+TIME = """
+    time gettimeofday clock_gettime clock_gettime64 clock_getres clock_getres_time64 clock_nanosleep
+    clock_nanosleep_time64 nanosleep alarm getitimer setitimer timer_create timer_settime timer_gettime
+    timer_getoverrun timer_delete getrandom
+"""
+SOCKETS = """
+    bind listen accept accept4 connect getsockname getpeername getsockopt setsockopt send sendto sendmsg sendmmsg recv
+    recvfrom recvmsg recvmmsg recvmmsg_time64 shutdown
+"""
+
+ALLOWED = tuple(f"{FILES}{WAITING}{MEMORY}{PROCESSES}{IDENTITY}{TIME}{SOCKETS}".split())
+
+ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret", "userfaultfd")
+"""glibc takes clone() when clone3() is not there; a filter cannot see clone3's flags, which lie in memory."""
+
+AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
+FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
+"""Without a network, AF_INET reaches the loopback of the sandbox only: the debugger and asyncio's tests need that."""
+
+NEW_NAMESPACES = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
+
+PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
+"""Linux, 32-bit address space, uname 2.6, both, and the query: those that the engines allow, too."""
+
+IOCTLS = {
+    "TCGETS": 0x5401,
+    "TCSETS": 0x5402,
+    "TCSETSW": 0x5403,
+    "TCSETSF": 0x5404,
+    "TCSBRK": 0x5409,
+    "TCXONC": 0x540A,
+    "TCFLSH": 0x540B,
+    "TIOCSCTTY": 0x540E,
+    "TIOCGPGRP": 0x540F,
+    "TIOCSPGRP": 0x5410,
+    "TIOCOUTQ": 0x5411,
+    "TIOCGWINSZ": 0x5413,
+    "TIOCSWINSZ": 0x5414,
+    "FIONREAD": 0x541B,
+    "FIONBIO": 0x5421,
+    "TIOCNOTTY": 0x5422,
+    "TIOCGSID": 0x5429,
+    "TCGETS2": 0x802C542A,
+    "TCSETS2": 0x402C542B,
+    "TCSETSW2": 0x402C542C,
+    "TCSETSF2": 0x402C542D,
+    "TIOCGPTN": 0x80045430,
+    "TIOCSPTLCK": 0x40045431,
+    "TIOCGPTPEER": 0x5441,
+    "FIONCLEX": 0x5450,
+    "FIOCLEX": 0x5451,
+    "FIOASYNC": 0x5452,
+    "SIOCGIFNAME": 0x8910,
+    "SIOCGIFCONF": 0x8912,
+    "SIOCGIFFLAGS": 0x8913,
+    "SIOCGIFADDR": 0x8915,
+    "SIOCGIFMTU": 0x8921,
+    "SIOCGIFINDEX": 0x8933,
+    "FICLONE": 0x40049409,
+    "FICLONERANGE": 0x4020940D,
+    "FS_IOC_GETFLAGS": 0x80086601,
+    "FS_IOC_FIEMAP": 0xC020660B,
+}
+"""A list of what may, not of what may not: TIOCSTI (types into a terminal) and every driver's own calls stay out."""
+
+
+def profile() -> dict[str, Any]:
+    """Return the profile, in the JSON format that Docker and Podman share."""
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": EPERM,
+        "archMap": [
+            {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []},
+            {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
+        ],
+        "syscalls": [
+            _rule(ALLOWED),
+            _rule(ABSENT, action="SCMP_ACT_ERRNO", errnoRet=ENOSYS),
+            *(_rule(("socket",), args=[_equals(0, family)]) for family in FAMILIES),
+            _rule(("socketpair",), args=[_equals(0, AF_UNIX)]),
+            _rule(("clone",), args=[_masked(0, NEW_NAMESPACES, 0)]),
+            *(_rule(("personality",), args=[_equals(0, value)]) for value in PERSONALITIES),
+            # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
+            *(_rule(("ioctl",), args=[_masked(1, 0xFFFFFFFF, number)]) for number in IOCTLS.values()),
+        ],
+    }
+
+
+def _rule(names: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+    return {"names": list(names), "action": "SCMP_ACT_ALLOW", **fields}
+
+
+def _equals(index: int, value: int) -> dict[str, Any]:
+    return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
+
+
+def _masked(index: int, mask: int, value: int) -> dict[str, Any]:
+    return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
