@@ -1,0 +1,35 @@
+"""`python -m sandbox_kernel -f CONNECTION_FILE [settings]` runs the kernel; with a command, it is `sandbox-kernel`.
+
+The path of the kernel imports nothing that it does not need: its start-up time begins here.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .errors import ConfigurationError
+
+
+def main(argv: list[str]) -> int:
+    """Return the exit code: 2 for a setting that cannot work, else the kernel's or the command's own."""
+    if not argv or not argv[0].startswith("-") or argv[0] in ("-h", "--help", "--version"):
+        from .cli import main as command_line
+
+        return command_line(argv)
+    from .config import from_argv
+
+    try:
+        connection_file, settings = from_argv(argv)
+    except ConfigurationError as error:
+        sys.stderr.write(f"sandbox-kernel: {error}\n")
+        return 2
+    if connection_file is None:
+        sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
+        return 2
+    from .proxy import main as run_kernel
+
+    return run_kernel(connection_file, settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

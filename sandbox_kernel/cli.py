@@ -1,0 +1,268 @@
+"""`sandbox-kernel`: setting up, looking after and checking the kernel from a shell.
+
+Exit codes: 0 fine, 1 something was found wrong, 2 a wrong argument or setting, 3 the container engine fails.
+Imports config; each command imports what it needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import __version__
+from .config import SETTINGS, from_files, read_argv, resolve
+from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
+from .install import NAME, check, install
+
+FINE, WRONG, USAGE, PLATFORM = 0, 1, 2, 3
+SECONDS_FOR_LISTS = 30.0
+"""How long `ps` and `reap` wait for the engine."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors made on purpose are one paragraph, others a traceback."""
+    try:
+        options = _parse(sys.argv[1:] if argv is None else list(argv))
+        return int(options.run(options))
+    except SandboxError as error:
+        print(textwrap.fill(f"sandbox-kernel: {error}", 110, break_long_words=False), file=sys.stderr)
+        return PLATFORM if isinstance(error, EngineError) else USAGE if isinstance(error, ConfigurationError) else WRONG
+    except KeyboardInterrupt:
+        return 130
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def setup(options: argparse.Namespace) -> int:
+    """Make this machine ready: engine, image, kernelspec. What is there already is left alone.
+
+    The kernelspec goes into the virtual environment, or else to the user, unless a flag says where.
+    """
+    from . import image, machine
+    from .doctor import diagnose, table
+
+    status = machine.find_engine()
+    if not status.available:
+        print(f"engine      {status.problem}")
+        if not options.yes and not _agreed("Install and start the distribution's Docker engine now?"):
+            raise EngineUnavailable(f"there is no container engine. {status.remedy}")
+        status = machine.install_engine(_progress)
+    print(f"engine      {status.address}, version {status.server_version}")
+    if options.gvisor and "runsc" not in status.runtimes:
+        machine.install_gvisor(_progress)
+    settings = check(options.values)
+    if settings.image == SETTINGS["image"].default:
+        print(f"image       {image.build('data', progress=_progress)}")
+    print(f"kernelspec  {_install(options)}")
+    rows = diagnose(settings, name=options.name)
+    print("\n" + table(rows))
+    return FINE if all(row.ok for row in rows) else WRONG
+
+
+def build(options: argparse.Namespace) -> int:
+    """Build an image that cells run in."""
+    from . import image
+
+    requirements = None if options.requirements is None else str(options.requirements)
+    print(
+        image.build(options.kind, tag=options.tag, requirements=requirements, force=options.force, progress=_progress)
+    )
+    return FINE
+
+
+def install_command(options: argparse.Namespace) -> int:
+    """Install the kernelspec."""
+    print(f"Installed kernelspec {options.name} in {_install(options)}")
+    return FINE
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Check everything that a session needs, up to a real start, and say how to repair what is wrong."""
+    from .doctor import as_json, diagnose, table
+
+    rows = diagnose(resolve(from_files() | options.values), name=options.name)
+    print(as_json(rows) if options.json else table(rows))
+    return FINE if all(row.ok for row in rows) else WRONG
+
+
+def ps(options: argparse.Namespace) -> int:
+    """List the sandboxes that run now."""
+    rows = _engine_call(options, "list")
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        print(_columns(rows))
+    return FINE
+
+
+def reap(options: argparse.Namespace) -> int:
+    """Remove sandboxes whose owner is gone."""
+    count = _engine_call(options, "reap")
+    print("nothing to remove" if not count else f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
+    return FINE
+
+
+def show_settings(options: argparse.Namespace) -> int:
+    """Show every setting: the value that a kernel on this machine would start with, and what it means."""
+    files, given = from_files(), options.values
+    resolve(files | given)
+    rows: list[dict[str, Any]] = []
+    for name, setting in SETTINGS.items():
+        source = "argument" if name in given else "config file" if name in files else "default"
+        value = (files | given).get(name, setting.default_text or setting.default)
+        rows.append({"name": name, "value": value, "from": source, "help": setting.help})
+    if options.json:
+        print(json.dumps(rows, indent=2, default=str))
+    else:
+        for row in rows:
+            print(f"{row['name']} = {row['value']}  ({row['from']})")
+            print(textwrap.indent(textwrap.fill(row["help"], 96), "    "))
+    return FINE
+
+
+# --- what the commands share -----------------------------------------------------------------------------------------
+
+
+def _install(options: argparse.Namespace) -> Path:
+    user, prefix = options.user, sys.prefix if options.sys_prefix else options.prefix
+    if options.near and not user and prefix is None:
+        user, prefix = (False, sys.prefix) if sys.prefix != sys.base_prefix else (True, None)
+    return install(options.values, name=options.name, user=user, prefix=prefix)
+
+
+def _engine_call(options: argparse.Namespace, method: str) -> Any:
+    from .config import make_engine
+
+    async def call() -> Any:
+        engine = make_engine(resolve(from_files() | options.values))
+        try:
+            async with asyncio.timeout(SECONDS_FOR_LISTS):
+                return await getattr(engine, method)()
+        except TimeoutError:
+            raise EngineUnavailable("the container engine does not answer", limit=f"{SECONDS_FOR_LISTS:g} s") from None
+
+    return asyncio.run(call())
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _columns(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "no sandbox is running"
+    header = list(rows[0])
+    cells = [
+        [name.upper().replace("_", " ") for name in header],
+        *([str(row[name]) for name in header] for row in rows),
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+class _Refuse(argparse.Action):
+    """An option of ipykernel's that a sandbox cannot honour: an error with its reason, not a surprise later."""
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise ConfigurationError(f"{self.option_strings[0]} has no place here: {self.const}")
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    options, rest = _parser().parse_known_args(argv)
+    if rest and not options.takes_settings:
+        raise ConfigurationError(f"{options.command} does not know the argument {rest[0]!r}")
+    connection_file, options.values = read_argv(rest)
+    if connection_file is not None:
+        raise ConfigurationError(f"{options.command} has no use for a connection file", value=connection_file)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sandbox-kernel",
+        description="A Jupyter kernel whose cells run in a hardened container.",
+        epilog="exit codes: 0 fine, 1 something was found wrong, 2 a wrong argument or setting, 3 the engine fails",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"sandbox-kernel {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, *, settings: bool = True) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name,
+            help=run.__doc__.partition("\n")[0].rstrip("."),
+            description=inspect.cleandoc(run.__doc__),
+            epilog=_settings_help() if settings else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.set_defaults(run=run, takes_settings=settings)
+        return sub
+
+    one = command("setup", setup)
+    _where(one)
+    one.set_defaults(near=True)
+    one.add_argument("--yes", "-y", action="store_true", help="install an engine without asking, where there is none")
+    one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
+    one = command("build", build, settings=False)
+    one.add_argument(
+        "--kind",
+        choices=("base", "data"),
+        default="data",
+        help="base: Python and ipykernel. data: with the data-analysis packages (default)",
+    )
+    one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file of more packages")
+    one.add_argument("--tag", help="a name for the image")
+    one.add_argument("--force", action="store_true", help="build even if the image is there and current")
+    one = command("install", install_command)
+    _where(one)
+    one.set_defaults(near=False)
+    one = command("doctor", doctor)
+    one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    command("ps", ps).add_argument("--json", action="store_true", help="print JSON")
+    command("reap", reap)
+    command("settings", show_settings).add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    """Add ipykernel's flags for a kernelspec."""
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--user", action="store_true", help="install for the current user")
+    place.add_argument("--sys-prefix", action="store_true", help=f"install into this Python environment, {sys.prefix}")
+    place.add_argument("--prefix", metavar="FOLDER", help="install beneath this folder")
+    parser.add_argument("--name", default=NAME, help="the name of the kernel (default: %(default)s)")
+    parser.add_argument("--frozen_modules", "--frozen-modules", action="store_true", help=argparse.SUPPRESS)
+    why = "cells see nothing of the host's environment, and the kernel reads no variable"
+    parser.add_argument("--env", nargs=2, action=_Refuse, const=why, help=argparse.SUPPRESS)
+    why = "an IPython profile is code of the host, and cells run in a container"
+    parser.add_argument("--profile", action=_Refuse, const=why, help=argparse.SUPPRESS)
+
+
+def _settings_help() -> str:
+    lines = ["settings (also in jupyter_sandbox_kernel_config.py, as c.SandboxKernel.memory = '2G'):"]
+    for setting in SETTINGS.values():
+        default = setting.default_text or setting.default
+        lines.append(f"  {setting.flag} VALUE")
+        lines += textwrap.wrap(
+            f"{setting.help} (default: {default})", 100, initial_indent=" " * 8, subsequent_indent=" " * 8
+        )
+    return "\n".join(lines)
