@@ -20,9 +20,10 @@ from . import __version__
 from .config import SETTINGS, from_files, read_argv, resolve
 from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
 from .install import NAME, check, install
+from .model import format_bytes
 
 FINE, WRONG, USAGE, PLATFORM = 0, 1, 2, 3
-SECONDS_FOR_LISTS = 30.0
+SECONDS_FOR_LISTS = 90.0
 """How long `ps` and `reap` wait for the engine."""
 
 
@@ -96,10 +97,7 @@ def doctor(options: argparse.Namespace) -> int:
 def ps(options: argparse.Namespace) -> int:
     """List the sandboxes that run now."""
     rows = _engine_call(options, "list")
-    if options.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        print(_columns(rows))
+    print(json.dumps(rows, indent=2) if options.json else _columns([_for_people(row) for row in rows]))
     return FINE
 
 
@@ -117,7 +115,7 @@ def show_settings(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for name, setting in SETTINGS.items():
         source = "argument" if name in given else "config file" if name in files else "default"
-        value = (files | given).get(name, setting.default_text or setting.default)
+        value = (files | given).get(name, setting.default_for_people)
         rows.append({"name": name, "value": value, "from": source, "help": setting.help})
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
@@ -162,7 +160,25 @@ def _agreed(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _columns(rows: list[dict[str, Any]]) -> str:
+def _for_people(row: dict[str, Any]) -> dict[str, str]:
+    alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row["owner_alive"]]
+    return {
+        "session": row["session"][:12],
+        "owner": f"{row['owner_pid'] or 'unknown'}{alive}",
+        "state": row["state"],
+        "age": _duration(row["age_seconds"]),
+        "image": row["image"],
+        "memory": format_bytes(row["memory_bytes"]),
+    }
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _columns(rows: list[dict[str, str]]) -> str:
     if not rows:
         return "no sandbox is running"
     header = list(rows[0])
@@ -260,7 +276,7 @@ def _where(parser: argparse.ArgumentParser) -> None:
 def _settings_help() -> str:
     lines = ["settings (also in jupyter_sandbox_kernel_config.py, as c.SandboxKernel.memory = '2G'):"]
     for setting in SETTINGS.values():
-        default = setting.default_text or setting.default
+        default = setting.default_for_people
         lines.append(f"  {setting.flag} VALUE")
         lines += textwrap.wrap(
             f"{setting.help} (default: {default})", 100, initial_indent=" " * 8, subsequent_indent=" " * 8

@@ -30,10 +30,10 @@ from .config_values import (
     text,
 )
 from .errors import ConfigurationError
-from .model import GIB, KIB, MIB, Limits, Settings
+from .model import GIB, KIB, MIB, Limits, Settings, format_bytes
 
 if TYPE_CHECKING:
-    from .engines.base import Engine
+    from .engines.docker import DockerEngine
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"
@@ -61,6 +61,13 @@ class Setting:
         return getattr(Limits() if self.is_limit else Settings(), self.field)
 
     @property
+    def default_for_people(self) -> str:
+        if self.default_text is not None:
+            return self.default_text
+        is_size, is_time = self.field.endswith("_bytes"), self.field.endswith("_seconds")
+        return format_bytes(self.default) if is_size else f"{self.default:g} s" if is_time else str(self.default)
+
+    @property
     def is_limit(self) -> bool:
         return self.field in Limits.__dataclass_fields__
 
@@ -74,8 +81,8 @@ SETTINGS: dict[str, Setting] = {
             text(
                 re.compile(r"docker|unix:///\S+"), 'docker, or the address of a Docker-compatible socket: "unix:///..."'
             ),
-            'The container engine: "docker" finds a local Docker socket; "unix:///PATH" is a socket that speaks the '
-            "same API, such as Podman's.",
+            'The container engine: "docker" finds its socket as Docker\'s own tools do; "unix:///PATH" is a socket '
+            "that speaks the same API, such as Podman's.",
         ),
         Setting(
             "runtime",
@@ -304,8 +311,8 @@ def from_keywords(**values: object) -> Settings:
     return resolve(from_files() | given)
 
 
-def make_engine(settings: Settings) -> Engine:
-    """Return the engine that the settings name. Nothing is connected before its first use."""
+def make_engine(settings: Settings) -> DockerEngine:
+    """Return the engine (`engines.base.Engine`) that the settings name. Nothing is connected before its first use."""
     from .engines.docker import DockerEngine
 
-    return cast("Engine", DockerEngine(base_url=None if settings.engine == "docker" else settings.engine))
+    return DockerEngine(base_url=None if settings.engine == "docker" else settings.engine)

@@ -1,0 +1,250 @@
+"""What a session needs of this machine, checked row by row, with a remedy for each row that is wrong.
+
+What can be said from the engine's own documents is said by pure functions; the last rows come from a real start.
+Imports config, install and the engine; prints nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from .config import make_engine, read_argv
+from .errors import SandboxError
+from .install import NAME, check
+from .model import GIB, Settings, format_bytes
+
+if TYPE_CHECKING:
+    from .engines.docker import DockerEngine
+
+FREE_DISK_BYTES = 4 * GIB
+"""The data image takes 1.5 GiB, and its build as much again; below this, `build` may fail half-way."""
+TOTAL_SECONDS = 120.0
+
+Status = Literal["ok", "note", "wrong", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row: what was looked at, what was found, and how to repair it."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status != "wrong"
+
+
+def diagnose(settings: Settings, *, name: str = NAME) -> list[Check]:
+    """Check everything, within two minutes. Starts one sandbox, and leaves nothing behind."""
+    return asyncio.run(_diagnose(settings, name))
+
+
+async def _diagnose(settings: Settings, name: str) -> list[Check]:
+    rows = []
+    try:
+        async with asyncio.timeout(TOTAL_SECONDS):
+            engine = make_engine(settings)
+            reached = await _engine(engine)
+            rows.append(reached)
+            if reached.ok:
+                info = await engine.info()
+                rows += engine_rows(info, settings)
+                rows.append(await _image(engine, settings.image))
+    except (SandboxError, TimeoutError) as error:
+        rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
+    rows.append(kernelspec_row(name))
+    return rows
+
+
+# --- the engine ------------------------------------------------------------------------------------------------------
+
+
+async def _engine(engine: DockerEngine) -> Check:
+    try:
+        version = await engine.version()
+    except SandboxError as error:
+        return Check("engine", "wrong", str(error), socket_remedy(Path(engine.path)))
+    return Check("engine", "ok", f"{version.get('Version')}, API {version.get('ApiVersion')}, at {engine.path}")
+
+
+def socket_remedy(path: Path) -> str:
+    """Return what to do about an engine's socket that does not answer as it should."""
+    if not path.exists():
+        return "install and start an engine: sandbox-kernel setup (Debian, Ubuntu, as root), or your system's own way"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return (
+            f"your user may not use {path}: join its group (usermod -aG docker USER) and log in again, or use a "
+            "rootless engine. Note that this group is as good as root"
+        )
+    return "start or update the engine (at least Docker 20.10 or Podman 4)"
+
+
+def engine_rows(info: Mapping[str, Any], settings: Settings) -> list[Check]:
+    """Judge an engine by its own description (`GET /info`)."""
+    return [
+        _seccomp(info),
+        _limits(info),
+        _runtime(info, settings.runtime),
+        _gvisor(info),
+        _memory(info, settings),
+        _disk(info),
+    ]
+
+
+def _seccomp(info: Mapping[str, Any]) -> Check:
+    if any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()):
+        return Check("seccomp", "ok", "available")
+    return Check("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
+
+
+def _limits(info: Mapping[str, Any]) -> Check:
+    """Without one of these, a limit of the settings would be ignored, with a warning at best."""
+    needed = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
+    version = f"cgroup v{info.get('CgroupVersion', '1')}"
+    missing = [what for key, what in needed.items() if not info.get(key)]
+    if missing == ["swap"] and not _host_has_swap():
+        return Check("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
+    if missing:
+        return Check(
+            "limits",
+            "wrong",
+            f"{version}: the engine cannot limit {', '.join(missing)}",
+            "switch the cgroup controllers on (kernel parameters cgroup_enable=memory swapaccount=1, or cgroup v2 "
+            "with delegation for a rootless engine)",
+        )
+    return Check("limits", "ok", f"{version}: {', '.join(needed.values())}")
+
+
+def _host_has_swap() -> bool:
+    return len(Path("/proc/swaps").read_text().splitlines()) > 1
+
+
+def _runtime(info: Mapping[str, Any], wanted: str | None) -> Check:
+    there = sorted(name for name in info.get("Runtimes") or {} if not name.startswith("io.containerd."))
+    default = str(info.get("DefaultRuntime", "unknown"))
+    if wanted is None or wanted in there:
+        return Check("runtime", "ok", f"{wanted or f'{default} (the default)'}; there are {', '.join(there)}")
+    remedy = (
+        "sandbox-kernel setup --gvisor" if wanted == "runsc" else 'add it to "runtimes" of the engine\'s daemon.json'
+    )
+    return Check("runtime", "wrong", f"{wanted} is chosen; there are {', '.join(there)}", remedy)
+
+
+def _gvisor(info: Mapping[str, Any]) -> Check:
+    if "runsc" in (info.get("Runtimes") or {}):
+        return Check("gvisor", "ok", 'available: --runtime runsc, or c.SandboxKernel.runtime = "runsc"')
+    return Check("gvisor", "note", "not a runtime of the engine", "optional: sandbox-kernel setup --gvisor")
+
+
+def _memory(info: Mapping[str, Any], settings: Settings) -> Check:
+    total, wanted = int(info.get("MemTotal") or 0), settings.limits.memory_bytes
+    found = f"{format_bytes(wanted)} a session, of {format_bytes(total)} of the machine"
+    if total and wanted > total:
+        return Check("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")
+    return Check("memory", "ok", found)
+
+
+def _disk(info: Mapping[str, Any]) -> Check:
+    root = str(info.get("DockerRootDir") or "")
+    try:
+        free = shutil.disk_usage(root).free
+    except OSError:
+        return Check("disk", "skipped", f"{root or 'the engine folder'} cannot be seen from here")
+    found = f"{format_bytes(free)} free in {root}"
+    if free < FREE_DISK_BYTES:
+        return Check("disk", "note", found, f"an image build wants {format_bytes(FREE_DISK_BYTES)}")
+    return Check("disk", "ok", found)
+
+
+async def _image(engine: DockerEngine, name: str) -> Check:
+    try:
+        found = await engine.request("GET", f"/images/{quote(name, safe='/:@')}/json")
+    except SandboxError:
+        ours = name == Settings().image
+        remedy = "sandbox-kernel build" if ours else f"build or load {name}; it is never pulled"
+        return Check("image", "wrong", f"{name} is not there", remedy)
+    return Check("image", "ok", f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}")
+
+
+# --- the kernelspec --------------------------------------------------------------------------------------------------
+
+
+def kernelspec_row(name: str) -> Check:
+    """Check that front ends find the kernel, and that its command line works."""
+    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+    try:
+        spec = KernelSpecManager().get_kernel_spec(name)
+    except NoSuchKernel:
+        return Check("kernelspec", "wrong", f"no kernel {name} is installed", f"sandbox-kernel install --name {name}")
+    problem = _problem_of(list(spec.argv), spec.interrupt_mode)
+    where = f"{name} in {spec.resource_dir}"
+    if problem:
+        return Check(
+            "kernelspec", "wrong", f"{where}: {problem}", f"sandbox-kernel install --name {name}, with its flags"
+        )
+    return Check("kernelspec", "ok", where)
+
+
+def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
+    if "sandbox_kernel" not in argv:
+        return "it starts another kernel than this"
+    start = argv.index("sandbox_kernel") + 1
+    try:
+        connection_file, values = read_argv(argv[start:])
+        check(values)
+    except SandboxError as error:
+        return str(error)
+    if connection_file != "{connection_file}":
+        return "it does not pass the connection file on"
+    if interrupt_mode != "message":
+        return "its interrupt_mode is not message"
+    try:
+        command = [*argv[:start], "--version"]
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{argv[0]} does not run: {error}"
+    if tried.returncode != 0:
+        return f"{argv[0]} does not find sandbox_kernel: {tried.stderr.strip()[-200:]}"
+    return None
+
+
+# --- for people and programs -----------------------------------------------------------------------------------------
+
+_MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
+
+
+def table(rows: list[Check]) -> str:
+    """Return the rows for a terminal, each remedy beneath its row."""
+    width = max(len(row.name) for row in rows)
+    lines = []
+    for row in rows:
+        indent = " " * (width + 9)
+        lines.append(
+            textwrap.fill(f"{_MARKS[row.status]:5}  {row.name:{width}}  {row.found}", 110, subsequent_indent=indent)
+        )
+        if row.remedy and row.status != "ok":
+            lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
+    wrong = sum(not row.ok for row in rows)
+    lines.append(
+        "everything a session needs is there" if not wrong else f"{wrong} of {len(rows)} checks found something wrong"
+    )
+    return "\n".join(lines)
+
+
+def as_json(rows: list[Check]) -> str:
+    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy"}, ...]}."""
+    return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)
