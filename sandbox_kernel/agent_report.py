@@ -1,0 +1,235 @@
+"""What the sandbox can see of itself: the self-report for the attestation, and how much of its limits is used.
+
+Runs inside the container, where the host ships its source: standard library only, Python 3.9 and later, and quick,
+because every start waits for it. It reports and never judges; the host compares (engines/attestation.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import socket
+import stat
+import sys
+
+SCRATCH = "/mnt/data"
+
+WELL_KNOWN = tuple(
+    """
+    / /bin /boot /etc /home /lib /media /mnt /opt /root /run /run/lock /sbin /srv /usr /usr/bin /usr/lib /usr/local
+    /usr/local/bin /usr/local/lib /var /var/cache /var/lib /var/lock /var/log /var/mail /var/spool /var/tmp
+    /dev /dev/mqueue /proc/sys /proc/sysrq-trigger /sys/fs/cgroup
+    """.split()
+)
+"""Places looked at for being writable, besides every mount point. The tests walk the whole tree."""
+
+PROBES = {"AF_NETLINK": 16, "AF_PACKET": 17, "AF_ALG": 38, "AF_VSOCK": 40}
+"""Socket families that must be closed. Without a filter AF_NETLINK opens on every kernel: the filter proves itself."""
+
+TIOCSTI = 0x5412
+
+CAPABILITIES = {
+    "inheritable": "CapInh",
+    "permitted": "CapPrm",
+    "effective": "CapEff",
+    "bounding": "CapBnd",
+    "ambient": "CapAmb",
+}
+
+
+def collect() -> dict[str, object]:
+    """Return the self-report, as plain JSON. A value that cannot be read is None."""
+    status = _status()
+    mounts = _mounts()
+    return {
+        "pid": os.getpid(),
+        "uids": list(os.getresuid()),
+        "gids": list(os.getresgid()),
+        "groups": os.getgroups(),
+        "capabilities": {name: _number(status.get(key), 16) for name, key in CAPABILITIES.items()},
+        "no_new_privileges": _number(status.get("NoNewPrivs")),
+        "seccomp_mode": _number(status.get("Seccomp")),
+        "seccomp_filters": _number(status.get("Seccomp_filters")),
+        "mounts": mounts,
+        "interfaces": _interfaces(),
+        "rlimits": {
+            "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
+            "core": list(resource.getrlimit(resource.RLIMIT_CORE)),
+        },
+        "cgroup": _limits(),
+        "swap_kib": _field("/proc/meminfo", "SwapTotal:"),
+        "writable": _writable(mounts),
+        "devices": _devices(),
+        "environment": sorted(os.environ),
+        "hostname": socket.gethostname(),
+        "probes": _probe(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "kernel": os.uname().release,
+    }
+
+
+def usage() -> dict[str, object]:
+    """Return what the sandbox uses of what it may use: bytes, CPU seconds since its start, processes and threads."""
+    used, files = None, 0
+    v1 = _v1("memory")
+    if v1:
+        used = _number(_read(v1 + "/memory.usage_in_bytes"))
+        files = _field(v1 + "/memory.stat", "total_inactive_file")
+    elif os.path.exists("/sys/fs/cgroup/memory.current"):
+        used = _number(_read("/sys/fs/cgroup/memory.current"))
+        files = _field("/sys/fs/cgroup/memory.stat", "inactive_file")
+    nanoseconds = _number(_read(_v1("cpuacct") + "/cpuacct.usage"))
+    microseconds = _field("/sys/fs/cgroup/cpu.stat", "usage_usec")
+    space = os.statvfs(SCRATCH) if os.path.isdir(SCRATCH) else None
+    limits = _limits()
+    return {
+        # The system drops cached files before it runs out of memory, so they are not counted as used.
+        "memory_used": None if used is None else max(0, used - max(0, files)),
+        "memory_limit": limits["memory_bytes"],
+        "cpu_seconds": nanoseconds / 1e9
+        if nanoseconds is not None
+        else (microseconds / 1e6 if microseconds >= 0 else None),
+        "pids_used": _number(_read((_v1("pids") or "/sys/fs/cgroup") + "/pids.current")),
+        "pids_limit": limits["pids"],
+        "scratch_used": (space.f_blocks - space.f_bfree) * space.f_frsize if space else None,
+        "scratch_limit": space.f_blocks * space.f_frsize if space else None,
+    }
+
+
+def oom_kills() -> int:
+    """Return how many processes of this sandbox the system has killed for memory, -1 when that cannot be known."""
+    v1 = _v1("memory")
+    return _field(v1 + "/memory.oom_control" if v1 else "/sys/fs/cgroup/memory.events", "oom_kill")
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _number(text: str | None, base: int = 10) -> int | None:
+    try:
+        return None if text is None else int(text.strip(), base)
+    except ValueError:
+        return None
+
+
+def _field(path: str, name: str) -> int:
+    """Return the number after `name` in a file of "name number" lines, -1 when there is none."""
+    for line in (_read(path) or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            number = _number(value.split()[0]) if value.strip() else None
+            return -1 if number is None else number
+    return -1
+
+
+def _status() -> dict[str, str]:
+    lines = (_read("/proc/self/status") or "").splitlines()
+    return {key: value for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _mounts() -> list[dict[str, object]]:
+    """Return what is mounted, in the order of mounting; `bytes` is the size of a file system in memory."""
+    mounts: list[dict[str, object]] = []
+    for line in (_read("/proc/self/mountinfo") or "").splitlines():
+        # 36 35 98:0 /root /mount/point rw,nosuid optional... - type source rw,size=..., see proc(5)
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(" "), after.split(" ")
+        if len(fields) < 6 or len(rest) < 3:
+            mounts.append({"path": line, "type": None})
+            continue
+        path = fields[4].encode().decode("unicode_escape")
+        mount: dict[str, object] = {"path": path, "type": rest[0], "options": fields[5].split(","), "root": fields[3]}
+        mount["super"] = rest[2].split(",")
+        if rest[0] == "tmpfs":
+            try:
+                space = os.statvfs(path)
+                mount["bytes"] = space.f_blocks * space.f_frsize
+            except OSError:
+                mount["bytes"] = None
+        mounts.append(mount)
+    return mounts
+
+
+def _interfaces() -> list[str] | None:
+    text = _read("/proc/net/dev")
+    return None if text is None else [line.partition(":")[0].strip() for line in text.splitlines() if ":" in line]
+
+
+def _v1(controller: str) -> str:
+    """Return the folder of a controller of cgroup v1, "" when there is none."""
+    for folder in (controller, "cpu,cpuacct", "cpuacct,cpu"):
+        path = "/sys/fs/cgroup/" + folder
+        if controller in folder and os.path.isdir(path):
+            return path
+    return ""
+
+
+def _limits() -> dict[str, int | None]:
+    """Return the limits that the cgroup files show; None where nothing can be read, or no limit is set."""
+    memory, cpu = _v1("memory"), _v1("cpu")
+    if memory:
+        quota, period = _number(_read(cpu + "/cpu.cfs_quota_us")), _number(_read(cpu + "/cpu.cfs_period_us"))
+        return {
+            "memory_bytes": _number(_read(memory + "/memory.limit_in_bytes")),
+            "memory_and_swap_bytes": _number(_read(memory + "/memory.memsw.limit_in_bytes")),
+            "swap_bytes": None,
+            "pids": _number(_read(_v1("pids") + "/pids.max")),
+            "cpu_quota": quota,
+            "cpu_period": period,
+        }
+    parts = (_read("/sys/fs/cgroup/cpu.max") or "").split()
+    return {
+        "memory_bytes": _number(_read("/sys/fs/cgroup/memory.max")),
+        "memory_and_swap_bytes": None,
+        "swap_bytes": _number(_read("/sys/fs/cgroup/memory.swap.max")),
+        "pids": _number(_read("/sys/fs/cgroup/pids.max")),
+        "cpu_quota": _number(parts[0]) if len(parts) == 2 else None,
+        "cpu_period": _number(parts[1]) if len(parts) == 2 else None,
+    }
+
+
+def _writable(mounts: list[dict[str, object]]) -> list[str]:
+    """Return which mount points and well-known places this user may write to, device nodes left out."""
+    places = sorted({str(mount["path"]) for mount in mounts}.union(WELL_KNOWN))
+    return [path for path in places if os.access(path, os.W_OK) and not stat.S_ISCHR(os.stat(path).st_mode)]
+
+
+def _devices() -> list[str]:
+    """Return the device nodes in /dev, and in its folders."""
+    found, folders = [], ["/dev"]
+    while folders:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                folders.append(entry.path)
+            elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                found.append(entry.path)
+    return sorted(found)
+
+
+def _probe() -> dict[str, int]:
+    """Try what must be forbidden; return the error number of each try, 0 where it worked."""
+    results = {}
+    for name, family in PROBES.items():
+        try:
+            socket.socket(family, socket.SOCK_RAW if family in (16, 17) else socket.SOCK_STREAM).close()
+            results[name] = 0
+        except OSError as error:
+            results[name] = error.errno or -1
+    # Types a space into one's own terminal; on the pipe that stdin is, an unfiltered kernel says ENOTTY.
+    try:
+        fcntl.ioctl(0, TIOCSTI, b" ")
+        results["TIOCSTI"] = 0
+    except OSError as error:
+        results["TIOCSTI"] = error.errno or -1
+    return results
