@@ -1,0 +1,242 @@
+"""Files of scratch, as the agent serves them inside the container: one bounded step a request, and no state between.
+
+The host asks for each chunk, so the agent never waits and never holds more than one. It runs as the same user as the
+cells, which may race with it: they can only harm their own files, and the host believes nothing of what it gets.
+
+Its source is shipped into the container: it must import nothing but the standard library, and run on Python 3.9.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+ROOT = "/mnt/data"
+CHUNK_BYTES = 1 << 20
+MAX_ENTRIES = 20_000
+"""Entries one listing looks at: some 0.1 s of work."""
+MAX_DEPTH = 16
+MAX_NAMED = 100
+"""Things that are no regular files which a listing names; the rest is only counted."""
+PARTIAL = ".upload-"
+"""How the name of a file starts that is still being written."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TOKEN = re.compile(r"[0-9a-f]{8,32}")
+_CODES = {
+    errno.ENOENT: "missing",
+    errno.ELOOP: "link",
+    errno.EISDIR: "is_folder",
+    errno.ENOTDIR: "not_folder",
+    errno.ENOTEMPTY: "not_empty",
+    errno.ENOSPC: "no_space",
+    errno.EDQUOT: "no_space",
+    errno.ENOMEM: "no_space",
+    errno.EACCES: "denied",
+    errno.EPERM: "denied",
+    errno.ENAMETOOLONG: "bad_name",
+}
+
+
+def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Answer one request of the host; whatever goes wrong is part of the answer.
+
+    file.list    limit                              files [[path, *stamp]], others [[path, kind]], counts, complete
+    file.read    path offset size                   stamp, and at most CHUNK_BYTES of data
+    file.write   path token offset [size] [final]   stamp once it is final; until then the file has another name
+    file.mkdir   path                               with all folders above it
+    file.remove  path                               a file, a link or an empty folder
+    file.discard token                              ends an unfinished file.write
+
+    A stamp is [size, mtime_ns, ctime_ns, inode].
+    """
+    try:
+        if op == "file.list":
+            return {"ok": True, **_Listing(int(request["limit"])).walk()}, b""
+        if op == "file.discard":
+            with _folder([]) as root, suppress(FileNotFoundError):
+                os.unlink(_partial(request), dir_fd=root)
+            return {"ok": True}, b""
+        parts = _parts(request["path"])
+        if op == "file.read":
+            return _read(parts, int(request["offset"]), int(request["size"]))
+        if op == "file.write":
+            return _write(parts, request, data), b""
+        if op == "file.mkdir":
+            with _folder(parts, make=True):
+                return {"ok": True}, b""
+        if op == "file.remove":
+            return _remove(parts), b""
+    except OSError as error:
+        return _refusal(_CODES.get(error.errno or 0, "failed"), error.strerror or str(error))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return _refusal("bad_request", repr(error))
+    except MemoryError:
+        return _refusal("no_space", "no memory is left")
+    return _refusal("bad_request", f"no operation {op}")
+
+
+def _refusal(code: str, message: str) -> tuple[dict[str, Any], bytes]:
+    return {"ok": False, "error": code, "message": message}, b""
+
+
+def _parts(path: object) -> list[str]:
+    parts = path.split("/") if isinstance(path, str) else []
+    if not parts or any(part in ("", ".", "..") for part in parts):
+        raise OSError(errno.ENAMETOOLONG, "not the path of a file in scratch")
+    return parts
+
+
+def _partial(request: dict[str, Any]) -> str:
+    token = request["token"]
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("a token is 8 to 32 hexadecimal digits")
+    return PARTIAL + str(token)
+
+
+def _stamp(status: os.stat_result) -> list[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+@contextmanager
+def _folder(parts: list[str], make: bool = False) -> Iterator[int]:
+    """Open a folder beneath the root one name at a time, so that no link is followed on the way."""
+    fd = os.open(ROOT, _FOLDER)
+    try:
+        for part in parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=fd)
+            if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
+                raise OSError(errno.ELOOP, "a folder on the way is a link")
+            inner = os.open(part, _FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _regular(name: str, folder: int, flags: int) -> int:
+    """Open a regular file; a device or a FIFO is not even opened, unless a cell swaps it in at that moment."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    fd = -1
+    if stat.S_ISREG(status.st_mode):
+        fd = os.open(name, flags | _FILE, dir_fd=folder)
+        status = os.fstat(fd)
+        if stat.S_ISREG(status.st_mode):
+            return fd
+        os.close(fd)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    raise OSError(errno.ELOOP, "it is a link, or no regular file")
+
+
+def _read(parts: list[str], offset: int, size: int) -> tuple[dict[str, Any], bytes]:
+    with _folder(parts[:-1]) as folder:
+        fd = _regular(parts[-1], folder, os.O_RDONLY)
+    try:
+        data = os.pread(fd, max(0, min(size, CHUNK_BYTES)), offset)
+        return {"ok": True, "stamp": _stamp(os.fstat(fd))}, data
+    finally:
+        os.close(fd)
+
+
+def _write(parts: list[str], request: dict[str, Any], data: bytes) -> dict[str, Any]:
+    partial, offset = _partial(request), int(request["offset"])
+    with _folder([]) as root:
+        if offset == 0:
+            free = os.fstatvfs(root)
+            if free.f_blocks and free.f_bavail * free.f_frsize < int(request.get("size") or 0):
+                raise OSError(errno.ENOSPC, "scratch has no room for the whole file")
+            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o644, dir_fd=root)
+        else:
+            fd = _regular(partial, root, os.O_WRONLY)
+        try:
+            if os.fstat(fd).st_size != offset:
+                raise OSError(errno.EIO, "the part before this one is not there")  # noqa: TRY301 - undone below
+            view = memoryview(data)
+            while view:
+                done = os.pwrite(fd, view, offset)
+                offset, view = offset + done, view[done:]
+            if not request.get("final"):
+                return {"ok": True}
+            with _folder(parts[:-1], make=True) as folder:
+                os.rename(partial, parts[-1], src_dir_fd=root, dst_dir_fd=folder)
+            return {"ok": True, "stamp": _stamp(os.fstat(fd))}
+        except OSError:
+            with suppress(OSError):
+                os.unlink(partial, dir_fd=root)
+            raise
+        finally:
+            os.close(fd)
+
+
+def _remove(parts: list[str]) -> dict[str, Any]:
+    with _folder(parts[:-1]) as folder:
+        if stat.S_ISDIR(os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode):
+            os.rmdir(parts[-1], dir_fd=folder)
+        else:
+            os.unlink(parts[-1], dir_fd=folder)
+    return {"ok": True}
+
+
+class _Listing:
+    """The regular files of scratch, those near the root first: a huge folder further down hides nothing above it."""
+
+    def __init__(self, limit: int) -> None:
+        self.files: list[list[Any]] = []
+        self.others: list[list[str]] = []
+        self.counts: dict[str, int] = {}
+        self.complete = True
+        self._left = max(0, min(limit, MAX_ENTRIES))
+        self._folders: deque[list[str]] = deque([[]])
+
+    def walk(self) -> dict[str, Any]:
+        while self._folders and self.complete:
+            above = self._folders.popleft()
+            try:
+                with _folder(above) as folder, os.scandir(folder) as entries:
+                    for entry in entries:
+                        if self._left == 0:
+                            self.complete = False
+                            break
+                        self._left -= 1
+                        self._add(entry, [*above, entry.name])
+            except OSError:
+                self._leave_out(above or ["."], "unreadable")
+        return {"files": self.files, "others": self.others, "counts": self.counts, "complete": self.complete}
+
+    def _add(self, entry: os.DirEntry[str], parts: list[str]) -> None:
+        if len(parts) == 1 and entry.name.startswith(PARTIAL):
+            return
+        try:
+            entry.name.encode()
+            status = entry.stat(follow_symlinks=False)
+        except UnicodeEncodeError:  # names are bytes here, and these are not UTF-8
+            self._leave_out(parts, "undecodable")
+            return
+        except FileNotFoundError:  # a process of the cell removed it just now
+            return
+        kind = stat.S_IFMT(status.st_mode)
+        if kind not in (stat.S_IFREG, stat.S_IFDIR):
+            names = {stat.S_IFLNK: "link", stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket"}
+            self._leave_out(parts, names.get(kind, "device"))
+        elif len(parts) + (kind == stat.S_IFDIR) > MAX_DEPTH:
+            self._leave_out(parts, "too deep")
+        elif kind == stat.S_IFDIR:
+            self._folders.append(parts)
+        else:
+            self.files.append(["/".join(parts), *_stamp(status)])
+
+    def _leave_out(self, parts: list[str], kind: str) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if len(self.others) < MAX_NAMED:
+            self.others.append(["/".join(parts).encode("utf-8", "backslashreplace").decode(), kind])

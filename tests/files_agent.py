@@ -1,0 +1,32 @@
+"""Stand-ins for a session's `ask`: the real agent code in this process, and one that lies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_kernel import agent_files
+
+Answer = tuple[dict[str, Any], bytes]
+
+
+async def real(op: str, data: bytes = b"", **fields: Any) -> Answer:
+    """The agent's own code on `agent_files.ROOT`; requests and replies pass through JSON as on the wire."""
+    reply, content = agent_files.handle(op, json.loads(json.dumps(fields)), data)
+    return json.loads(json.dumps(reply)), content
+
+
+class Liar:
+    """Answers some operations with a script, everything else as the real agent would; counts the questions."""
+
+    def __init__(self, **script: Callable[..., Any]) -> None:
+        self.script = script
+        self.asked: list[str] = []
+
+    async def __call__(self, op: str, data: bytes = b"", **fields: Any) -> Any:
+        self.asked.append(op)
+        if len(self.asked) > 10_000:
+            raise AssertionError("the host asks for ever")
+        answer = self.script.get(op.removeprefix("file."))
+        return await real(op, data, **fields) if answer is None else answer(data=data, **fields)

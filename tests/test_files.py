@@ -1,0 +1,421 @@
+"""Names and sizes that may pass, and folders of the host that hold or receive files."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox_kernel import files
+from sandbox_kernel.errors import ConfigurationError, FileRefused
+from sandbox_kernel.files import (
+    DownloadFolder,
+    FileLimits,
+    Source,
+    UploadFolder,
+    check_copied_name,
+    check_name,
+    printable,
+)
+from sandbox_kernel.model import GIB, MIB
+
+PLAIN = [
+    "a", "sales.csv", "a b.txt", "a/b/c.png", "it's.txt", 'say "hi".txt', "<b>.txt", "$(id).txt", "-rf", "..a", "a..",
+    "...", "تقرير.csv", "می‌خواهم.txt", "数据.csv", "😀👩‍👧.png", "Zoë.txt", "שלום.txt", "a" * 255, "/".join("x" * 16),
+]  # fmt: skip
+
+NOT_PLAIN = {
+    "": "empty", "/": "absolute", "/etc/passwd": "absolute", "//x": "absolute", "a//b": "empty", "a/": "empty",
+    ".": "'.'", "..": "'..'", "../x": "'..'", "a/../b": "'..'", "./a": "'.'", "a/..": "'..'",
+    "a\0b": "control", "a\nb": "control", "\x1b[2Jx": "control", "a\x7f": "control", "a\x85b": "control",
+    "a\u2028b": "control", "evil\u202egnp.exe": "direction", "a\u2066b": "direction", "a\u200fb": "direction",
+    "a\u200bb": "invisible", "\ufeffa": "invisible", "a\U000e0041": "invisible", "a\\b": "backslash",
+    "\udcff.txt": "UTF-8", "a" * 256: "too long", "é" * 128: "too long", "/".join(["a" * 250] * 5): "too long",
+    "/".join("x" * 17): "too deep",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_name_passes_unchanged(name: str) -> None:
+    assert str(check_name(name)) == name
+
+
+@pytest.mark.parametrize(("name", "reason"), NOT_PLAIN.items())
+def test_a_name_that_is_not_plain_is_refused_with_its_reason(name: str, reason: str) -> None:
+    with pytest.raises(FileRefused, match=reason):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".bashrc", ".git/hooks/post-checkout", "a/.envrc", ".ipynb_checkpoints/x.ipynb", "__pycache__/json.pyc", "x.pth",
+     "json.pyc", "sitecustomize.py", "a/Chart.desktop", "Desktop.ini", "AUTORUN.INF", ".sandbox-00.part"],
+)  # fmt: skip
+def test_what_tools_act_upon_by_itself_is_not_copied(name: str) -> None:
+    check_name(name)
+    with pytest.raises(FileRefused, match=r"hidden|act upon"):
+        check_copied_name(name)
+
+
+@given(
+    st.text(max_size=80) | st.lists(st.sampled_from(["..", ".", "", "a", "é", "\n", "/"]), max_size=20).map("/".join)
+)
+@settings(max_examples=300, deadline=None)
+def test_a_name_that_passes_names_a_file_beneath_the_folder(name: str) -> None:
+    try:
+        checked = check_name(name)
+    except FileRefused:
+        return
+    assert str(checked) == name
+    assert os.path.normpath(f"/root/{name}") == f"/root/{name}"
+    assert printable(name, 2000).isprintable()
+
+
+@given(st.text(max_size=400) | st.binary(max_size=200).map(os.fsdecode))
+@settings(deadline=None)
+def test_whatever_is_printed_is_one_bounded_line(name: str) -> None:
+    text = printable(name, 100)
+    assert text.isprintable()
+    assert len(text) <= 1000
+    text.encode()
+
+
+def test_limits_must_be_positive() -> None:
+    with pytest.raises(ConfigurationError, match="files"):
+        FileLimits(files=0)
+
+
+# --- uploads ---------------------------------------------------------------------------------------------------------
+
+
+def fill_with_odd_things(folder: Path, secret: Path) -> None:
+    """One of each thing that may not go in."""
+    (folder / "link.txt").symlink_to(secret)
+    (folder / "linked").symlink_to(secret.parent)
+    (folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    os.mknod(folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+    with (folder / "sparse.bin").open("wb") as file:
+        file.truncate(10 * GIB)
+    (folder / "two\nlines").write_text("x")
+    (folder / ".env").write_text("SECRET=1")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.csv")).write_text("x")
+
+
+ODD = {
+    "link.txt": "a link", "linked": "a link", "dangling": "a link", "pipe": "a FIFO", "null": "a device",
+    "socket": "a socket", "sparse.bin": "too large", "two\nlines": "control", ".env": "hidden", ".git": "hidden",
+    "\udcff\udcfe.csv": "UTF-8",
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    return tmp_path / "folder"
+
+
+def read_all(source: Source) -> bytes:
+    try:
+        source.open()
+        return b"".join(iter(source.read, b""))
+    finally:
+        source.close()
+
+
+def test_a_scan_takes_regular_files_and_refuses_the_rest_by_name(folder: Path) -> None:
+    fill_with_odd_things(folder, folder.parent / "outside" / "secret")
+    good = {"تقرير.csv": b"1", "数据/😀.csv": b"2", "a b.txt": b"", "big.bin": bytes(MIB + 1)}
+    for name, content in good.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    os.link(folder / "a b.txt", folder / "hard link.txt")
+    uploads = UploadFolder(folder, FileLimits())
+    scan = uploads.scan()
+    assert {file.path: read_all(uploads.source(file)) for file in scan.files} == {**good, "hard link.txt": b""}
+    reasons = dict(scan.refused)
+    assert reasons.keys() == ODD.keys()
+    for name, reason in ODD.items():
+        assert reason in str(reasons[name])
+
+
+def test_a_size_over_the_limit_is_refused_with_both_numbers(folder: Path) -> None:
+    with (folder / "sparse.bin").open("wb") as file:
+        file.truncate(10 * GIB)
+    ((_, reason),) = UploadFolder(folder, FileLimits()).scan().refused
+    assert (reason.limit, reason.value) == ("256.0 MiB", "10.0 GiB")
+
+
+def test_number_and_total_size_of_files_are_limited(folder: Path) -> None:
+    for number in range(5):
+        (folder / f"{number}").write_bytes(b"x" * 10)
+    scan = UploadFolder(folder, FileLimits(files=3)).scan()
+    assert [file.path for file in scan.files] == ["0", "1", "2"]
+    assert [(path, reason.limit) for path, reason in scan.refused] == [("3", "3 files"), ("4", "3 files")]
+    scan = UploadFolder(folder, FileLimits(total_bytes=25)).scan()
+    assert [file.path for file in scan.files] == ["0", "1"]
+    assert {path for path, _ in scan.refused} == {"2", "3", "4"}
+
+
+def test_a_scan_ends_in_a_folder_of_endless_entries(folder: Path) -> None:
+    for number in range(60):
+        (folder / f"{number}").touch()
+    scan = UploadFolder(folder, FileLimits(files=2)).scan()
+    assert len(scan.files) == 2
+    assert len(scan.refused) < 60
+    assert any("too many entries" in str(reason) for _, reason in scan.refused)
+
+
+def test_a_missing_folder_is_refused_without_its_path(folder: Path) -> None:
+    with pytest.raises(FileRefused, match="cannot be opened: No such file") as caught:
+        UploadFolder(folder / "none", FileLimits()).scan()
+    assert str(folder) not in str(caught.value)
+
+
+def test_an_unreadable_file_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a").write_text("x")
+    uploads = UploadFolder(folder, FileLimits())
+    (file,) = uploads.scan().files
+
+    def denied(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied", "/host/path")  # root may read everything: say it is not so
+
+    monkeypatch.setattr(files.os, "open", denied)
+    with pytest.raises(FileRefused, match="cannot be opened: Permission denied"):
+        read_all(uploads.source(file))
+
+
+def test_a_folder_swapped_for_a_link_after_the_scan_is_not_followed(folder: Path) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "secret").write_text("harmless")
+    uploads = UploadFolder(folder, FileLimits())
+    (file,) = uploads.scan().files
+    (folder / "data").rename(folder / "moved")
+    (folder / "data").symlink_to(folder.parent / "outside")
+    with pytest.raises(FileRefused, match="a link"):
+        read_all(uploads.source(file))
+
+
+def test_a_folder_swapped_for_a_link_between_check_and_open_is_not_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "secret").write_text("harmless")
+    uploads = UploadFolder(folder, FileLimits())
+    (file,) = uploads.scan().files
+    real_open = os.open
+
+    def swap_first(path: object, *args: int, **kwargs: int) -> int:
+        if path == "data":
+            (folder / "data").rename(folder / "moved")
+            (folder / "data").symlink_to(folder.parent / "outside")
+        return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(files.os, "open", swap_first)
+    with pytest.raises(FileRefused, match="could not"):
+        read_all(uploads.source(file))
+    assert (folder / "data").is_symlink()
+
+
+@pytest.mark.parametrize("swap", ["link", "fifo", "other file"])
+def test_a_file_swapped_between_check_and_open_is_not_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, swap: str
+) -> None:
+    (folder / "a").write_text("harmless")
+    uploads = UploadFolder(folder, FileLimits())
+    (file,) = uploads.scan().files
+    real_open = os.open
+
+    def swap_first(path: object, *args: int, **kwargs: int) -> int:
+        if path == "a":
+            (folder / "a").unlink()
+            if swap == "link":
+                (folder / "a").symlink_to(folder.parent / "outside" / "secret")
+            elif swap == "fifo":
+                os.mkfifo(folder / "a")
+            else:
+                os.link(folder.parent / "outside" / "secret", folder / "a")
+        return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(files.os, "open", swap_first)
+    with pytest.raises(FileRefused):
+        read_all(uploads.source(file))
+
+
+@pytest.mark.parametrize("change", [b"longer than before", b"s"])
+def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, change: bytes) -> None:
+    (folder / "a").write_text("harmless")
+    uploads = UploadFolder(folder, FileLimits())
+    (file,) = uploads.scan().files
+    source = uploads.source(file)
+    source.open()
+    (folder / "a").write_bytes(change)
+    with pytest.raises(FileRefused, match="being changed"):
+        list(iter(source.read, b""))
+    source.close()
+
+
+# --- downloads -------------------------------------------------------------------------------------------------------
+
+
+def put(folder: Path, path: str, data: bytes = b"data") -> None:
+    target = DownloadFolder(folder).target(path)
+    try:
+        target.open()
+        target.write(data)
+        target.commit()
+    finally:
+        target.close()
+
+
+def tree(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_a_file_arrives_whole_with_its_folders_and_is_not_executable(folder: Path) -> None:
+    target = DownloadFolder(folder).target("a/b/c.png")
+    target.open()
+    target.write(b"12")
+    target.write(b"34")
+    assert not list(folder.rglob("*.png"))
+    target.commit()
+    target.close()
+    assert (folder / "a/b/c.png").read_bytes() == b"1234"
+    assert stat.S_IMODE((folder / "a/b/c.png").stat().st_mode) & 0o133 == 0
+    assert tree(folder) == {"a", "a/b", "a/b/c.png"}
+
+
+@pytest.mark.parametrize("anonymous", [True, False])
+def test_without_a_commit_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch, anonymous: bool) -> None:
+    if not anonymous:
+        monkeypatch.delattr(files.os, "O_TMPFILE")
+    (folder / "kept").mkdir()
+    target = DownloadFolder(folder).target("kept/new/a.txt")
+    target.open()
+    target.write(b"half")
+    assert any(name.endswith(".part") for name in tree(folder)) is not anonymous
+    target.close()
+    assert tree(folder) == {"kept"}
+    put(folder, "kept/new/a.txt")
+    assert tree(folder) == {"kept", "kept/new", "kept/new/a.txt"}
+
+
+def test_a_regular_file_is_replaced_and_its_other_names_are_not(folder: Path) -> None:
+    secret = folder.parent / "outside" / "secret"
+    os.link(secret, folder / "a")
+    put(folder, "a")
+    assert (folder / "a").read_bytes() == b"data"
+    assert secret.read_text() == "secret"
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "fifo", "device"])
+def test_anything_else_of_that_name_is_refused_and_stays(folder: Path, kind: str) -> None:
+    place = folder / "a"
+    match kind:
+        case "link":
+            place.symlink_to(folder.parent / "outside" / "secret")
+        case "dangling link":
+            place.symlink_to(folder.parent / "outside" / "new")
+        case "folder":
+            place.mkdir()
+        case "fifo":
+            os.mkfifo(place)
+        case "device":
+            os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    before = place.lstat()
+    with pytest.raises(FileRefused, match="of that name"):
+        put(folder, "a")
+    assert place.lstat() == before
+    assert tree(folder) == {"a"}
+    assert tree(folder.parent / "outside") == {"secret"}
+    assert (folder.parent / "outside" / "secret").read_text() == "secret"
+
+
+def test_a_link_in_the_place_of_a_folder_is_not_followed(folder: Path) -> None:
+    (folder / "out").symlink_to(folder.parent / "outside")
+    with pytest.raises(FileRefused, match="a link in the place of a folder"):
+        put(folder, "out/secret")
+    with pytest.raises(FileRefused, match="a link in the place of a folder"):
+        put(folder, "out/new/file")
+    assert tree(folder.parent / "outside") == {"secret"}
+    assert (folder.parent / "outside" / "secret").read_text() == "secret"
+
+
+def test_a_folder_swapped_for_a_link_before_the_commit_is_not_followed(folder: Path) -> None:
+    target = DownloadFolder(folder).target("a/secret")
+    target.open()
+    target.write(b"data")
+    (folder / "a").rename(folder / "moved")
+    (folder / "a").symlink_to(folder.parent / "outside")
+    target.commit()
+    target.close()
+    assert (folder / "moved" / "secret").read_text() == "data"
+    assert (folder.parent / "outside" / "secret").read_text() == "secret"
+
+
+def test_a_link_planted_before_the_commit_is_refused(folder: Path) -> None:
+    target = DownloadFolder(folder).target("a")
+    target.open()
+    target.write(b"data")
+    (folder / "a").symlink_to(folder.parent / "outside" / "secret")
+    with pytest.raises(FileRefused, match="a link of that name"):
+        target.commit()
+    target.close()
+    assert tree(folder) == {"a"}
+    assert (folder.parent / "outside" / "secret").read_text() == "secret"
+
+
+def test_no_file_descriptor_is_left_open(folder: Path) -> None:
+    (folder / "a").mkdir()
+    (folder / "b").symlink_to("a")
+    before = len(os.listdir("/proc/self/fd"))
+    put(folder, "a/x/y")
+    for path in ("a", "b/x", "a/x/y/z"):
+        with pytest.raises(FileRefused):
+            put(folder, path)
+    uploads = UploadFolder(folder, FileLimits())
+    (file,) = uploads.scan().files
+    read_all(uploads.source(file))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_nothing_blocks_on_a_fifo(folder: Path) -> None:
+    """An opener would wait for a writer for ever: the whole of it must be over within the bound."""
+    os.mkfifo(folder / "pipe")
+    thread = threading.Thread(target=UploadFolder(folder, FileLimits()).scan, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+SEGMENT = st.sampled_from(["..", ".", "", "a", "b", "link", "secret", "new", "etc", ".x", "\n", "\udc80", "x" * 300])
+
+
+@given(path=st.lists(SEGMENT, min_size=1, max_size=6).map("/".join))
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_ever_written_outside(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
+    base = tmp_path_factory.mktemp("case")
+    (base / "folder" / "a").mkdir(parents=True)
+    (base / "folder" / "link").symlink_to(base)
+    (base / "folder" / "a" / "link").symlink_to(base / "secret")
+    (base / "secret").write_text("secret")
+    try:
+        put(base / "folder", path)
+    except FileRefused:
+        assert tree(base) == {"folder", "folder/a", "folder/link", "folder/a/link", "secret"}
+    else:
+        assert (base / "folder" / path).read_bytes() == b"data"
+    assert {child.name for child in base.iterdir()} == {"folder", "secret"}
+    assert (base / "secret").read_text() == "secret"
