@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import inspect
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -50,20 +51,21 @@ def setup(options: argparse.Namespace) -> int:
     from . import image, machine
     from .doctor import diagnose, table
 
-    status = machine.find_engine()
-    if not status.available:
+    settings = check(options.values)
+    status = machine.find_engine(None if settings.engine == "docker" else settings.engine)
+    if not status.available and os.geteuid() == 0:
         print(f"engine      {status.problem}")
-        if not options.yes and not _agreed("Install and start the distribution's Docker engine now?"):
-            raise EngineUnavailable(f"there is no container engine. {status.remedy}")
-        status = machine.install_engine(_progress)
-    print(f"engine      {status.address}, version {status.server_version}")
+        if options.yes or _agreed("Install the distribution's engine and start it?"):
+            status = machine.install_engine(_progress)
+    machine.require_engine(status)
+    print(f"engine      {status.product} {status.server_version} at {status.host}")
     if options.gvisor and "runsc" not in status.runtimes:
         machine.install_gvisor(_progress)
-    settings = check(options.values)
     if settings.image == SETTINGS["image"].default:
         print(f"image       {image.build('data', progress=_progress)}")
-    print(f"kernelspec  {_install(options)}")
-    rows = diagnose(settings, name=options.name)
+    folder = _install(options)
+    print(f"kernelspec  {folder}")
+    rows = diagnose(settings, name=options.name, folder=folder)
     print("\n" + table(rows))
     return FINE if all(row.ok for row in rows) else WRONG
 
@@ -72,9 +74,10 @@ def build(options: argparse.Namespace) -> int:
     """Build an image that cells run in."""
     from . import image
 
-    requirements = None if options.requirements is None else str(options.requirements)
     print(
-        image.build(options.kind, tag=options.tag, requirements=requirements, force=options.force, progress=_progress)
+        image.build(
+            options.kind, tag=options.tag, requirements=options.requirements, force=options.force, progress=_progress
+        )
     )
     return FINE
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import textwrap
@@ -47,13 +46,16 @@ class Check:
         return self.status != "wrong"
 
 
-def diagnose(settings: Settings, *, name: str = NAME) -> list[Check]:
-    """Check everything, within two minutes. Starts one sandbox, and leaves nothing behind."""
-    return asyncio.run(_diagnose(settings, name))
+def diagnose(settings: Settings, *, name: str = NAME, folder: Path | None = None) -> list[Check]:
+    """Check everything, within two minutes. Starts one sandbox, and leaves nothing behind.
+
+    The kernelspec is the one in `folder`, or else the one that front ends find by `name`.
+    """
+    return [*asyncio.run(_engine_and_start(settings)), kernelspec_row(name, folder)]
 
 
-async def _diagnose(settings: Settings, name: str) -> list[Check]:
-    rows = []
+async def _engine_and_start(settings: Settings) -> list[Check]:
+    rows: list[Check] = []
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
             engine = make_engine(settings)
@@ -65,7 +67,6 @@ async def _diagnose(settings: Settings, name: str) -> list[Check]:
                 rows.append(await _image(engine, settings.image))
     except (SandboxError, TimeoutError) as error:
         rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
-    rows.append(kernelspec_row(name))
     return rows
 
 
@@ -76,20 +77,11 @@ async def _engine(engine: DockerEngine) -> Check:
     try:
         version = await engine.version()
     except SandboxError as error:
-        return Check("engine", "wrong", str(error), socket_remedy(Path(engine.path)))
+        from .machine import find_engine  # it knows what to do on which system; importing it takes a while
+
+        status = find_engine(f"unix://{engine.path}")
+        return Check("engine", "wrong", status.problem or str(error), status.remedy)
     return Check("engine", "ok", f"{version.get('Version')}, API {version.get('ApiVersion')}, at {engine.path}")
-
-
-def socket_remedy(path: Path) -> str:
-    """Return what to do about an engine's socket that does not answer as it should."""
-    if not path.exists():
-        return "install and start an engine: sandbox-kernel setup (Debian, Ubuntu, as root), or your system's own way"
-    if not os.access(path, os.R_OK | os.W_OK):
-        return (
-            f"your user may not use {path}: join its group (usermod -aG docker USER) and log in again, or use a "
-            "rootless engine. Note that this group is as good as root"
-        )
-    return "start or update the engine (at least Docker 20.10 or Podman 4)"
 
 
 def engine_rows(info: Mapping[str, Any], settings: Settings) -> list[Check]:
@@ -182,12 +174,13 @@ async def _image(engine: DockerEngine, name: str) -> Check:
 # --- the kernelspec --------------------------------------------------------------------------------------------------
 
 
-def kernelspec_row(name: str) -> Check:
+def kernelspec_row(name: str, folder: Path | None = None) -> Check:
     """Check that front ends find the kernel, and that its command line works."""
-    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 
     try:
-        spec = KernelSpecManager().get_kernel_spec(name)
+        found = KernelSpec.from_resource_dir(str(folder)) if folder else None
+        spec = found or KernelSpecManager().get_kernel_spec(name)
     except NoSuchKernel:
         return Check("kernelspec", "wrong", f"no kernel {name} is installed", f"sandbox-kernel install --name {name}")
     problem = _problem_of(list(spec.argv), spec.interrupt_mode)

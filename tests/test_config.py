@@ -1,0 +1,345 @@
+"""Settings: every way to write one, who wins, and what must have no say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel import config
+from sandbox_kernel.config_values import config_path, home_folder
+from sandbox_kernel.errors import ConfigurationError
+from sandbox_kernel.model import GIB, KIB, MIB, Limits, Settings
+
+ACCEPTED = {
+    "a size with a letter": ("memory", "2G", 2 * GIB),
+    "a size with GB counts in 1024 all the same": ("memory", "2GB", 2 * GIB),
+    "a size with GiB": ("memory", "2GiB", 2 * GIB),
+    "a size in small letters and with a space": ("memory", " 900 mb ", 900 * MIB),
+    "a size with a fraction": ("memory", "1.5G", 3 * GIB // 2),
+    "a size in bytes, as text": ("memory", "1073741824", GIB),
+    "a size in bytes, with its unit": ("memory", "1073741824B", GIB),
+    "a size in bytes, as a number": ("memory", GIB, GIB),
+    "seconds as text": ("cell_timeout", "120", 120.0),
+    "seconds with their unit": ("cell_timeout", "120s", 120.0),
+    "a fraction of a second": ("cell_timeout", "0.5", 0.5),
+    "minutes": ("cell_timeout", "10m", 600.0),
+    "hours": ("idle_timeout", "2h", 7200.0),
+    "a time as a number": ("cell_timeout", 3, 3.0),
+    "a clock of thirty years": ("cell_timeout", "1000000000", 1e9),
+    "half a processor": ("cpus", "0.5", 0.5),
+    "a whole number as text": ("pids", "64", 64),
+    "an output mode in capitals": ("outputs", "STRICT", "strict"),
+    "gVisor": ("runtime", "runsc", "runsc"),
+    "no runtime, as a word": ("runtime", "none", None),
+    "no runtime, as nothing": ("runtime", "", None),
+    "an image with a registry's port, a tag and a digest": (
+        "image",
+        "a.b:5000/c/d:e@sha256:0f",
+        "a.b:5000/c/d:e@sha256:0f",
+    ),
+    "a socket of Podman": ("engine", "unix:///run/podman/podman.sock", "unix:///run/podman/podman.sock"),
+    "no upload folder": ("uploads", "", None),
+}
+
+REFUSED = {
+    "a size with an unknown unit": ("memory", "2X", "not a size"),
+    "a negative size": ("memory", "-2G", "not a size"),
+    "a size that is no number": ("memory", "much", "not a size"),
+    "a size in digits of another script": ("memory", "\u0662G", "not a size"),
+    "a size of true": ("memory", True, "not a size"),
+    "a size of a hundred digits": ("memory", "9" * 100, "not a size"),
+    "memory too small for a kernel": ("memory", "10M", "too small"),
+    "memory beyond any machine": ("memory", "5000T", "too large"),
+    "a cell without a clock": ("cell_timeout", "0", "too small"),
+    "a cell with no clock, as a word": ("cell_timeout", "none", "not a time"),
+    "a clock of nothing": ("cell_timeout", float("nan"), "cell_timeout is too"),
+    "a clock without an end": ("cell_timeout", float("inf"), "too large"),
+    "a clock without an end, as a word": ("cell_timeout", "inf", "not a time"),
+    "no processor": ("cpus", "0", "too small"),
+    "half a process": ("pids", "64.5", "not a whole number"),
+    "half a process, as a number": ("pids", 64.5, "not a whole number"),
+    "a frame that the wire cannot carry": ("message_limit", "4G", "too large"),
+    "an output mode that does not exist": ("outputs", "saef", "did you mean safe"),
+    "an engine on the network": ("engine", "tcp://192.0.2.1:2375", "not docker"),
+    "an image that is a flag": ("image", "--privileged", "not the name of an image"),
+    "a runtime with a path": ("runtime", "/usr/bin/x", "not the name of an OCI runtime"),
+    "a runtime of nothing but None in a file is fine, a number is not": (
+        "runtime",
+        3,
+        "not the name of an OCI runtime",
+    ),
+    "an upload folder that is not there": ("uploads", "/nonexistent/folder", "not a folder"),
+    "an upload folder of a user who is not there": ("uploads", "~nobody-of-that-name/x", "home folder of a user"),
+    "a path with a null byte": ("uploads", "a\0b", "not a path"),
+    "a display name of two lines": ("display_name", "a\nb", "printable"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_config_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the config files of the machine that runs the tests out of them."""
+    monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path / "no-config")])
+
+
+def value_of(settings: Settings, name: str) -> object:
+    setting = config.SETTINGS[name]
+    return getattr(settings.limits if setting.is_limit else settings, setting.field)
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_accepted(case: str) -> None:
+    """Every way to write a value gives the same checked one."""
+    name, raw, expected = ACCEPTED[case]
+    value = value_of(config.from_keywords(**{name: raw}), name)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    """A value that cannot work is refused with the setting, the value and a reason."""
+    name, raw, reason = REFUSED[case]
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        config.from_keywords(**{name: raw})
+    assert caught.value.setting == name
+    assert caught.value.value
+    assert caught.value.fault == "configuration"
+
+
+def test_nothing_given_is_the_default() -> None:
+    """Without arguments, keywords and files, the settings are the model's own defaults."""
+    assert config.from_keywords() == Settings() == config.from_argv([])[1]
+    assert config.from_keywords(memory=None) == Settings()
+
+
+def test_every_limit_and_setting_of_the_model_can_be_chosen() -> None:
+    """No field of the model is out of reach, and no setting leads nowhere."""
+    fields = set(Limits.__dataclass_fields__) | set(Settings.__dataclass_fields__) - {"limits"}
+    assert {setting.field for setting in config.SETTINGS.values()} == fields
+
+
+def test_scratch_is_a_quarter_of_memory_unless_it_is_chosen() -> None:
+    """Less memory means less scratch, so that one flag is enough; a choice that does not fit is refused."""
+    assert config.from_keywords(memory="1G").limits.scratch_bytes == GIB // 4
+    assert config.from_keywords(memory="8G").limits.scratch_bytes == 2 * GIB
+    assert config.from_keywords(memory="8G", scratch_size="1M").limits.scratch_bytes == MIB
+    with pytest.raises(ConfigurationError, match="three quarters"):
+        config.from_keywords(memory="1G", scratch_size="1G")
+
+
+# --- the kernel's arguments ------------------------------------------------------------------------------------------
+
+ARGUMENTS = {
+    "the connection file as the kernelspec gives it": (["-f", "/c.json"], ("/c.json", {})),
+    "the connection file with an equals sign": (["-f=/c.json"], ("/c.json", {})),
+    "the connection file as ipykernel calls it": (["--connection-file", "/c.json"], ("/c.json", {})),
+    "a connection file with spaces and equals signs": (["-f", "/a b=c.json"], ("/a b=c.json", {})),
+    "a setting with a hyphen": (["--cell-timeout=5"], (None, {"cell_timeout": "5"})),
+    "a setting with an underscore": (["--cell_timeout", "5"], (None, {"cell_timeout": "5"})),
+    "a setting with its class": (["--SandboxKernel.cell_timeout=5"], (None, {"cell_timeout": "5"})),
+    "a value with an equals sign": (["--display-name=a=b"], (None, {"display_name": "a=b"})),
+    "the last of two": (["--cpus", "1", "--cpus", "2"], (None, {"cpus": "2"})),
+    "what nbclient adds, at the end": (
+        ["-f", "/c.json", "--memory", "1G", "--HistoryManager.hist_file=:memory:"],
+        ("/c.json", {"memory": "1G"}),
+    ),
+    "what nbclient adds, before": (["--HistoryManager.hist_file=:memory:", "-f", "/c.json"], ("/c.json", {})),
+    "another of IPython's": (["--IPKernelApp.matplotlib=inline"], (None, {})),
+    "the same connection file twice": (["-f", "/c.json", "-f", "/c.json"], ("/c.json", {})),
+}
+
+BAD_ARGUMENTS = {
+    "a misspelt setting": (["--memroy=1G"], "did you mean memory"),
+    "a misspelt setting of our class": (["--SandboxKernel.memroy=1G"], "did you mean memory"),
+    "a misspelt class": (["--SandboxKernal.memory=64G"], "no setting"),
+    "a setting that does not exist": (["--network=host"], "no setting 'network'"),
+    "a short flag that does not exist": (["-m", "1G"], "no setting '-m'"),
+    "a bare word": (["-f", "/c.json", "/other.json"], "not a setting"),
+    "a bare word in the place of the connection file": (["/c.json"], "not a setting"),
+    "a setting without its value": (["--memory"], "has no value"),
+    "a setting followed by another": (["--memory", "--cpus", "2"], "--memory has no value"),
+    "a connection file that is a flag": (["-f", "--memory"], "-f has no value"),
+    "two connection files": (["-f", "/a.json", "-f", "/b.json"], "two connection files"),
+    "two hyphens alone": (["--"], "not a setting"),
+    "IPython's family without an equals sign": (["--HistoryManager.enabled", "x"], "no setting"),
+    "an empty word": ([""], "not a setting"),
+}
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_arguments(case: str) -> None:
+    """Arguments are read in every spelling that front ends use."""
+    argv, expected = ARGUMENTS[case]
+    assert config.read_argv(argv) == expected
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_bad_arguments(case: str) -> None:
+    """Nothing is guessed: an argument that is not understood is an error, never a default."""
+    argv, reason = BAD_ARGUMENTS[case]
+    with pytest.raises(ConfigurationError, match=reason):
+        config.read_argv(argv)
+
+
+def test_a_misspelt_keyword_names_the_setting_that_may_be_meant() -> None:
+    """The SDK's keywords are checked like arguments."""
+    with pytest.raises(ConfigurationError, match="did you mean cell_timeout"):
+        config.from_keywords(cell_timout=3)
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_relative_folder_starts_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Front ends start a kernel in its notebook's folder, and `uploads=data` is the folder beside it."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert config.from_keywords(uploads="data").uploads == str((tmp_path / "data").resolve())
+    assert config.from_keywords(uploads=tmp_path).uploads == str(tmp_path.resolve())
+
+
+def test_a_tilde_is_the_home_of_the_password_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$HOME may be chosen by whoever starts the kernel, so `~` does not follow it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert config.from_keywords(uploads="~").uploads == str(Path(str(home_folder())).resolve())
+
+
+PRECIOUS = {
+    "the home folder": home_folder,
+    "the root": lambda: "/",
+    "this Python environment": lambda: sys.prefix,
+    "a folder within it": lambda: f"{sys.prefix}/bin",
+    "this package": lambda: str(Path(config.__file__).parent),
+    "what holds this package": lambda: str(Path(config.__file__).parent.parent),
+    "the system's configuration": lambda: "/etc",
+}
+
+
+@pytest.mark.parametrize("case", PRECIOUS)
+def test_downloads_refuses_what_this_machine_runs_from(case: str) -> None:
+    """A cell that could write a start-up file, or a module for the next kernel to import, would be out."""
+    with pytest.raises(ConfigurationError, match=r"downloads (holds|lies within)"):
+        config.from_keywords(downloads=PRECIOUS[case]())
+
+
+def test_downloads_through_a_link_to_a_precious_folder_is_refused(tmp_path: Path) -> None:
+    """The check is of the folder itself, not of its name."""
+    (tmp_path / "results").symlink_to(sys.prefix)
+    with pytest.raises(ConfigurationError, match="this kernel's Python environment"):
+        config.from_keywords(downloads=str(tmp_path / "results"))
+
+
+def test_downloads_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    """An ordinary folder is fine, and audit may not lie in it."""
+    assert config.from_keywords(downloads=str(tmp_path)).downloads == str(tmp_path.resolve())
+    assert config.from_keywords(audit=str(tmp_path / "audit.jsonl")).audit == str(tmp_path.resolve() / "audit.jsonl")
+    with pytest.raises(ConfigurationError, match="audit lies in the downloads folder"):
+        config.from_keywords(downloads=str(tmp_path), audit=str(tmp_path / "audit.jsonl"))
+    with pytest.raises(ConfigurationError, match="not a file in a folder that exists"):
+        config.from_keywords(audit=str(tmp_path / "missing" / "audit.jsonl"))
+
+
+# --- config files ----------------------------------------------------------------------------------------------------
+
+
+def config_file(folder: Path, text: str, suffix: str = ".py") -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / f"jupyter_sandbox_kernel_config{suffix}").write_text(text)
+    return str(folder)
+
+
+def test_the_stronger_file_wins_and_the_command_line_wins_over_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Precedence: arguments, the folders in their order, .json before .py in one folder, defaults."""
+    strong = config_file(tmp_path / "strong", "c.SandboxKernel.cpus = 3\nc.SandboxKernel.pids = 100\n")
+    weak = config_file(tmp_path / "weak", "c.SandboxKernel.cpus = 4\nc.SandboxKernel.open_files = 200\n")
+    config_file(tmp_path / "weak", json.dumps({"SandboxKernel": {"open_files": 300, "memory": "4G"}}), ".json")
+    monkeypatch.setattr(config, "config_path", lambda: [strong, weak])
+    limits = config.from_argv(["--pids", "77"])[1].limits
+    assert (limits.cpus, limits.pids, limits.open_files, limits.memory_bytes) == (3.0, 77, 300, 4 * GIB)
+    assert config.from_keywords(cpus=1).limits.cpus == 1.0
+    assert limits.shm_bytes == Limits().shm_bytes
+
+
+CONFIG_ERRORS = {
+    "a misspelt setting": ("c.SandboxKernel.memroy = '2G'", "did you mean memory"),
+    "a misspelt section": ("c.SandboxKernal.memory = '2G'", "did you mean SandboxKernel"),
+    "a file that fails": ("1 / 0", "ZeroDivisionError"),
+    "a file that is not Python": ("c.SandboxKernel.memory = ", "SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("case", CONFIG_ERRORS)
+def test_an_error_in_a_config_file_names_the_file(case: str, tmp_path: Path) -> None:
+    """Whoever looks after the file learns which one it is; nothing is passed over."""
+    text, reason = CONFIG_ERRORS[case]
+    folder = config_file(tmp_path / "etc", text)
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        config.from_files([folder])
+    assert folder in str(caught.value)
+
+
+def test_a_bad_value_in_a_config_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of files are checked like all others."""
+    folder = config_file(tmp_path / "etc", "c.SandboxKernel.memory = 'lots'")
+    monkeypatch.setattr(config, "config_path", lambda: [folder])
+    with pytest.raises(ConfigurationError, match="memory is not a size"):
+        config.from_argv([])
+
+
+def test_other_sections_of_a_config_file_are_left_alone(tmp_path: Path) -> None:
+    """A file may configure other Jupyter programs too."""
+    folder = config_file(tmp_path / "etc", "c.ServerApp.port = 1\nc.SandboxKernel.shm_size = '128K'")
+    assert config.from_files([folder]) == {"shm_size": "128K"}
+    assert config.SETTINGS["shm_size"].parse("shm_size", "128K") == 128 * KIB
+
+
+def test_environment_variables_can_loosen_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start request may carry an environment: no variable is a setting, and none chooses a config file."""
+    folder = config_file(tmp_path / "theirs", "c.SandboxKernel.outputs = 'trusted'")
+    config_file(tmp_path / "theirs" / ".jupyter", "c.SandboxKernel.outputs = 'trusted'")
+    config_file(tmp_path / "theirs" / "jupyter", "c.SandboxKernel.outputs = 'trusted'")
+    before = config_path()
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_CONFIG_PATH", "HOME", "XDG_CONFIG_HOME", "VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.setenv(name, folder)
+    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    for name in ("SANDBOX_KERNEL__OUTPUTS", "SANDBOXKERNEL_OUTPUTS", "SANDBOX_KERNEL_OUTPUTS", "OUTPUTS"):
+        monkeypatch.setenv(name, "trusted")
+    monkeypatch.setattr(config, "config_path", config_path)
+    assert config_path() == before
+    assert folder not in str(before)
+    assert config.from_files() == config.from_files(before)
+    assert config.from_argv(["--outputs=safe"])[1].outputs == "safe"
+
+
+def test_an_environment_of_its_own_has_a_config_file_of_its_own(tmp_path: Path) -> None:
+    """`etc/jupyter` of a virtual environment is read by the kernel that runs in it, and comes before the user's."""
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
+    site = next(environment.glob("lib/python*/site-packages"))
+    places = [str(Path(config.__file__).parent.parent), *(place for place in sys.path if place.endswith("-packages"))]
+    (site / "here.pth").write_text("\n".join(places))
+    (environment / "etc").mkdir()
+    config_file(environment / "etc" / "jupyter", "c.SandboxKernel.memory = '3G'")
+    command = [environment / "bin" / "python", "-I", "-m", "sandbox_kernel", "settings", "--json"]
+    shown = json.loads(subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout)
+    memory = next(row for row in shown if row["name"] == "memory")
+    assert memory["value"] == "3G"
+    assert memory["from"] == "config file"
+
+
+def test_a_start_without_config_files_does_not_import_traitlets() -> None:
+    """Start-up time is a feature: reading settings from arguments costs a few modules of the standard library."""
+    code = (
+        "import sys; from sandbox_kernel import config; config.config_path = lambda: [];"
+        "config.from_argv(['-f', 'x', '--memory', '1G']);"
+        "print({'traitlets', 'argparse', 'difflib', 'jupyter_client', 'asyncio'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
