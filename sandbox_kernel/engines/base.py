@@ -54,5 +54,8 @@ class Engine(Protocol):
     async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
         """Take over a container that another process gave up with `Container.detach`."""
 
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        """Note for `reap` that a parked container now belongs to another process."""
+
     async def reap(self) -> int:
         """Remove what a crash of a host process or of the engine left behind, found by label; return how many."""

@@ -95,6 +95,10 @@ class DockerEngine:
             raise
         return DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
 
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        """Note for `reap` that a parked container now belongs to another process."""
+        await self.rename(str(state["id"]), str(state["session"]), owner_pid)
+
     async def reap(self) -> int:
         """Remove containers whose owner is dead, of this host only; return how many. Takes a minute at most."""
         count = 0

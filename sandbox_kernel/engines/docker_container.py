@@ -85,10 +85,12 @@ class DockerContainer:
         return replace(reason, detail=self._pipe.stderr)
 
     async def inspect(self) -> dict[str, Any]:
+        """Return the engine's document on the container; "ImageEnv" is added, the environment that its image brings."""
         found = await self._engine.inspect(self.id)
         if found is None:
             raise EngineError("the container is gone", survived="nothing")
-        return found
+        image = await self._engine.request("GET", f"/images/{found['Image']}/json")
+        return {**found, "ImageEnv": image["Config"].get("Env") or []}
 
     async def kill(self) -> None:
         """End and remove the container, within 20 s. Raises `EngineError` when the engine answers but cannot."""

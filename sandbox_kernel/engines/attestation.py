@@ -1,0 +1,288 @@
+"""Is the sandbox what was asked for? Two witnesses are compared with the spec: the sandbox itself, and the engine.
+
+Fails closed: what is missing, unreadable or of a strange type differs. Pure; imports errors, model, and the hardening
+that says what was asked for. What a runtime cannot show is listed in `EXCUSED`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import AttestationFailed
+from ..model import SCRATCH, SandboxSpec
+from .hardening import LABEL, MASKED_PATHS, PAGE_BYTES, READONLY_PATHS, container_arguments, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the table that `sandbox-kernel doctor` shows."""
+
+    name: str
+    expected: str
+    found: str
+    ok: bool
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.name}: expected {self.expected}, found {self.found}"
+
+
+EPERM = 1
+
+ALL_CLOSED = {"AF_NETLINK": EPERM, "AF_PACKET": EPERM, "AF_ALG": EPERM, "AF_VSOCK": EPERM, "TIOCSTI": EPERM}
+
+TMPFS = {"/tmp", SCRATCH, "/dev/shm"}  # noqa: S108
+"""The only places where a cell may write."""
+
+SYSTEM_MOUNTS = {
+    "/": None,
+    "/proc": "proc",
+    "/dev": "tmpfs",
+    "/dev/pts": "devpts",
+    "/dev/mqueue": None,
+    "/sys": "sysfs",
+}
+"""What every container has, and of which type; None: the storage driver's, or masked."""
+
+READONLY_MOUNTS = {
+    "/",
+    "/sys",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/run/.containerenv",
+    *READONLY_PATHS,
+}
+"""Mounts that may be there, and must be read-only."""
+
+DEVICES = {"/dev/full", "/dev/null", "/dev/pts/ptmx", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
+
+FALLBACK_TUNNELS = {"tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"}
+"""Some kernels put these into every new network namespace. They are down, and nothing in the sandbox can raise them."""
+
+ENVIRONMENT = {"PATH", "HOSTNAME", "HOME", "LC_CTYPE", "container"}
+"""Set by the engines, and by Python itself (PEP 538)."""
+
+ENGINE_EMPTY = (
+    *("VolumesFrom", "Links", "ExtraHosts", "PortBindings", "PublishAllPorts", "DeviceRequests", "DeviceCgroupRules"),
+    *("Sysctls", "UsernsMode", "Cgroup", "OomKillDisable"),
+)
+"""Settings of the engine that hardening.py leaves alone, and that would open something."""
+
+_OUTSIDE = "gVisor runs inside the limits that the engine sets and does not show them; the engine's word is checked"
+_OWN = "gVisor is a kernel of its own: the engine's filter is for the host's, and gVisor puts one around itself"
+
+EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "runsc": {
+        "ambient capabilities": ("nothing", "gVisor has none"),
+        "no_new_privs": ("nothing", "gVisor does not honour setuid files and does not report the flag"),
+        "seccomp mode": ("0", _OWN),
+        "system call filter for AF_NETLINK (error number)": (
+            "0",
+            "gVisor's own netlink, which knows the loopback only",
+        ),
+        "system call filter for AF_ALG (error number)": ("97", _OWN),
+        "system call filter for AF_VSOCK (error number)": ("97", _OWN),
+        "system call filter for TIOCSTI (error number)": ("25", "gVisor does not implement it"),
+        "memory limit": ("nothing", _OUTSIDE),
+        "process limit": ("nothing", _OUTSIDE),
+        "CPU quota and period": ("[None, None]", _OUTSIDE),
+        "device nodes": ("/dev/fuse, /dev/net/tun", "gVisor's own, useless without capabilities"),
+        "options of /tmp": (
+            "rw",
+            "gVisor honours neither setuid files nor device nodes, and does not report the options",
+        ),
+        f"options of {SCRATCH}": ("rw", "as for /tmp"),
+        "options of /dev/shm": ("noexec, rw", "as for /tmp"),
+    },
+}
+"""What a runtime shows differently: the one other value that is accepted, and why. Everything else is a difference."""
+
+GVISOR_KERNEL = "4.4.0"
+"""The version that gVisor gives itself. The excuses above are for gVisor, not for whatever is registered as runsc."""
+
+
+def attest(spec: SandboxSpec, report: object, inspected: object) -> None:
+    """Raise `AttestationFailed`, with one sentence for each difference, unless all is as asked for."""
+    if found := differences(spec, report, inspected):
+        raise AttestationFailed(found)
+
+
+def differences(spec: SandboxSpec, report: object, inspected: object) -> tuple[str, ...]:
+    """Return one sentence for each protection that is missing."""
+    return tuple(check.sentence for check in checks(spec, report, inspected) if not check.ok)
+
+
+def checks(spec: SandboxSpec, report: object, inspected: object) -> tuple[Check, ...]:
+    """Return all comparisons: `report` is agent_report.collect()'s, `inspected` is Container.inspect()'s."""
+    inside = report if isinstance(report, Mapping) else {}
+    outside = inspected if isinstance(inspected, Mapping) else {}
+    found = [*_inside(spec, inside, outside), *_mounts(spec, inside.get("mounts")), *_outside(spec, outside)]
+    if (excused := EXCUSED.get(spec.runtime or "")) is None:
+        return tuple(found)
+    kernel = str(inside.get("kernel"))
+    found.append(Check("gVisor's kernel", GVISOR_KERNEL, kernel, kernel == GVISOR_KERNEL or "gvisor" in kernel))
+    return tuple(_excuse(check, *excused.get(check.name, (None, ""))) for check in found)
+
+
+def _excuse(check: Check, value: str | None, reason: str) -> Check:
+    if check.ok or check.found != value:
+        return check
+    return Check(check.name, f"{value} ({reason})", check.found, ok=True)
+
+
+def _same(name: str, expected: object, found: object) -> Check:
+    # The type as well: True is not 1 in a report.
+    ok = type(found) is type(expected) and found == expected
+    return Check(name, _short(expected), _short(found), ok)
+
+
+def _only(name: str, allowed: set[str], found: object) -> Check:
+    """Every name that was found must be allowed."""
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        return Check(name, "a list", _short(found), ok=False)
+    return Check(
+        name, "nothing else", ", ".join(sorted(set(found) - allowed))[:200] or "nothing else", set(found) <= allowed
+    )
+
+
+def _inside(spec: SandboxSpec, report: Mapping[str, Any], inspected: Mapping[str, Any]) -> Iterator[Check]:
+    """What the sandbox sees of itself, mounts apart."""
+    limits = spec.limits
+    yield _same("process id of the agent", 1, report.get("pid"))
+    yield _same("user ids", [spec.uid] * 3, report.get("uids"))
+    yield _same("group ids", [spec.uid] * 3, report.get("gids"))
+    groups = report.get("groups")
+    yield Check("other groups", "none", _short(groups), groups in ([], [spec.uid]))
+    for kind in ("inheritable", "permitted", "effective", "bounding", "ambient"):
+        yield _same(f"{kind} capabilities", 0, _at(report, "capabilities", kind))
+    yield _same("no_new_privs", 1, report.get("no_new_privileges"))
+    yield _same("seccomp mode", 2, report.get("seccomp_mode"))
+    for name, expected in ALL_CLOSED.items():
+        yield _same(f"system call filter for {name} (error number)", expected, _at(report, "probes", name))
+    yield _only("network interfaces besides lo", {"lo", *FALLBACK_TUNNELS}, report.get("interfaces"))
+    yield _same("open files", [limits.open_files] * 2, _at(report, "rlimits", "nofile"))
+    yield _same("core file size", [0, 0], _at(report, "rlimits", "core"))
+    yield _same("memory limit", limits.memory_bytes // PAGE_BYTES * PAGE_BYTES, _at(report, "cgroup", "memory_bytes"))
+    yield _swap(spec, report)
+    yield _same("process limit", limits.pids, _at(report, "cgroup", "pids"))
+    host = container_arguments(spec)["HostConfig"]
+    cpu = [_at(report, "cgroup", "cpu_quota"), _at(report, "cgroup", "cpu_period")]
+    yield _same("CPU quota and period", [host["CpuQuota"], host["CpuPeriod"]], cpu)
+    yield _only("writable places", TMPFS, report.get("writable"))
+    yield _only("device nodes", DEVICES, report.get("devices"))
+    allowed = {str(entry).partition("=")[0] for entry in _list(_at(inspected, "Config", "Env"))}
+    yield _only("environment variables", ENVIRONMENT | allowed, report.get("environment"))
+    yield _same("host name", "sandbox", report.get("hostname"))
+
+
+def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
+    """Memory and swap together are limited, or there is no swap to be had (a kernel may not count it)."""
+    both, swap = _at(report, "cgroup", "memory_and_swap_bytes"), _at(report, "cgroup", "swap_bytes")
+    none = type(report.get("swap_kib")) is int and report["swap_kib"] == 0
+    limited = type(both) is int and both <= spec.limits.memory_bytes
+    found = f"{_short(both)} of both, {_short(swap)} of swap, host has {_short(report.get('swap_kib'))} KiB"
+    return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
+
+
+def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
+    """Nothing is mounted that was not asked for, and the three places to write have their size and options."""
+    listed = _list(mounts)
+    if not listed or not all(isinstance(m, Mapping) and isinstance(m.get("path"), str) for m in listed):
+        yield Check("mounts", "a list", _short(mounts), ok=False)
+        return
+    strange = [
+        f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in _list(m.get('options')) else 'writable'})"
+        for m in listed
+        if not _known(m)
+    ]
+    yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
+    top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
+    yield Check("root file system", "read-only", _short(_list(_at(top, "/", "options"))), _readonly(top.get("/", {})))
+    limits = spec.limits
+    for path, size in {"/tmp": limits.tmp_bytes, SCRATCH: limits.scratch_bytes, "/dev/shm": limits.shm_bytes}.items():  # noqa: S108
+        mount = top.get(path, {})
+        options = set(_list(mount.get("options")))
+        yield _same(f"file system of {path}", "tmpfs", mount.get("type"))
+        yield _same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
+        missing = {"nosuid", "nodev"} - options
+        yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
+
+
+def _known(mount: Mapping[str, Any]) -> bool:
+    path, kind = mount["path"], mount.get("type")
+    if path in TMPFS:
+        return kind == "tmpfs" and mount.get("root") == "/"
+    if path in MASKED_PATHS and kind in {"tmpfs", "devtmpfs", "mqueue"}:
+        # A masked folder is an empty read-only file system, a masked file is /dev/null. The engine's own /dev/mqueue
+        # lies below the mask.
+        return _readonly(mount) or mount.get("root") == "/null" or kind == "mqueue"
+    if path == "/sys/fs/cgroup" or path.startswith("/sys/fs/cgroup/"):
+        return _readonly(mount) if kind in {"cgroup", "cgroup2"} else (path == "/sys/fs/cgroup" and kind == "tmpfs")
+    if path in READONLY_MOUNTS and not _readonly(mount):
+        return False
+    return path in READONLY_MOUNTS or (path in SYSTEM_MOUNTS and kind == SYSTEM_MOUNTS[path])
+
+
+def _readonly(mount: Mapping[str, Any]) -> bool:
+    return "ro" in _list(mount.get("options"))
+
+
+def _outside(spec: SandboxSpec, inspected: Mapping[str, Any]) -> Iterator[Check]:
+    """What the engine says it did: all that was asked for, and nothing that was not."""
+    asked = container_arguments(spec)
+    host = asked.pop("HostConfig")
+    yield _same("engine: spec", digest(spec), _at(inspected, "Config", "Labels", f"{LABEL}.spec"))
+    yield _same("engine: running", True, _at(inspected, "State", "Running"))
+    for name in ("User", "Hostname", "WorkingDir", "Entrypoint", "Cmd", "OpenStdin", "StdinOnce", "Tty"):
+        yield _equal(f"engine: {name}", asked[name], _at(inspected, "Config", name))
+    for name, expected in host.items():
+        yield _equal(f"engine: {name}", _plain(expected), _plain(_at(inspected, "HostConfig", name)))
+    for name in ENGINE_EMPTY:
+        yield _equal(f"engine: {name}", None, _at(inspected, "HostConfig", name))
+    yield _equal("engine: Mounts", [], inspected.get("Mounts", "nothing said"))
+    networks = _at(inspected, "NetworkSettings", "Networks")
+    yield _only(
+        "engine: networks besides none", {"none"}, list(networks) if isinstance(networks, Mapping) else networks
+    )
+    environment = _at(inspected, "Config", "Env") or []
+    allowed = {*map(str, asked["Env"]), *map(str, _list(inspected.get("ImageEnv")))}
+    yield _only("engine: environment besides the image's", allowed, environment)
+    lost = set(asked["Env"]).difference(_list(environment))
+    yield Check("engine: environment that is lost", "none", ", ".join(sorted(lost)) or "none", not lost)
+    profile = inspected.get("AppArmorProfile")
+    yield Check(
+        "engine: AppArmor", "not switched off", _short(profile), isinstance(profile, str) and profile != "unconfined"
+    )
+
+
+def _equal(name: str, expected: object, found: object) -> Check:
+    """Compare with an engine's document, in which null, false, zero and empty mean the same: not set."""
+    return Check(name, _short(expected), _short(found), found == expected if expected or found else True)
+
+
+def _plain(value: object) -> object:
+    """Return a form of an engine's setting in which neither order nor what is not set counts."""
+    if isinstance(value, Mapping):
+        return sorted((str(key), _plain(item)) for key, item in value.items() if item)
+    if isinstance(value, list):
+        return sorted(str(_plain(item)) for item in value)
+    return value
+
+
+def _at(document: object, *path: str) -> Any:
+    """Return what lies at a path of keys, None where there is nothing."""
+    for key in path:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 120 else text[:117] + "..."
