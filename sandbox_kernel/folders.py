@@ -1,0 +1,75 @@
+"""The host folders of a session: what is copied in before a cell, and out after it, as two hooks of the traffic.
+
+Imports files and transfer; the session hands in how to ask its agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .files import DownloadFolder, FileLimits, UploadFolder
+from .model import Settings
+from .transfer import Ask, Downloads, Ledger, Report, Uploads
+
+Hook = Callable[[], Awaitable[list[str]]]
+
+
+class Folders:
+    """Both folders of one session; either may be missing."""
+
+    def __init__(self, settings: Settings, ask: Ask) -> None:
+        limits = FileLimits()
+        self._ask = ask
+        self._ledger = Ledger()
+        self._uploads = (
+            Uploads(UploadFolder(settings.uploads, limits), self._ledger, limits) if settings.uploads else None
+        )
+        self._downloads = (
+            Downloads(DownloadFolder(settings.downloads), self._ledger, limits) if settings.downloads else None
+        )
+
+    @property
+    def before_cell(self) -> Hook | None:
+        """The hook that copies in, None without an upload folder."""
+        uploads = self._uploads
+        if uploads is None:
+            return None
+
+        async def copy_in() -> list[str]:
+            return _notes(await uploads.sync(self._ask), "not copied into the sandbox")
+
+        return copy_in
+
+    @property
+    def after_cell(self) -> Hook | None:
+        """The hook that copies out, None without a download folder."""
+        downloads = self._downloads
+        if downloads is None:
+            return None
+
+        async def copy_out() -> list[str]:
+            return _notes(await downloads.sync(self._ask), "not copied to the downloads folder")
+
+        return copy_out
+
+    def forget_scratch(self) -> None:
+        """Note that a new container has an empty scratch."""
+        self._ledger.forget_scratch()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a successor process needs to know, as plain JSON."""
+        return self._ledger.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from the state of another process that had the same container."""
+        restored = Ledger.of(state)
+        for name in ("sent", "inside", "written", "held"):
+            setattr(self._ledger, name, getattr(restored, name))
+
+
+def _notes(report: Report, what: str) -> list[str]:
+    notes = [f"{what}: {path}: {reason}" for path, reason in report.refused]
+    if report.more_refused:
+        notes.append(f"{what}: {report.more_refused} more")
+    return notes

@@ -1,0 +1,215 @@
+"""The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
+
+Pure. Nothing of the other side's bytes is passed on: a message is parsed, checked and written anew, so that a parser
+in a front end never sees a duplicate key, a NaN or a stray byte that ours did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from . import wire
+from .errors import ProtocolError
+from .model import Channel, Message
+
+PROTOCOL_VERSION = "5.4"
+"""With subshells (JEP 91) and iopub_welcome (JEP 65)."""
+
+MAX_ID = 256
+"""Characters of an id, a name or a type; jupyter_client's are 36 to 80 long."""
+MAX_DEPTH = 128
+"""Nesting of JSON. Front ends recurse over it; notebooks nest about ten deep."""
+
+_CHANNEL_OF_KIND: dict[int, Channel] = {
+    wire.SHELL: "shell",
+    wire.CONTROL: "control",
+    wire.STDIN: "stdin",
+    wire.IOPUB: "iopub",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is known of a request type: who answers, and with what."""
+
+    channels: frozenset[str]
+    reply: str | None
+    """Type of the reply; None if there is none."""
+    answered_by: Literal["kernel", "proxy"]
+
+
+_SHELL, _CONTROL, _BOTH = frozenset({"shell"}), frozenset({"control"}), frozenset({"shell", "control"})
+
+REQUESTS: dict[str, Request] = {
+    "execute_request": Request(_SHELL, "execute_reply", "kernel"),
+    "complete_request": Request(_BOTH, "complete_reply", "kernel"),
+    "inspect_request": Request(_BOTH, "inspect_reply", "kernel"),
+    "history_request": Request(_BOTH, "history_reply", "kernel"),
+    "is_complete_request": Request(_BOTH, "is_complete_reply", "kernel"),
+    "comm_info_request": Request(_BOTH, "comm_info_reply", "kernel"),
+    "comm_open": Request(_SHELL, None, "kernel"),
+    "comm_msg": Request(_SHELL, None, "kernel"),
+    "comm_close": Request(_SHELL, None, "kernel"),
+    "debug_request": Request(_CONTROL, "debug_reply", "kernel"),
+    "create_subshell_request": Request(_CONTROL, "create_subshell_reply", "kernel"),
+    "delete_subshell_request": Request(_CONTROL, "delete_subshell_reply", "kernel"),
+    "list_subshell_request": Request(_CONTROL, "list_subshell_reply", "kernel"),
+    "kernel_info_request": Request(_BOTH, "kernel_info_reply", "proxy"),
+    "connect_request": Request(_BOTH, "connect_reply", "proxy"),
+    "usage_request": Request(_CONTROL, "usage_reply", "proxy"),
+    "interrupt_request": Request(_BOTH, "interrupt_reply", "proxy"),
+    "shutdown_request": Request(_BOTH, "shutdown_reply", "proxy"),
+}
+
+COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
+
+PUBLISHED = frozenset(
+    {
+        "clear_output",
+        "comm_close",
+        "comm_msg",
+        "comm_open",
+        "debug_event",
+        "display_data",
+        "error",
+        "execute_input",
+        "execute_result",
+        "status",
+        "stream",
+        "update_display_data",
+    }
+)
+"""What a kernel may publish on iopub. Its iopub_welcome and its shutdown_reply are not for the front end."""
+
+_REQUIRED: dict[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
+    "stream": (("name", str), ("text", str)),
+    "display_data": (("data", dict), ("metadata", dict)),
+    "execute_result": (("data", dict), ("metadata", dict), ("execution_count", int)),
+    "update_display_data": (("data", dict), ("metadata", dict), ("transient", dict)),
+    "error": (("ename", str), ("evalue", str), ("traceback", list)),
+    "execute_input": (("code", str), ("execution_count", int)),
+    "status": (("execution_state", str),),
+    "comm_open": (("comm_id", str), ("target_name", str), ("data", dict)),
+    "comm_msg": (("comm_id", str), ("data", dict)),
+    "comm_close": (("comm_id", str),),
+    "input_request": (("prompt", str), ("password", bool)),
+    "execute_reply": (("status", str),),
+    "complete_reply": (("status", str),),
+    "inspect_reply": (("status", str),),
+    "history_reply": (("status", str),),
+    "is_complete_reply": (("status", str),),
+    "comm_info_reply": (("status", str),),
+}
+"""Fields whose absence or type would break a front end."""
+
+
+def reply_type(request_type: str) -> str | None:
+    """Return the reply's type for a request's; a type we do not know follows the naming rule."""
+    known = REQUESTS.get(request_type)
+    if known is not None:
+        return known.reply
+    return request_type.removesuffix("_request") + "_reply" if request_type.endswith("_request") else None
+
+
+def decode(kind: int, parts: Sequence[bytes]) -> Message:
+    """Decode a channel frame from the container. Raises `ProtocolError` with the reason it may not pass."""
+    channel = _CHANNEL_OF_KIND.get(kind)
+    if channel is None:
+        raise ProtocolError(f"frame kind {kind} is not a channel")
+    if len(parts) < 4:
+        raise ProtocolError(f"a message has {len(parts)} parts, at least 4 are needed")
+    header, parent, metadata, content = (parse_object(part) for part in parts[:4])
+    check_identifiers(header)
+    if parent:
+        _identifier(parent, "msg_id")
+    message = Message(
+        channel=channel, header=header, parent=parent, metadata=metadata, content=content, buffers=tuple(parts[4:])
+    )
+    _check_type(message)
+    for name, kinds in _REQUIRED.get(message.type, ()):
+        if not isinstance(content.get(name), kinds):
+            raise ProtocolError(f"{message.type} has no proper {name!r}")
+    return message
+
+
+def encode(message: Message) -> list[bytes]:
+    """Return the parts of a channel frame for the container."""
+    return [
+        orjson.dumps(message.header),
+        orjson.dumps(message.parent),
+        orjson.dumps(message.metadata),
+        orjson.dumps(message.content),
+        *message.buffers,
+    ]
+
+
+def dumps(value: object) -> bytes:
+    """Serialise JSON that a front end will read. Raises `ProtocolError` for what JSON cannot say."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, RecursionError) as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+
+
+def _check_type(message: Message) -> None:
+    kind, channel = message.type, message.channel
+    if channel == "iopub":
+        if kind not in PUBLISHED:
+            raise ProtocolError(f"{kind} may not be published")
+    elif channel == "stdin":
+        if kind != "input_request":
+            raise ProtocolError(f"{kind} may not be sent on stdin")
+    elif not kind.endswith("_reply"):
+        raise ProtocolError(f"{kind} is not a reply and may not be sent on {channel}")
+
+
+def parse_object(part: bytes) -> dict[str, Any]:
+    """Parse a JSON object. Raises `ProtocolError` for anything else."""
+    try:
+        value = orjson.loads(part)
+    except orjson.JSONDecodeError as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("a part of the message is not a JSON object")
+    if part.count(b"{") + part.count(b"[") > MAX_DEPTH and depth(value) > MAX_DEPTH:
+        raise ProtocolError(f"JSON nested deeper than {MAX_DEPTH}")
+    return value
+
+
+def check_identifiers(header: Mapping[str, Any]) -> None:
+    """Raise `ProtocolError` unless a header names its message and its type."""
+    _identifier(header, "msg_id")
+    _identifier(header, "msg_type")
+
+
+def _identifier(header: Mapping[str, Any], field: str) -> None:
+    value = header.get(field)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
+        raise ProtocolError(f"{field} must be a string of 1 to {MAX_ID} characters")
+
+
+def depth(value: object) -> int:
+    """Return how deep a JSON value nests, without recursion: 0 for a scalar, 1 for a flat list."""
+    level, layer = 0, [value]
+    while True:
+        inner: list[object] = []
+        nested = False
+        for item in layer:
+            if isinstance(item, dict):
+                nested = True
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                nested = True
+                inner.extend(item)
+        if not nested:
+            return level
+        level += 1
+        if level > MAX_DEPTH:
+            return level
+        layer = [item for item in inner if isinstance(item, dict | list)]
+        if not layer:
+            return level

@@ -1,0 +1,256 @@
+"""Door 1: a Jupyter kernel's five sockets in front of a session.
+
+A front end sees an ordinary kernel. What concerns the kernel process itself is answered here: who it is, where it
+listens, what it uses, interrupt, restart and shutdown. Everything else is the session's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import __version__, keeper, protocol
+from .audit import open_audit
+from .config import make_engine
+from .errors import SandboxError
+from .model import Message, Settings, format_bytes
+from .session import Session
+
+if TYPE_CHECKING:
+    from .sockets import FrontSockets
+
+SHUTDOWN_SECONDS = 2.0
+"""jupyter_client sends SIGTERM 2.5 s after the request."""
+PARENT_SECONDS = 1.0
+
+HELP_LINKS = [
+    {"text": "Python Reference", "url": "https://docs.python.org/3"},
+    {"text": "IPython Reference", "url": "https://ipython.org/documentation.html"},
+]
+UNKNOWN_LANGUAGE = {
+    "name": "python",
+    "version": "3",
+    "mimetype": "text/x-python",
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "pygments_lexer": "ipython3",
+    "nbconvert_exporter": "python",
+    "file_extension": ".py",
+}
+"""Said while no sandbox could be started, so that a front end goes on to the cell that will tell why."""
+
+
+def main(connection_file: str, settings: Settings) -> int:
+    """Run a kernel until its shutdown; returns the process's exit code."""
+    connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
+    return asyncio.run(Proxy(connection_file, connection, settings).run())
+
+
+class Proxy:
+    """The front door of one kernel process."""
+
+    def __init__(self, connection_file: str, connection: dict[str, Any], settings: Settings) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.meeting_place = keeper.address(connection_file, str(connection.get("key", "")))
+        self.audit = open_audit(settings.audit)
+        self.session = Session(settings, make_engine(settings), self, audit=self.audit)
+        self.sockets: FrontSockets
+        self._stopping = asyncio.Event()
+        self._shutdown: tuple[Message, bytes] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        # A front end interrupts by message; what a terminal sends to the whole group is not for this process.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
+        self._start_session()
+        # The slow imports run while the engine works.
+        sockets = await asyncio.to_thread(importlib.import_module, "sandbox_kernel.sockets")
+        self.sockets = sockets.FrontSockets(self.connection, self.receive, self.audit)
+        self._publish_status("starting", {})
+        self.sockets.listen()
+        parent = loop.create_task(self._watch_parent())
+        try:
+            await self._stopping.wait()
+            await self._stop()
+        finally:
+            parent.cancel()
+            await self.session.close()
+            self.sockets.close()
+            await asyncio.to_thread(self.sockets.destroy)
+        return 0
+
+    # --- the session's front ---
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        self.sockets.send(message, client)
+
+    def drain(self) -> None:
+        self.sockets.drain()
+
+    # --- requests ---
+
+    def receive(self, request: Message, client: bytes) -> None:
+        """Take a request that the sockets have verified."""
+        known = protocol.REQUESTS.get(request.type)
+        if known is not None and request.channel not in known.channels and request.channel != "stdin":
+            self.audit("refused", reason=f"{request.type} on {request.channel}")
+        elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
+            self._spawn(self._answer(request, client))
+        else:
+            self.session.submit(request, client)
+
+    async def _answer(self, request: Message, client: bytes) -> None:
+        self._publish_status("busy", request.header)
+        content: dict[str, Any] | None
+        match request.type:
+            case "kernel_info_request":
+                content = await self._kernel_info()
+            case "connect_request":
+                ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+                content = {port: self.connection[port] for port in ports}
+            case "interrupt_request":
+                await self.session.interrupt()
+                content = {}
+            case "usage_request":
+                content = await self._usage()
+            case _:
+                content = {"restart": bool(request.content.get("restart", False))}
+        self._reply(request, client, {"status": "ok", **content})
+        self._publish_status("idle", request.header)
+        if request.type == "shutdown_request":
+            self._shutdown = (request, client)
+            self._stopping.set()
+
+    async def _kernel_info(self) -> dict[str, Any]:
+        await self.session.settled()
+        limits = self.settings.limits
+        described = self.session.kernel_info
+        version = described.get("implementation_version", "")
+        return {
+            "protocol_version": protocol.PROTOCOL_VERSION,
+            "implementation": "sandbox_kernel",
+            "implementation_version": __version__,
+            "language_info": described.get("language_info", UNKNOWN_LANGUAGE),
+            "banner": (
+                f"sandbox_kernel {__version__}: IPython {version} in a container without network.\n"
+                f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
+                f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+            ),
+            "help_links": HELP_LINKS,
+            "supported_features": described.get("supported_features", []),
+            "debugger": "debugger" in described.get("supported_features", []),
+            "sandbox": {
+                "image": self.settings.image,
+                "runtime": self.settings.runtime or "default",
+                "outputs": self.settings.outputs,
+                "network": "none",
+                "limits": asdict(limits),
+            },
+        }
+
+    async def _usage(self) -> dict[str, Any]:
+        limits = self.settings.limits
+        content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
+        try:
+            usage = await self.session.usage()
+            used = min(int(usage["memory_bytes"]), limits.memory_bytes)
+            content["kernel_cpu"] = float(usage["cpu_percent"])
+            content["kernel_memory"] = used
+            content["host_cpu_percent"] = float(usage["cpu_percent"]) / limits.cpus
+            content["host_virtual_memory"] = {
+                "total": limits.memory_bytes,
+                "available": limits.memory_bytes - used,
+                "percent": round(100 * used / limits.memory_bytes, 1),
+                "used": used,
+                "free": limits.memory_bytes - used,
+            }
+        except (SandboxError, LookupError, TypeError, ValueError):
+            pass  # the sandbox is starting, gone, or says nonsense: what is known remains
+        return content
+
+    def _reply(self, request: Message, client: bytes, content: dict[str, Any]) -> None:
+        kind = protocol.reply_type(request.type)
+        header = {"msg_type": kind}
+        self.deliver(Message(channel=request.channel, header=header, parent=request.header, content=content), client)
+
+    def _publish_status(self, state: str, parent: Any) -> None:
+        content = {"execution_state": state}
+        self.deliver(Message(channel="iopub", header={"msg_type": "status"}, parent=parent, content=content), None)
+
+    # --- from start to end ---
+
+    def _start_session(self) -> None:
+        left = keeper.collect(self.meeting_place)
+        if left is not None:
+            fd, state = left
+            if state.get("settings") == _digest(self.settings):
+                self.session.adopt(fd, state["container"])
+                return
+            os.close(fd)  # its container ends; the settings have changed since
+        self.session.launch()
+
+    async def _stop(self) -> None:
+        request = self._shutdown[0] if self._shutdown is not None else None
+        if request is None:
+            return
+        restart = bool(request.content.get("restart", False))
+        header = {"msg_type": "shutdown_reply"}
+        content = {"status": "ok", "restart": restart}
+        self.deliver(Message(channel="iopub", header=header, parent=request.header, content=content), None)
+        if restart:
+            with contextlib.suppress(SandboxError, TimeoutError, OSError):
+                async with asyncio.timeout(SHUTDOWN_SECONDS):
+                    await self._leave_with_keeper()
+
+    async def _leave_with_keeper(self) -> None:
+        """Leave the container to the process that will follow this one."""
+        with keeper.listen(self.meeting_place) as listener:
+            handover = await self.session.park()
+            try:
+                state = json.dumps({"settings": _digest(self.settings), "container": handover.state}).encode()
+                process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
+                    [sys.executable, "-I", "-S", keeper.__file__, str(listener.fileno()), str(handover.fd)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    pass_fds=(listener.fileno(), handover.fd),
+                    start_new_session=True,  # a front end may kill this process's group
+                )
+                if process.stdin is not None:
+                    process.stdin.write(state)
+                    process.stdin.close()
+            finally:
+                os.close(handover.fd)
+        await self.session.engine.pass_on(handover.state, process.pid)
+        process.returncode = 0  # it outlives this process; nobody here waits for it
+
+    async def _watch_parent(self) -> None:
+        """End when the process that started this kernel is gone, as ipykernel does."""
+        parent = os.getppid()
+        while parent != 1 and os.environ.get("JPY_PARENT_PID"):
+            await asyncio.sleep(PARENT_SECONDS)
+            if os.getppid() != parent:
+                self._stopping.set()
+                return
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _digest(settings: Settings) -> str:
+    return hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,419 @@
+"""One session: owns a container and its cells. Everything a user meets is a thin front door to this.
+
+It starts the container, has it attested before the first cell, reads its one pipe, and names the reason when a kernel
+or the whole sandbox dies; the next cell then finds a new one. Imports no sockets and no settings machinery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from collections.abc import Callable
+from typing import Any, Literal
+
+import orjson
+
+from . import protocol, wire
+from .engines.attestation import attest
+from .engines.base import Container, Engine, Handover
+from .errors import (
+    KernelDied,
+    OutOfMemory,
+    OutputLimit,
+    ProtocolError,
+    SandboxDied,
+    SandboxError,
+)
+from .folders import Folders
+from .link import Link
+from .model import ExitReason, Message, SandboxSpec, Settings, format_bytes
+from .policy import OutputPolicy
+from .shipping import agent_command
+from .traffic import Audit, Front, Traffic
+
+UID_RANGE = (300_000_000, 2_000_000_000)
+"""A user id of its own for each session: outside what useradd and subuid ranges hand out."""
+MAX_FAILED_KERNELS = 3
+"""Kernels that end before they are ready, one after another, before their sandbox is given up."""
+PROBE = "sandbox-kernel-probe"
+EXIT_SECONDS = 5.0
+LANGUAGE_INFO = (
+    "name",
+    "version",
+    "mimetype",
+    "codemirror_mode",
+    "pygments_lexer",
+    "nbconvert_exporter",
+    "file_extension",
+)
+FEATURES = ("debugger", "kernel subshells")
+
+State = Literal["new", "starting", "ready", "gone", "closed"]
+
+
+class Session:
+    """Cells in, messages out, for one front door.
+
+    `submit` never blocks; what comes back goes to `front`. The container is started by `launch`, or by the first
+    request that needs one, and again after it was lost.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        front: Front,
+        *,
+        audit: Audit | None = None,
+    ) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.engine = engine
+        self.audit: Audit = audit or (lambda *_, **__: None)
+        self.id = secrets.token_hex(16)
+        self.state: State = "new"
+        self.ready = False
+        """Whether the kernel takes requests (the traffic's port)."""
+        self.kernel_info: dict[str, Any] = {}
+        """What the kernel says of itself, as far as it is passed on; empty until one was ready."""
+        self.failure: SandboxError | None = None
+        """Why the last start failed or the last sandbox ended."""
+        self._link: Link | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
+        self.attested = False
+        self._failed_kernels = 0
+        self._fatal: SandboxError | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.folders = Folders(settings, self.ask)
+        self.traffic = Traffic(
+            self.limits,
+            self,
+            front,
+            OutputPolicy(settings.outputs),
+            self.audit,
+            before_cell=self.folders.before_cell,
+            after_cell=self.folders.after_cell,
+        )
+
+    # --- what a front door calls ---
+
+    def launch(self) -> None:
+        """Start a container unless there is one."""
+        if self.state in {"new", "gone"}:
+            self.state = "starting"
+            self._begin(self._start)
+
+    def adopt(self, fd: int, state: dict[str, Any]) -> None:
+        """Go on with a container that another process parked."""
+        self.state = "starting"
+        self.folders.restore(state["folders"])
+
+        async def take() -> Container:
+            return await self.engine.adopt(fd, state)
+
+        self._begin(take, adopted=True)
+
+    def submit(self, request: Message, client: bytes) -> None:
+        """Take a request of a front end."""
+        if self.state == "closed":
+            return
+        self._touch()
+        self.launch()
+        self.traffic.submit(request, client)
+
+    async def settled(self) -> None:
+        """Wait until the kernel is ready, or its start has failed."""
+        await self._settled.wait()
+
+    async def interrupt(self) -> None:
+        """Send SIGINT to the kernel and its children."""
+        if self.ready and self._link is not None:
+            with contextlib.suppress(SandboxDied):
+                await self.signal(signal.SIGINT)
+        self.traffic.interrupted()
+
+    async def usage(self) -> dict[str, Any]:
+        """Return what the sandbox uses of its limits. Raises `SandboxDied` when there is none."""
+        return (await self.ask("usage", timeout=5.0))[0]
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
+        if self._link is None:
+            raise SandboxDied("no sandbox is running")
+        return await self._link.ask(op, data, **fields)
+
+    async def restart(self) -> None:
+        """Replace the kernel by a new one in the same container: files are kept."""
+        if self._link is not None:
+            self.audit("restart")
+            await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
+
+    async def park(self) -> Handover:
+        """Give the container away for a restart of this process, with a new kernel starting in it already."""
+        if self._link is None or not self.ready or self._life is None:
+            raise SandboxDied("no sandbox is running")
+        link, life = self._link, self._life
+        await link.ask("park", timeout=EXIT_SECONDS)
+        if link.pending:
+            raise SandboxDied("the sandbox sent more after it was parked")
+        self.state = "closed"
+        self.ready = False
+        self._link = None
+        handover = link.container.detach()
+        handover.state["folders"] = self.folders.state()
+        life.cancel()
+        await asyncio.gather(life, return_exceptions=True)
+        return handover
+
+    async def close(self) -> None:
+        """End the session and its container; idempotent, bounded."""
+        self.state = "closed"
+        self.ready = False
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        await self.traffic.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- the traffic's port ---
+
+    def transmit(self, kind: int, parts: list[bytes]) -> None:
+        if self._link is None:
+            raise SandboxDied("no sandbox is running")
+        self._link.send(kind, parts)
+
+    async def signal(self, number: int) -> None:
+        await self.ask("signal", signal=int(number), timeout=2.0)
+
+    async def kill_kernel(self) -> None:
+        await self.ask("stop_kernel", timeout=2.0)
+
+    async def kill_sandbox(self, error: SandboxError) -> None:
+        self._fatal = error
+        if self._link is not None:
+            await self._link.container.kill()
+
+    # --- the life of a container ---
+
+    def _begin(self, open_container: Callable[[], Any], *, adopted: bool = False) -> None:
+        self._settled.clear()
+        self.attested = adopted  # it was attested when it started, and the engine cannot change it since
+        self.failure = self._fatal = None
+        self._failed_kernels = 0
+        self._life = asyncio.create_task(self._live(open_container, adopted=adopted))
+
+    def _spec(self) -> SandboxSpec:
+        low, high = UID_RANGE
+        return SandboxSpec(
+            session_id=self.id,
+            image=self.settings.image,
+            runtime=self.settings.runtime,
+            limits=self.limits,
+            command=agent_command(self.limits),
+            uid=low + secrets.randbelow(high - low),
+        )
+
+    async def _start(self) -> Container:
+        self.folders.forget_scratch()
+        self._expected = self._spec()
+        return await self.engine.start(self._expected)
+
+    async def _live(self, open_container: Callable[[], Any], *, adopted: bool) -> None:
+        """From the container's start to its end. Cancelled, it ends the container unless that was given away."""
+        error: SandboxError
+        try:
+            deadline = asyncio.get_running_loop().time() + self.limits.start_seconds
+            async with asyncio.timeout_at(deadline):
+                container = await open_container()
+        except TimeoutError:
+            error = self._too_slow("the container engine")
+        except SandboxError as failure:
+            error = failure
+        else:
+            link = self._link = Link(container, self.limits.message_bytes + (2 << 20))
+            watch = asyncio.get_running_loop().call_at(deadline, self._check_ready)
+            try:
+                if adopted:
+                    link.tell("resume")
+                await self._read(link)
+                error = await self._reason(container)
+            except SandboxError as failure:
+                error = failure
+            finally:
+                watch.cancel()
+                await link.close()
+                if self._link is not None:
+                    # Not given away: the container ends with this task, whatever ended the task.
+                    await asyncio.shield(container.kill())
+                    self._link = None
+            error = self._fatal or error
+        self.ready = False
+        self.failure = error
+        self.state = "gone"
+        self.audit("sandbox_ended", error=error.name, reason=str(error))
+        self._settled.set()
+        self.traffic.sandbox_died(error)
+
+    async def _read(self, link: Link) -> None:
+        async for kind, parts in link.frames():
+            if kind == wire.AGENT:
+                await self._event(link, orjson.loads(parts[0]))
+                continue
+            try:
+                message = protocol.decode(kind, parts)
+            except ProtocolError as error:
+                self.audit("dropped", reason=error.message)
+                continue
+            if message.parent.get("msg_id") == PROBE:
+                self._probe_answered(message)
+            elif self.ready:
+                self.traffic.receive(message, sum(map(len, parts)))
+
+    async def _event(self, link: Link, event: dict[str, Any]) -> None:
+        op = event["op"]
+        if op == "hello":
+            attest(self._expected, event.get("report", {}), await link.container.inspect())
+            self.audit("attested", image=self.settings.image, runtime=self.settings.runtime or "default")
+            self.attested = True
+        elif op == "kernel_ready" or (op == "resumed" and event.get("ready")):
+            self._kernel_ready(link)
+        elif op == "kernel_exited":
+            self._kernel_exited(link, event)
+        elif op == "oversized":
+            self._oversized(event)
+        elif op not in {"refused", "resumed"}:
+            self.audit("dropped", reason="unknown agent event", type=op[:100])
+
+    def _kernel_ready(self, link: Link) -> None:
+        if not self.attested:
+            raise SandboxDied("the sandbox did not attest itself before its first kernel was ready")
+        self._failed_kernels = 0
+        self.ready = True
+        self.state = "ready"
+        if not self.kernel_info:
+            header = {"msg_id": PROBE, "msg_type": "kernel_info_request", "session": self.id, "version": "5.4"}
+            header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
+            link.send(wire.CONTROL, protocol.encode(Message(channel="control", header=header)))
+        else:
+            self._settled.set()
+        self._touch()
+        self.traffic.pump()
+
+    def _probe_answered(self, message: Message) -> None:
+        content = message.content
+        if message.type != "kernel_info_reply" or self.kernel_info:
+            return
+        info: dict[str, Any] = {"supported_features": []}
+        if isinstance(content.get("language_info"), dict):
+            info["language_info"] = {key: content["language_info"].get(key) for key in LANGUAGE_INFO}
+        if isinstance(content.get("implementation_version"), str):
+            info["implementation_version"] = content["implementation_version"][:50]
+        if isinstance(content.get("supported_features"), list):
+            info["supported_features"] = [name for name in FEATURES if name in content["supported_features"]]
+        self.kernel_info = info
+        self._settled.set()
+
+    def _kernel_exited(self, link: Link, event: dict[str, Any]) -> None:
+        was_ready, self.ready = self.ready, False
+        error = _kernel_death(event, self.limits.memory_bytes)
+        self.audit("kernel_died", error=error.name, reason=str(error), tail=str(event.get("tail", ""))[-2000:])
+        if not was_ready:
+            self._failed_kernels += 1
+            if self._failed_kernels >= MAX_FAILED_KERNELS:
+                tail = str(event.get("tail", "")).strip()[-1000:]
+                raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
+        link.tell("start_kernel")
+        self.traffic.kernel_died(error)
+
+    def _oversized(self, event: dict[str, Any]) -> None:
+        try:
+            entry = self.traffic.ledger.find(orjson.loads(str(event.get("parent"))).get("msg_id"))
+        except (orjson.JSONDecodeError, AttributeError):
+            entry = None
+        if entry is not None:
+            error = OutputLimit(
+                "the cell sent a single message that is too large",
+                limit=format_bytes(self.limits.message_bytes),
+                value=format_bytes(float(event.get("bytes", 0))),
+                setting="message_limit",
+            )
+            self.traffic.condemn(entry, error)
+
+    async def _reason(self, container: Container) -> SandboxError:
+        """Say why the container's stream ended."""
+        try:
+            async with asyncio.timeout(EXIT_SECONDS):
+                reason = await container.wait()
+        except TimeoutError:
+            reason = ExitReason(kind="killed", detail="its stream ended")
+        detail = reason.detail.strip()[-1000:]
+        if reason.kind == "out_of_memory":
+            return _out_of_memory(self.limits.memory_bytes, "nothing: the whole sandbox was ended")
+        if reason.kind == "engine_lost":
+            return SandboxDied(f"the container engine stopped: {detail}", survived="nothing")
+        if self._link is not None and self._link.failure is not None:
+            return SandboxDied(self._link.failure, survived="nothing")
+        how = "was killed" if reason.kind == "killed" else f"ended with exit code {reason.exit_code}"
+        return SandboxDied(f"the sandbox {how}{': ' + detail if detail else ''}", survived="nothing")
+
+    def _check_ready(self) -> None:
+        if not self.ready and self.state == "starting":
+            self._spawn(self.kill_sandbox(self._too_slow("the kernel")))
+
+    def _too_slow(self, what: str) -> SandboxDied:
+        limit = f"{self.limits.start_seconds:g} s"
+        return SandboxDied(f"{what} was not ready in time", limit=limit, setting="start_timeout")
+
+    # --- idleness ---
+
+    def _touch(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_later(self.limits.idle_seconds, self._idle)
+
+    def _idle(self) -> None:
+        waiting = any(entry.awaiting_input for entry in self.traffic.ledger.in_flight)
+        if self.state != "ready":
+            return
+        if self.traffic.ledger.active and not waiting:
+            self._touch()
+            return
+        limit = f"{self.limits.idle_seconds:g} s"
+        error = SandboxDied(
+            "the sandbox was idle and was ended", limit=limit, setting="idle_timeout", survived="nothing"
+        )
+        self._spawn(self.kill_sandbox(error))
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _out_of_memory(limit: int, survived: str) -> OutOfMemory:
+    return OutOfMemory(
+        "the cell used more memory than the sandbox has", limit=format_bytes(limit), setting="memory", survived=survived
+    )
+
+
+def _kernel_death(event: dict[str, Any], memory_bytes: int) -> SandboxError:
+    """Name the reason of a kernel's death from what the agent saw."""
+    number, ooms = event.get("signal"), event.get("ooms")
+    if number == signal.SIGKILL and isinstance(ooms, int) and ooms > 0:
+        return _out_of_memory(memory_bytes, "files, but no variables")
+    if isinstance(number, int):
+        try:
+            how = f"was ended by signal {number} ({signal.Signals(number).name})"
+        except ValueError:
+            how = f"was ended by signal {number}"
+    else:
+        how = f"ended itself with exit code {event.get('code')}"
+    return KernelDied(f"the kernel {how}", survived="files, but no variables")

@@ -1,0 +1,68 @@
+"""The agent as an argument vector: its sources, packed so that any image with Python and ipykernel can run it.
+
+Shipping the source at start means that no image can hold a stale agent. Imports model and wire only.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+
+from .model import SCRATCH, Limits
+
+PYTHON = "python3"
+MODULES = ("wire", "agent_report", "agent_files", "agent")
+MAX_SOURCE = 120_000
+"""Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
+
+_BOOT = """\
+import sys, types
+for name, source in {modules!r}:
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name + ".py", "exec", dont_inherit=True), module.__dict__)
+sys.modules["agent"].main()
+"""
+
+
+@cache
+def agent_source() -> str:
+    """Return a program that defines the agent's modules in order and runs it."""
+    package = resources.files(__package__)
+    modules = [(name, package.joinpath(name + ".py").read_text(encoding="utf-8")) for name in MODULES]
+    source = _BOOT.format(modules=modules)
+    if len(source.encode()) > MAX_SOURCE:
+        raise AssertionError(f"the agent's source is {len(source)} bytes, over the limit of {MAX_SOURCE}")
+    return source
+
+
+def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = None) -> tuple[str, ...]:
+    """Return the container's command for a session with these limits."""
+    threads = str(max(1, int(limits.cpus)))
+    environment = {
+        "HOME": "/tmp/home",  # noqa: S108 (a path inside the container, on its own tmpfs)
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHON_CPU_COUNT": threads,
+        # Numerical libraries count the host's cores and start a thread for each; the sandbox has fewer.
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "NUMEXPR_MAX_THREADS": threads,
+        "POLARS_MAX_THREADS": threads,
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "SHELL": "/bin/sh",
+        "TERM": "xterm-color",
+        "TMPDIR": "/tmp",  # noqa: S108
+        "USER": "sandbox",
+    }
+    config = {
+        "max_frame": limits.message_bytes + (1 << 20),
+        "runtime": "/tmp/.sandbox",  # noqa: S108
+        "home": "/opt/sandbox/home",
+        "scratch": SCRATCH,
+        "environment": environment,
+        "kernel": ["-m", "ipykernel_launcher", "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"],
+    }
+    return (python, "-I", "-c", source or agent_source(), json.dumps(config))

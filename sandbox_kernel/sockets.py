@@ -1,0 +1,171 @@
+"""The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio.
+
+Imports jupyter_client's `Session` for the signatures and pyzmq; knows nothing of containers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import zmq
+from jupyter_client.session import DELIM, Session
+
+from . import protocol
+from .errors import ProtocolError
+from .model import Channel, Message
+
+NO_COPY = 1 << 16
+"""Bytes from which a part is handed to ZMQ without a copy."""
+BURST = 100
+"""Messages read in a row before other work gets its turn."""
+LINGER_MS = 1000
+
+OnRequest = Callable[[Message, bytes], None]
+OnRefused = Callable[..., None]
+
+
+class FrontSockets:
+    """Bound sockets, whose requests go to `on_request` with the identity of the client."""
+
+    def __init__(self, connection: Mapping[str, Any], on_request: OnRequest, on_refused: OnRefused) -> None:
+        self._on_request = on_request
+        self._on_refused = on_refused
+        self._connection = connection
+        scheme = str(connection.get("signature_scheme") or "hmac-sha256")
+        self._session = Session(key=str(connection.get("key", "")).encode(), signature_scheme=scheme)
+        self.session_id: str = self._session.session
+        self._numbers = itertools.count(1)
+        self._context = zmq.Context()
+        self._sockets: dict[Channel, zmq.Socket[Any]] = {}
+        for channel, kind in (
+            ("shell", zmq.ROUTER),
+            ("control", zmq.ROUTER),
+            ("stdin", zmq.ROUTER),
+            ("iopub", zmq.XPUB),
+        ):
+            self._sockets[channel] = self._bind(channel, kind)  # type: ignore[index]
+        # Heartbeats are answered by a thread inside libzmq, off the interpreter and its loop: clients allow 1 s.
+        self._heartbeat = self._bind("hb", zmq.ROUTER)
+        self._beat = threading.Thread(target=self._echo, name="heartbeat", daemon=True)
+        self._beat.start()
+
+    def _bind(self, channel: str, kind: int) -> zmq.Socket[Any]:
+        connection = self._connection
+        socket = self._context.socket(kind)
+        socket.linger = LINGER_MS
+        if kind == zmq.ROUTER:
+            socket.router_handover = 1
+        else:
+            socket.xpub_verbose = 1  # every subscription gets its welcome
+        if connection.get("curve_secretkey"):
+            socket.curve_secretkey = str(connection["curve_secretkey"]).encode()
+            socket.curve_publickey = str(connection["curve_publickey"]).encode()
+            socket.curve_server = True
+        transport, ip, port = connection.get("transport", "tcp"), connection["ip"], connection[f"{channel}_port"]
+        socket.bind(f"{transport}://{ip}{':' if transport == 'tcp' else '-'}{port}")
+        return socket
+
+    def _echo(self) -> None:
+        try:
+            zmq.proxy(self._heartbeat, self._heartbeat)
+        except zmq.ZMQError:
+            pass
+        finally:
+            self._heartbeat.close(linger=0)
+
+    def listen(self) -> None:
+        """Begin to read; call from the loop."""
+        loop = asyncio.get_running_loop()
+        for channel, socket in self._sockets.items():
+            loop.add_reader(socket.fileno(), self._readable, channel)
+            self._readable(channel)
+
+    def drain(self, channel: Channel = "shell") -> None:
+        """Take in every request that has arrived."""
+        while self._read_one(channel):
+            pass
+
+    def _readable(self, channel: Channel) -> None:
+        # ZMQ's file descriptor is edge-triggered: whatever is not read now must be asked for again.
+        for _ in range(BURST):
+            if not self._read_one(channel):
+                return
+        asyncio.get_running_loop().call_soon(self._readable, channel)
+
+    def _read_one(self, channel: Channel) -> bool:
+        socket = self._sockets.get(channel)
+        if socket is None or socket.closed:
+            return False
+        try:
+            parts: list[bytes] = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        if channel == "iopub":
+            self._subscribed(parts[0])
+            return True
+        try:
+            message, client = self._decode(channel, parts)
+        except (ProtocolError, ValueError, TypeError, LookupError) as error:
+            self._on_refused("refused", reason=f"not a proper request on {channel}: {error}")
+        else:
+            self._on_request(message, client)
+        return True
+
+    def _decode(self, channel: Channel, parts: list[bytes]) -> tuple[Message, bytes]:
+        identities, rest = self._session.feed_identities(parts)
+        if len(identities) != 1:
+            raise ProtocolError(f"{len(identities)} routing identities")
+        self._session.deserialize(rest)  # the signature, and that it is no replay
+        header, _, metadata, content = (protocol.parse_object(part) for part in rest[1:5])
+        protocol.check_identifiers(header)
+        message = Message(channel=channel, header=header, metadata=metadata, content=content, buffers=tuple(rest[5:]))
+        return message, identities[0]
+
+    def _subscribed(self, event: bytes) -> None:
+        if event[:1] == b"\x01":
+            content = {"subscription": event[1:].decode(errors="replace")}
+            message = Message(channel="iopub", header={"msg_type": "iopub_welcome"}, content=content)
+            self.send(message, None, topic=event[1:])
+
+    def send(self, message: Message, client: bytes | None, *, topic: bytes | None = None) -> None:
+        """Sign and send a message with a header of our own. Raises `ProtocolError` if it cannot be said in JSON."""
+        kind = message.type
+        header = {
+            "msg_id": f"{self.session_id}_{next(self._numbers)}",
+            "msg_type": kind,
+            "username": "kernel",
+            "session": self.session_id,
+            "date": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "version": protocol.PROTOCOL_VERSION,
+        }
+        parts = [protocol.dumps(part) for part in (header, message.parent, message.metadata, message.content)]
+        prefix = topic if topic is not None else f"kernel.{self.session_id}.{kind}".encode()
+        first = client if client is not None else prefix
+        everything = [first, DELIM, self._session.sign(parts), *parts, *message.buffers]
+        if client is None and not prefix:
+            del everything[0]
+        socket = self._sockets[message.channel]
+        try:
+            socket.send_multipart(everything, zmq.NOBLOCK, copy=all(len(part) < NO_COPY for part in everything))
+        except zmq.Again:
+            self._on_refused("lost", reason=f"a client reads too slowly: a {kind} was not sent")
+        if socket.get(zmq.EVENTS) & zmq.POLLIN:
+            asyncio.get_running_loop().call_soon(self._readable, message.channel)
+
+    def close(self) -> None:
+        """Close the sockets; what was sent still gets a second to leave."""
+        loop = asyncio.get_running_loop()
+        for socket in self._sockets.values():
+            loop.remove_reader(socket.fileno())
+            socket.close()
+        self._sockets = {}
+
+    def destroy(self) -> None:
+        """End the context and the heartbeat; waits for what is still leaving, a second at most."""
+        self._context.term()
+        self._beat.join(LINGER_MS / 1000)

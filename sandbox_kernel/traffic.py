@@ -1,0 +1,496 @@
+"""The traffic between front ends and one kernel: requests in, outputs out, a clock and a limit on each.
+
+Every request ends with its reply and with idle, whatever died; whatever the kernel says passes the tables, the ledger,
+the limits and the output policy, in that order, and leaves with a parent header that the host itself received. Knows
+neither containers nor sockets: those are the two protocols below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from . import protocol, wire
+from .errors import CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
+from .ledger import Entry, Ledger, parent_of
+from .model import Channel, Limits, Message, format_bytes
+from .policy import OutputPolicy
+
+PATIENCE_SECONDS = 3.0
+"""How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
+
+nbclient waits 4 s for idle and then drops outputs silently.
+"""
+KILL_SECONDS = 3.0
+"""How long a killed kernel may take to be seen dead, before its sandbox is ended."""
+
+Notes = list[str]
+Hook = Callable[[], Awaitable[Notes]]
+Audit = Callable[..., None]
+
+
+class Port(Protocol):
+    """The way to the kernel."""
+
+    ready: bool
+
+    def transmit(self, kind: int, parts: list[bytes]) -> None: ...
+    async def signal(self, number: int) -> None: ...
+    async def kill_kernel(self) -> None: ...
+    async def kill_sandbox(self, error: SandboxError) -> None: ...
+
+
+class Front(Protocol):
+    """The front ends."""
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        """Send a message to one client, or publish it to all. Its header holds a type only."""
+
+    def drain(self) -> None:
+        """Submit the requests that have arrived but were not read yet."""
+
+
+class Traffic:
+    """See the module; one for a session's whole life, over all its kernels and containers."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        port: Port,
+        front: Front,
+        policy: OutputPolicy,
+        audit: Audit,
+        *,
+        before_cell: Hook | None = None,
+        after_cell: Hook | None = None,
+    ) -> None:
+        self.limits = limits
+        self.port = port
+        self.front = front
+        self.policy = policy
+        self.audit = audit
+        self.before_cell = before_cell
+        self.after_cell = after_cell
+        self.ledger = Ledger()
+        self.notices: Notes = []
+        """Said once, on stderr of the next cell."""
+        self._inputs: dict[str, Entry] = {}
+        self._debugger_attached = False
+        self._stray_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- requests ---
+
+    def submit(self, request: Message, client: bytes) -> None:
+        """Take a request of a front end; it goes to the kernel when its turn comes."""
+        if request.channel == "stdin":
+            self._input_reply(request, client)
+            return
+        entry = self.ledger.add(request, client)
+        if entry is None:
+            refused = Entry(request, client, "")
+            error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
+            self._deliver_reply(refused, self._error_reply(refused, error))
+            return
+        if request.type == "debug_request":
+            self._watch_debugger(str(request.content.get("command", "")))
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what may be sent now."""
+        if not self.port.ready:
+            return
+        for entry in self.ledger.sendable():
+            if entry.is_execute and self.before_cell is not None:
+                self._spawn(self._prepare_and_transmit(entry, self.before_cell))
+            else:
+                self._transmit(entry)
+
+    async def _prepare_and_transmit(self, entry: Entry, hook: Hook) -> None:
+        try:
+            notes = await hook()
+        except SandboxError as error:
+            notes = [str(error)]
+        if not entry.finished:
+            self.notices.extend(notes)
+            self._transmit(entry)
+
+    def _transmit(self, entry: Entry) -> None:
+        entry.sent = True
+        entry.started = time.monotonic()
+        try:
+            self.port.transmit(wire.CHANNELS[entry.request.channel], protocol.encode(entry.request))
+        except SandboxError as error:
+            entry.verdict = error
+            self._finish_now(entry)
+            return
+        if entry.request.channel == "shell" and not entry.is_comm:
+            self._start_clock(entry, self.limits.cell_seconds)
+
+    # --- clocks ---
+
+    def _start_clock(self, entry: Entry, seconds: float) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+        loop = asyncio.get_running_loop()
+        entry.timer = loop.call_later(seconds, self._time_is_up, entry)
+        entry.remaining = None
+
+    def _stop_clock(self, entry: Entry) -> None:
+        if entry.timer is not None:
+            entry.remaining = max(0.1, entry.timer.when() - asyncio.get_running_loop().time())
+            entry.timer.cancel()
+            entry.timer = None
+
+    def _resume_clock(self, entry: Entry) -> None:
+        if entry.remaining is not None and not entry.finished:
+            self._start_clock(entry, entry.remaining)
+
+    def _time_is_up(self, entry: Entry) -> None:
+        what = "the cell" if entry.is_execute else f"a {entry.request.type}"
+        self.condemn(
+            entry,
+            CellTimeout(
+                f"{what} ran longer than its time limit",
+                limit=f"{self.limits.cell_seconds:g} s",
+                value=f"{time.monotonic() - entry.started:.1f} s",
+                setting="cell_timeout",
+            ),
+        )
+
+    def condemn(self, entry: Entry, error: SandboxError) -> None:
+        """End a request from outside: interrupt, then kill its kernel, then its sandbox."""
+        if entry.finished or entry.verdict is not None:
+            return
+        entry.verdict = error
+        self.audit("condemned", request=entry.request.type, error=error.name, reason=str(error))
+        self._spawn(self._end(entry, error))
+
+    async def _end(self, entry: Entry, error: SandboxError) -> None:
+        try:
+            await self.port.signal(signal.SIGINT)
+            if await _within(entry.done.wait(), self.limits.interrupt_grace_seconds):
+                return
+            error.survived = "files, but no variables: the cell ignored the interrupt and its kernel was replaced"
+            await self.port.kill_kernel()
+            if await _within(entry.done.wait(), KILL_SECONDS):
+                return
+        except SandboxError as failure:
+            self.audit("ladder", reason=str(failure))
+        if not entry.finished:
+            error.survived = "nothing: the sandbox had to be ended"
+            await self.port.kill_sandbox(error)
+
+    def _watch_debugger(self, command: str) -> None:
+        if command == "attach":
+            self._debugger_attached = True
+        elif command in {"disconnect", "terminate"}:
+            self._debugger_attached = False
+        if command in {"continue", "next", "stepIn", "stepOut", "disconnect", "terminate"}:
+            for entry in self.ledger.running_cells():
+                self._resume_clock(entry)
+
+    def interrupted(self) -> None:
+        """Note that a front end interrupted the kernel: nobody waits for input any more."""
+        for entry in self.ledger.in_flight:
+            if entry.awaiting_input:
+                entry.awaiting_input = False
+                self._resume_clock(entry)
+
+    # --- messages of the kernel ---
+
+    def receive(self, message: Message, size: int) -> None:
+        """Take a decoded message of the kernel; `size` is its size on the wire in bytes."""
+        entry = self.ledger.find(message.parent.get("msg_id"))
+        if entry is None and (message.parent or message.channel != "iopub"):
+            self.audit("dropped", reason="unknown parent", type=message.type)
+            return
+        if message.channel == "iopub":
+            self._published(message, entry, size)
+        elif entry is not None and message.channel == "stdin":
+            self._input_request(message, entry)
+        elif entry is not None:
+            self._replied(message, entry)
+
+    def _published(self, message: Message, entry: Entry | None, size: int) -> None:
+        if message.type == "status":
+            self._status(message, entry)
+            return
+        if entry is not None and message.type == "execute_input":
+            if entry.is_execute and not entry.finished and not entry.execution_count:
+                entry.execution_count = int(message.content["execution_count"])
+                content = {"code": entry.request.content.get("code", ""), "execution_count": entry.execution_count}
+                self._publish(Message(channel="iopub", header={"msg_type": "execute_input"}, content=content), entry)
+                self._say_notices(entry)
+            return
+        if not self._within_limits(message, entry, size):
+            return
+        if message.type == "debug_event":
+            if not self._debugger_attached:
+                return
+            self._debug_event(message)
+        if entry is not None:
+            if entry.verdict is not None and not entry.finished and message.type == "error":
+                entry.error = message
+                return
+            self._be_patient(entry)
+        self._publish(message, entry)
+
+    def _within_limits(self, message: Message, entry: Entry | None, size: int) -> bool:
+        if entry is None:
+            self._stray_bytes += size
+            return self._stray_bytes <= self.limits.output_bytes
+        entry.output_bytes += size
+        entry.output_messages += 1
+        limits = self.limits
+        if entry.output_bytes > limits.output_bytes:
+            error = OutputLimit(
+                "the cell sent too much output",
+                limit=format_bytes(limits.output_bytes),
+                value=format_bytes(entry.output_bytes),
+                setting="output_limit",
+            )
+        elif entry.output_messages > limits.output_messages:
+            error = OutputLimit(
+                "the cell sent too many outputs",
+                limit=f"{limits.output_messages} messages",
+                value=f"{entry.output_messages}",
+                setting="message_limit",
+            )
+        else:
+            return True
+        if not entry.finished:
+            self.condemn(entry, error)
+        return False
+
+    def _status(self, message: Message, entry: Entry | None) -> None:
+        state = message.content["execution_state"]
+        if entry is None or entry.finished or not entry.sent or state not in {"busy", "idle"}:
+            return
+        if state == "busy" and not entry.busy:
+            self.ledger.mark_busy(entry)
+            if entry.is_comm:
+                entry.started = time.monotonic()
+                self._start_clock(entry, self.limits.cell_seconds)
+            self._publish(message, entry)
+        elif state == "idle" and entry.busy and not entry.idle:
+            entry.idle = True
+            self._finish_when_complete(entry)
+
+    def _replied(self, message: Message, entry: Entry) -> None:
+        if message.type != entry.reply_type or message.channel != entry.request.channel or not entry.sent:
+            self.audit("dropped", reason="not the reply to its request", type=message.type)
+        elif entry.reply is None and not entry.finished:
+            entry.reply = message
+            self._finish_when_complete(entry)
+
+    def _input_request(self, message: Message, entry: Entry) -> None:
+        if entry.finished or entry.awaiting_input or not entry.request.content.get("allow_stdin", False):
+            self.audit("dropped", reason="input was not allowed", type=message.type)
+            return
+        verdict = self.policy.apply(message)
+        if verdict.message is None:
+            return
+        entry.awaiting_input = True
+        self._stop_clock(entry)
+        self.front.deliver(replace(verdict.message, parent=parent_of(entry)), entry.client)
+
+    def _input_reply(self, reply: Message, client: bytes) -> None:
+        for entry in self.ledger.in_flight:
+            if entry.awaiting_input and entry.client == client:
+                entry.awaiting_input = False
+                self._resume_clock(entry)
+                self.port.transmit(wire.STDIN, protocol.encode(reply))
+                return
+
+    def _debug_event(self, message: Message) -> None:
+        event = message.content.get("event")
+        for entry in self.ledger.running_cells():
+            if event == "stopped":
+                self._stop_clock(entry)
+            elif event == "continued":
+                self._resume_clock(entry)
+
+    # --- ends ---
+
+    def _be_patient(self, entry: Entry) -> None:
+        if entry.patience is not None:
+            entry.patience.cancel()
+            entry.patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._lose_patience, entry)
+
+    def _lose_patience(self, entry: Entry) -> None:
+        entry.patience = None
+        self.audit("completed", reason="idle without reply" if entry.idle else "reply without idle")
+        self._finish(entry)
+
+    def _finish_when_complete(self, entry: Entry) -> None:
+        if entry.complete:
+            self._finish(entry)
+        else:
+            entry.patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._lose_patience, entry)
+
+    def _finish(self, entry: Entry) -> None:
+        if entry.is_execute and self.after_cell is not None:
+            entry.stop_timers()
+            self._spawn(self._collect_and_finish(entry, self.after_cell))
+        else:
+            self._finish_now(entry)
+
+    async def _collect_and_finish(self, entry: Entry, hook: Hook) -> None:
+        try:
+            self.notices.extend(await hook())
+        except SandboxError as error:
+            self.notices.append(str(error))
+        if not entry.finished:
+            self._finish_now(entry)
+
+    def _finish_now(self, entry: Entry) -> None:
+        """Deliver what a request is still owed, and let the next one go."""
+        if entry.finished:
+            return
+        self.ledger.finish(entry)
+        if not entry.busy:
+            self._publish_status("busy", entry)
+        reply = entry.reply
+        if entry.verdict is not None:
+            if entry.is_execute:
+                self._publish_error(entry, entry.verdict)
+            reply = self._error_reply(entry, entry.verdict)
+        elif reply is None and entry.reply_type is not None:
+            reply = self._error_reply(entry, KernelDied("the kernel sent no reply"))
+        self._say_notices(entry)
+        failed = reply is not None and reply.content.get("status") == "error"
+        if failed and entry.is_execute:
+            self.front.drain()
+        if reply is not None:
+            self._deliver_reply(entry, reply)
+        self._publish_status("idle", entry)
+        if failed and entry.is_execute and entry.request.content.get("stop_on_error", True):
+            self._abort_waiting(entry.queue)
+        self.pump()
+
+    def _abort_waiting(self, queue: str) -> None:
+        for entry in self.ledger.take_waiting_cells(queue):
+            self._abort(entry)
+
+    def kernel_died(self, error: SandboxError) -> None:
+        """End what was in the kernel; what waits will go to the next one."""
+        self._debugger_attached = False
+        flying = self.ledger.in_flight
+        if not any(entry.is_execute for entry in flying):
+            self.notices.append(f"{error} (This happened between two cells.)")
+        for entry in flying:
+            if entry.reply is None:  # a reply that was sent before the death still counts
+                entry.verdict = entry.verdict or error
+            self._finish_now(entry)
+
+    def sandbox_died(self, error: SandboxError) -> None:
+        """End everything, also what has not been sent."""
+        self._debugger_attached = False
+        flying, waiting = self.ledger.take_all()
+        if not any(entry.is_execute for entry in flying + waiting):
+            self.notices.append(str(error))
+        aborting: set[str] = set()
+        for entry in flying + waiting:
+            if entry.is_execute and entry.queue in aborting:
+                self._abort(entry)
+                continue
+            entry.verdict = entry.verdict or error
+            if entry.is_execute and entry.request.content.get("stop_on_error", True):
+                aborting.add(entry.queue)
+            self._finish_now(entry)
+
+    def _abort(self, entry: Entry) -> None:
+        self.ledger.finish(entry)
+        self._publish_status("busy", entry)
+        content = {"status": "aborted", "execution_count": 0, "user_expressions": {}, "payload": []}
+        self._deliver_reply(entry, Message(channel="shell", header={"msg_type": "execute_reply"}, content=content))
+        self._publish_status("idle", entry)
+
+    # --- towards the front ends ---
+
+    def _publish(self, message: Message, entry: Entry | None) -> None:
+        verdict = self.policy.apply(message)
+        for note in verdict.notes:
+            self.audit("policy", type=message.type, reason=note)
+        if verdict.message is None:
+            return
+        try:
+            self.front.deliver(replace(verdict.message, parent=parent_of(entry)), None)
+        except ProtocolError as error:
+            self.audit("dropped", reason=str(error), type=message.type)
+
+    def _deliver_reply(self, entry: Entry, reply: Message) -> None:
+        verdict = self.policy.apply(reply)
+        for note in verdict.notes:
+            self.audit("policy", type=reply.type, reason=note)
+        if verdict.message is None:
+            error = ProtocolError("the reply was refused by the output policy: " + "; ".join(verdict.notes))
+            reply = self._error_reply(entry, error)
+        else:
+            reply = verdict.message
+        self.front.deliver(replace(reply, channel=entry.request.channel, parent=parent_of(entry)), entry.client)
+
+    def _publish_status(self, state: str, entry: Entry) -> None:
+        header = {"msg_type": "status"}
+        content = {"execution_state": state}
+        self.front.deliver(Message(channel="iopub", header=header, parent=parent_of(entry), content=content), None)
+
+    def _publish_error(self, entry: Entry, error: SandboxError) -> None:
+        header = {"msg_type": "error"}
+        self._publish(Message(channel="iopub", header=header, content=self._error_content(entry, error)), entry)
+
+    def _say_notices(self, entry: Entry) -> None:
+        if entry.is_execute and self.notices:
+            text = "".join(f"[sandbox_kernel] {notice}\n" for notice in self.notices[:20])
+            self.notices.clear()
+            content = {"name": "stderr", "text": text}
+            self._publish(Message(channel="iopub", header={"msg_type": "stream"}, content=content), entry)
+
+    @staticmethod
+    def _error_content(entry: Entry, error: SandboxError) -> dict[str, Any]:
+        kernels_own = entry.error.content["traceback"] if entry.error is not None else []
+        traceback = [line for line in kernels_own if isinstance(line, str)]
+        return {
+            "ename": error.name,
+            "evalue": str(error),
+            "traceback": [*traceback, f"\x1b[0;31m{error.name}\x1b[0m: {error}"],
+        }
+
+    def _error_reply(self, entry: Entry, error: SandboxError) -> Message:
+        content = {"status": "error", **self._error_content(entry, error)}
+        if entry.is_execute:
+            content |= {"execution_count": entry.execution_count, "user_expressions": {}, "payload": []}
+        kind = entry.reply_type or "error_reply"
+        channel: Channel = entry.request.channel
+        return Message(channel=channel, header={"msg_type": kind}, content=content)
+
+    # --- housekeeping ---
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Cancel what is still under way."""
+        for entry in self.ledger.in_flight:
+            entry.stop_timers()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _within(awaitable: Awaitable[object], seconds: float) -> bool:
+    """Wait for something for a bounded time; return whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await awaitable
+    except TimeoutError:
+        return False
+    return True
