@@ -69,6 +69,9 @@ AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
 """Without a network, AF_INET reaches the loopback of the sandbox only: the debugger and asyncio's tests need that."""
 
+AF_NETLINK, EINVAL = 16, 22
+"""libzmq asks getifaddrs() before it binds to an address, and aborts the process on any error but this one."""
+
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 
@@ -130,6 +133,7 @@ def profile() -> dict[str, Any]:
             _rule(ALLOWED),
             _rule(ABSENT, action="SCMP_ACT_ERRNO", errnoRet=ENOSYS),
             *(_rule(("socket",), args=[_equals(0, family)]) for family in FAMILIES),
+            _rule(("socket",), args=[_equals(0, AF_NETLINK)], action="SCMP_ACT_ERRNO", errnoRet=EINVAL),
             _rule(("socketpair",), args=[_equals(0, AF_UNIX)]),
             _rule(("clone",), args=[_masked(0, NEW_NAMESPACES, 0)]),
             *(_rule(("personality",), args=[_equals(0, value)]) for value in PERSONALITIES),
