@@ -93,7 +93,7 @@ def doctor(options: argparse.Namespace) -> int:
     from .doctor import as_json, diagnose, table
 
     rows = diagnose(resolve(from_files() | options.values), name=options.name)
-    print(as_json(rows) if options.json else table(rows))
+    print(as_json(rows) if options.json else table(rows, details=True))
     return FINE if all(row.ok for row in rows) else WRONG
 
 

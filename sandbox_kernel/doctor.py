@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import textwrap
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from .config import make_engine, read_argv
+from .engines import attestation
 from .errors import SandboxError
 from .install import NAME, check
 from .model import GIB, Settings, format_bytes
@@ -40,6 +42,8 @@ class Check:
     status: Status
     found: str
     remedy: str = ""
+    details: tuple[attestation.Check, ...] = ()
+    """For the attested start: each protection, what was asked for, and what was found."""
 
     @property
     def ok(self) -> bool:
@@ -65,6 +69,10 @@ async def _engine_and_start(settings: Settings) -> list[Check]:
                 info = await engine.info()
                 rows += engine_rows(info, settings)
                 rows.append(await _image(engine, settings.image))
+                if all(row.ok for row in rows):
+                    rows += await asyncio.gather(_attested(engine, settings), _first_cell(engine, settings))
+                else:
+                    rows.append(Check("start", "skipped", "not tried while something above is wrong"))
     except (SandboxError, TimeoutError) as error:
         rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
     return rows
@@ -171,6 +179,42 @@ async def _image(engine: DockerEngine, name: str) -> Check:
     return Check("image", "ok", f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}")
 
 
+# --- a real start -----------------------------------------------------------------------------------------------------
+
+
+_IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes anew with: sandbox-kernel build --force"
+
+
+async def _attested(engine: DockerEngine, settings: Settings) -> Check:
+    from . import trial
+
+    try:
+        lines = await trial.attestation(settings, engine)
+    except SandboxError as error:
+        return Check("attestation", "wrong", str(error), _IMAGE_REMEDY)
+    lost = [line for line in lines if not line.ok]
+    if lost:
+        found = "; ".join(line.sentence for line in lost)
+        remedy = "such a sandbox is refused. Update the engine, or choose another runtime"
+        return Check("attestation", "wrong", found, remedy, lines)
+    return Check("attestation", "ok", f"a sandbox started, and all {len(lines)} protections are in place", "", lines)
+
+
+async def _first_cell(engine: DockerEngine, settings: Settings) -> Check:
+    from . import trial
+
+    began = time.perf_counter()
+    try:
+        shown = await trial.first_cell(settings, engine)
+    except SandboxError as error:
+        return Check("first cell", "wrong", f"{error.name}: {error}", _IMAGE_REMEDY)
+    if shown != "42":
+        return Check(
+            "first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", "rebuild the image: sandbox-kernel build --force"
+        )
+    return Check("first cell", "ok", f"answered {time.perf_counter() - began:.1f} s after its start")
+
+
 # --- the kernelspec --------------------------------------------------------------------------------------------------
 
 
@@ -220,8 +264,8 @@ def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
 _MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
 
 
-def table(rows: list[Check]) -> str:
-    """Return the rows for a terminal, each remedy beneath its row."""
+def table(rows: list[Check], *, details: bool = False) -> str:
+    """Return the rows for a terminal, each remedy beneath its row; with `details`, the attestation line by line."""
     width = max(len(row.name) for row in rows)
     lines = []
     for row in rows:
@@ -231,6 +275,11 @@ def table(rows: list[Check]) -> str:
         )
         if row.remedy and row.status != "ok":
             lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
+        for line in row.details if details else ():
+            mark = _MARKS["ok" if line.ok else "wrong"]
+            lines.append(
+                f"       {mark:5}  {line.name}: {line.found if line.ok else f'{line.found}, not {line.expected}'}"
+            )
     wrong = sum(not row.ok for row in rows)
     lines.append(
         "everything a session needs is there" if not wrong else f"{wrong} of {len(rows)} checks found something wrong"
@@ -239,5 +288,5 @@ def table(rows: list[Check]) -> str:
 
 
 def as_json(rows: list[Check]) -> str:
-    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy"}, ...]}."""
+    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details"}, ...]}."""
     return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)
