@@ -1,0 +1,153 @@
+"""`python -m benchmarks`: the sandbox beside a stock ipykernel, in one run, sample by sample in turn."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpecManager
+
+from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_kernelspecs
+from .measures import MEASURES, Measure
+
+PYTHON = "__import__('platform').python_version()"
+IPYKERNEL = "__import__('ipykernel').__version__"
+
+Samples = dict[str, list[float]]
+
+
+def measure(item: Measure, specs: KernelSpecManager, repetitions: int) -> Samples:
+    """Take the samples in turn, ABBA ABBA, so that a slow minute of the machine meets all contestants alike."""
+    samples: Samples = {name: [] for name in item.contestants}
+    with contextlib.ExitStack() as stack:
+        kernels = {}
+        for name in item.contestants:
+            if item.live:
+                kernels[name] = Kernel(name, specs)
+                stack.callback(kernels[name].stop)
+        for turn in range(-1, repetitions):  # the first turn warms caches up and is dropped
+            for name in item.contestants if turn % 2 else reversed(item.contestants):
+                value = item.live(kernels[name]) if item.live else item.fresh(name, specs)  # type: ignore[misc]
+                if turn >= 0:
+                    samples[name].append(value)
+    return samples
+
+
+def judge(item: Measure, samples: Samples) -> dict[str, Any]:
+    """Sum the samples up: medians, the subject against the others, and whether the bar is met."""
+    medians = {name: statistics.median(values) for name, values in samples.items()}
+    baseline, subject = item.contestants[0], item.contestants[-1]
+    against = item.bar.against if item.bar else baseline
+    result: dict[str, Any] = {
+        "name": item.name,
+        "what": item.what,
+        "unit": item.unit,
+        "samples": samples,
+        "medians": medians,
+        "against": against,
+        "ratio": medians[subject] / medians[against] if subject != against else None,
+        "difference": medians[subject] - medians[against] if subject != against else None,
+    }
+    if item.bar:
+        met = item.bar.met(medians[subject], medians[against])
+        result |= {"bar": str(item.bar), "verdict": "ok" if met else "over"}
+    return result
+
+
+HEADER = (
+    f"{'measure':<32} {'against':<11} {'its median [range]':<24} {'sandbox':<24} {'compared':<9} {'bar':<8} verdict"
+)
+
+
+def lines(result: dict[str, Any]) -> Iterator[str]:
+    """Yield a line of the table for each contestant that the sandbox is compared with."""
+    *others, subject = result["samples"]
+    for other in others or [""]:
+        barred = "bar" in result and other == result["against"]
+        ratio = result["medians"][subject] / result["medians"][other] if other else None
+        compared = "" if ratio is None else f"{ratio:.2f}x"
+        if barred and result["bar"].startswith("≤ +"):
+            compared = f"{result['difference']:+.2f} {result['unit']}"
+        cells = [
+            f"{result['what'] + ', ' + result['unit']:<32}",
+            f"{other:<11}",
+            f"{spread(result['samples'][other]) if other else '':<24}",
+            f"{spread(result['samples'][subject]):<24}",
+            f"{compared:<9}",
+            f"{result['bar']:<8} {result['verdict']}" if barred else "",
+        ]
+        yield " ".join(cells).rstrip()
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return the median with the lowest and the highest sample."""
+    middle, low, high = (
+        f"{value:.3g}" if value < 100 else f"{value:.0f}"
+        for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{middle} [{low} - {high}]"
+
+
+def versions(specs: KernelSpecManager) -> dict[str, str]:
+    """Return what runs behind each name: the interpreter and the ipykernel of its cells."""
+    found = {}
+    for name in (STOCK, SANDBOX):
+        kernel = Kernel(name, specs)
+        try:
+            found[name] = f"Python {kernel.evaluate(PYTHON)}, ipykernel {kernel.evaluate(IPYKERNEL)}"
+        finally:
+            kernel.stop()
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="Other options are settings of the sandbox, such as --image NAME or --runtime runsc.",
+    )
+    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        choices=[item.name for item in MEASURES],
+        help="one measure (repeatable): %(choices)s",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
+    options, settings = parser.parse_known_args(arguments)
+    chosen = [item for item in MEASURES if not options.only or item.name in options.only]
+
+    results, failed = [], []
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        specs = write_kernelspecs(Path(folder), settings)
+        behind = versions(specs)
+        machine = f"{platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
+        print(machine, *(f"{name}: {text}" for name, text in behind.items()), sep="\n")
+        print(f"\n{HEADER}", flush=True)
+        for item in chosen:
+            try:
+                result = judge(item, measure(item, specs, item.quick if options.quick else item.repetitions))
+            except BenchmarkError as error:
+                failed.append(item.name)
+                print(f"{item.what + ', ' + item.unit:<32} FAILED: {error}", flush=True)
+                continue
+            results.append(result)
+            print(*lines(result), sep="\n", flush=True)
+    if options.json:
+        report = {"machine": machine, "versions": behind, "quick": options.quick, "results": results, "failed": failed}
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

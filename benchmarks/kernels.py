@@ -1,0 +1,156 @@
+"""The kernels that are compared, each driven by one and the same client code, with a bound on every wait.
+
+Imports no module of sandbox_kernel: what is measured is what a front end gets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+START_SECONDS = 90.0
+REPLY_SECONDS = 60.0
+INSTALL_SECONDS = 60.0
+
+STOCK, TWIN, SANDBOX, TRUSTED = "stock", "no history", "sandbox", "trusted"
+
+MARK = "SANDBOX_KERNEL_BENCHMARK"
+"""An environment variable that the processes of one kernel inherit, so that all of them are found."""
+
+
+class BenchmarkError(Exception):
+    """A measurement has no value: something did not come, or came incomplete."""
+
+
+def write_kernelspecs(folder: Path, settings: Sequence[str]) -> KernelSpecManager:
+    """Write a kernelspec for each contestant beneath the folder; nothing is installed anywhere else."""
+    stock = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    for name, argv in ((STOCK, stock), (TWIN, [*stock, "--HistoryManager.enabled=False"])):
+        place = folder / "share" / "jupyter" / "kernels" / spec_name(name)
+        place.mkdir(parents=True)
+        spec = {"argv": argv, "display_name": name, "language": "python"}
+        (place / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+    for name, extra in ((SANDBOX, []), (TRUSTED, ["--outputs", "trusted"])):
+        command = [
+            sys.executable,
+            "-m",
+            "sandbox_kernel",
+            "install",
+            "--prefix",
+            str(folder),
+            "--name",
+            spec_name(name),
+        ]
+        done = subprocess.run(
+            [*command, *settings, *extra], capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise BenchmarkError(f"no kernelspec for {name}: {done.stdout}{done.stderr}")
+    return KernelSpecManager(kernel_dirs=[str(folder / "share" / "jupyter" / "kernels")])
+
+
+def spec_name(name: str) -> str:
+    return "benchmark-" + name.replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came back for one cell: seconds until both its reply and its idle status, and what it put out."""
+
+    seconds: float
+    status: str
+    text: int
+    """Characters on the standard streams."""
+    display: int
+    """Characters of text/plain and text/html in displays and results."""
+
+
+class Kernel:
+    """A running kernel and its client; the same code for each contestant."""
+
+    def __init__(self, name: str, specs: KernelSpecManager) -> None:
+        """Start the kernel and wait until a client may use it."""
+        self.name = name
+        self.mark = uuid.uuid4().hex
+        # Bytecode is cached as on a user's machine, whatever this shell says: a kernel that compiles its imports at
+        # every start would flatter the other one.
+        env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        self.manager = KernelManager(kernel_name=spec_name(name), kernel_spec_manager=specs)
+        self.manager.start_kernel(env={**env, MARK: self.mark}, stderr=subprocess.DEVNULL)
+        self.client: Any = self.manager.client()
+        try:
+            self.client.start_channels()
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_until_ready(self) -> None:
+        try:
+            self.client.wait_for_ready(timeout=START_SECONDS)
+        except RuntimeError as error:
+            raise BenchmarkError(f"{self.name}: not ready in {START_SECONDS:.0f} s: {error}") from error
+
+    def stop(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    def run(self, code: str, seconds: float = REPLY_SECONDS) -> Cell:
+        """Run one cell to its end."""
+        start = time.perf_counter()
+        return self.finish(self.client.execute(code), start, seconds)
+
+    def evaluate(self, expression: str) -> str:
+        """Return the repr of an expression in the kernel."""
+        request = self.client.execute("", user_expressions={"value": expression})
+        reply = self.next("shell", request, time.perf_counter() + REPLY_SECONDS)
+        found = reply["content"]["user_expressions"]["value"]
+        if found["status"] != "ok":
+            raise BenchmarkError(f"{self.name}: {found['evalue']}")
+        return str(found["data"]["text/plain"]).strip("'")
+
+    def finish(self, request: str, start: float, seconds: float = REPLY_SECONDS) -> Cell:
+        """Read all that belongs to a request, until its idle status and its reply."""
+        end = start + seconds
+        text = display = 0
+        while True:
+            message = self.next("iopub", request, end)
+            content = message["content"]
+            match message["msg_type"]:
+                case "stream":
+                    text += len(content["text"])
+                case "display_data" | "execute_result":
+                    data = content["data"]
+                    display += len(data.get("text/plain", "")) + len(data.get("text/html", ""))
+                case "status" if content["execution_state"] == "idle":
+                    break
+        reply = self.next("shell", request, end)
+        return Cell(time.perf_counter() - start, reply["content"]["status"], text, display)
+
+    def next(self, channel: str, request: str, end: float) -> Mapping[str, Any]:
+        """Return the next message of a channel that answers the request, before the clock says `end`."""
+        get = getattr(self.client, f"get_{channel}_msg")
+        while True:
+            left = end - time.perf_counter()
+            try:
+                message: Mapping[str, Any] = get(timeout=max(left, 0.001))
+            except Empty:
+                raise BenchmarkError(
+                    f"{self.name}: nothing more on {channel}, and the request is not answered"
+                ) from None
+            if message["parent_header"].get("msg_id") == request:
+                return message
+            if left < 0:
+                raise BenchmarkError(f"{self.name}: {channel} brings other messages only")

@@ -1,0 +1,219 @@
+"""What is measured, one small function each, with the bar that it should meet."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from jupyter_client.kernelspec import KernelSpecManager
+
+from .kernels import REPLY_SECONDS, SANDBOX, STOCK, TRUSTED, TWIN, BenchmarkError, Cell, Kernel
+from .memory import container_bytes, session_bytes
+
+LINES, LINE = 200_000, 100
+"""The prints: so many lines of so many characters, 20 MB."""
+
+DISPLAY = 50_000_000
+TRIVIAL_CELLS = 30
+"""Cells in one repetition; its figure is their median."""
+
+TABLE = "<table>" + "<tr>" + "<td>0.123456</td>" * 20 + "</tr>" + "</table>"
+"""A row of a data frame as a notebook shows it, for the cost of the output policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A target for the last contestant, against the one named: a ratio or a difference in the measure's unit."""
+
+    kind: Literal["ratio at most", "ratio at least", "difference at most"]
+    value: float
+    against: str = STOCK
+
+    def reached(self, subject: float, other: float) -> float:
+        return subject - other if self.kind == "difference at most" else subject / other
+
+    def met(self, subject: float, other: float) -> bool:
+        reached = self.reached(subject, other)
+        return reached >= self.value if self.kind == "ratio at least" else reached <= self.value
+
+    def __str__(self) -> str:
+        sign = {"ratio at most": "≤ {}x", "ratio at least": "≥ {}x", "difference at most": "≤ +{}"}[self.kind]
+        return sign.format(f"{self.value:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One line of the table. `live` takes a running kernel of its own and `fresh` starts one; each gives one sample."""
+
+    name: str
+    what: str
+    unit: str
+    repetitions: int
+    quick: int
+    """Repetitions with --quick."""
+    live: Callable[[Kernel], float] | None = None
+    fresh: Callable[[str, KernelSpecManager], float] | None = None
+    contestants: tuple[str, ...] = (STOCK, SANDBOX)
+    """The last one is the subject."""
+    bar: Bar | None = None
+
+
+def checked(cell: Cell, **expected: object) -> Cell:
+    """Return the cell, if it brought all it should."""
+    for name, value in expected.items():
+        if getattr(cell, name) != value:
+            raise BenchmarkError(f"incomplete: {name} is {getattr(cell, name)!r}, should be {value!r}")
+    return cell
+
+
+def start(name: str, specs: KernelSpecManager) -> float:
+    """From the call that starts a kernel to the end of its first cell, in seconds."""
+    begin = time.perf_counter()
+    kernel = Kernel(name, specs)
+    try:
+        checked(kernel.run("1 + 1"), status="ok", display=1)
+        return time.perf_counter() - begin
+    finally:
+        kernel.stop()
+
+
+def trivial(kernel: Kernel) -> float:
+    return 1000 * statistics.median(checked(kernel.run("1 + 1"), display=1).seconds for _ in range(TRIVIAL_CELLS))
+
+
+def completion(kernel: Kernel) -> float:
+    checked(kernel.run("import os"), status="ok")
+    samples = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        request = kernel.client.complete("os.path.joi", 11)
+        reply = kernel.next("shell", request, begin + REPLY_SECONDS)
+        samples.append(time.perf_counter() - begin)
+        if not any("join" in match for match in reply["content"]["matches"]):
+            raise BenchmarkError(f"{kernel.name}: a completion without its answer")
+    return 1000 * statistics.median(samples)
+
+
+def prints(kernel: Kernel) -> float:
+    code = f"line = 'x' * {LINE - 1}\nfor _ in range({LINES}): print(line)"
+    return LINES * LINE / 1e6 / checked(kernel.run(code), status="ok", text=LINES * LINE).seconds
+
+
+def display(kernel: Kernel) -> float:
+    code = f"from IPython.display import display\ndisplay({{'text/plain': 'x' * {DISPLAY}}}, raw=True)"
+    return checked(kernel.run(code), status="ok", display=DISPLAY).seconds
+
+
+def tables(kernel: Kernel) -> float:
+    """One display of an HTML table of 200 rows, in milliseconds."""
+    code = f"from IPython.display import display, HTML\ndisplay(HTML({TABLE!r} * 200))"
+    samples = [kernel.run(code) for _ in range(5)]
+    if not all(cell.status == "ok" and cell.display for cell in samples):
+        raise BenchmarkError(f"{kernel.name}: a table was not shown")
+    return 1000 * statistics.median(cell.seconds for cell in samples)
+
+
+def interrupt(kernel: Kernel) -> float:
+    """From the interrupt of a Python loop to the end of its cell, in seconds."""
+    request = kernel.client.execute("print('running', flush=True)\nwhile True: pass")
+    end = time.perf_counter() + REPLY_SECONDS
+    while kernel.next("iopub", request, end)["msg_type"] != "stream":
+        pass
+    begin = time.perf_counter()
+    kernel.manager.interrupt_kernel()
+    return checked(kernel.finish(request, begin), status="error").seconds
+
+
+def restart(kernel: Kernel) -> float:
+    """From the call that restarts a kernel to the end of its first cell, in seconds."""
+    begin = time.perf_counter()
+    kernel.manager.restart_kernel()
+    kernel.wait_until_ready()
+    checked(kernel.run("1 + 1"), display=1)
+    return time.perf_counter() - begin
+
+
+def memory(kernel: Kernel) -> float:
+    """All that an idle session holds, in MB (10⁶ bytes)."""
+    checked(kernel.run("1 + 1"), display=1)
+    return session_bytes(kernel) / 1e6
+
+
+def cgroup(kernel: Kernel) -> float:
+    """What the memory limit of an idle sandbox counts, in MB (10⁶ bytes)."""
+    checked(kernel.run("1 + 1"), display=1)
+    return container_bytes(kernel) / 1e6
+
+
+MEASURES = (
+    Measure(
+        name="start",
+        what="start to first result",
+        unit="s",
+        repetitions=10,
+        quick=3,
+        fresh=start,
+        bar=Bar(kind="ratio at most", value=1.6),
+    ),
+    Measure(
+        name="trivial",
+        what="cell 1 + 1",
+        unit="ms",
+        repetitions=12,
+        quick=4,
+        live=trivial,
+        contestants=(STOCK, TWIN, SANDBOX),
+        bar=Bar(kind="ratio at most", value=1.2, against=TWIN),
+    ),
+    Measure(name="completion", what="completion", unit="ms", repetitions=8, quick=3, live=completion),
+    Measure(
+        name="prints",
+        what="20 MB of prints",
+        unit="MB/s",
+        repetitions=5,
+        quick=2,
+        live=prints,
+        bar=Bar(kind="ratio at least", value=0.8),
+    ),
+    Measure(
+        name="display",
+        what="one 50 MB display",
+        unit="s",
+        repetitions=5,
+        quick=2,
+        live=display,
+        bar=Bar(kind="ratio at most", value=1.6),
+    ),
+    Measure(
+        name="policy",
+        what="HTML table, policy on",
+        unit="ms",
+        repetitions=8,
+        quick=3,
+        live=tables,
+        contestants=(TRUSTED, SANDBOX),
+    ),
+    Measure(
+        name="interrupt",
+        what="interrupt of a loop",
+        unit="s",
+        repetitions=6,
+        quick=2,
+        live=interrupt,
+        bar=Bar(kind="difference at most", value=0.3),
+    ),
+    Measure(name="restart", what="restart to first result", unit="s", repetitions=5, quick=2, live=restart),
+    Measure(name="memory", what="memory of an idle session", unit="MB", repetitions=3, quick=1, live=memory),
+    Measure(
+        name="cgroup",
+        what="of it, counted by the limit",
+        unit="MB",
+        repetitions=3,
+        quick=1,
+        live=cgroup,
+        contestants=(SANDBOX,),
+    ),
+)

@@ -1,0 +1,85 @@
+"""What one session holds in memory: every process of it on the host, and those in its container.
+
+Read from /proc and from the engine, both needing the rights of root for the container's part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import docker
+import psutil  # type: ignore[import-untyped]
+
+from .kernels import MARK, BenchmarkError, Kernel
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+
+OWNER = re.compile(r"sandbox-kernel-.+-(\d+)-\d+")
+"""A container's name tells the process that owns it."""
+
+
+def session_bytes(kernel: Kernel) -> int:
+    """Return the proportional set size of all processes of a session: host, container, and the engine's shim."""
+    host = host_processes(kernel)
+    inside = [process for container in containers_of(host) for process in container_processes(container)]
+    return sum(proportional(process) for process in {*host, *inside})
+
+
+def container_bytes(kernel: Kernel) -> int:
+    """Return what the memory limit counts: the container's cgroup, less file pages that can be dropped at once."""
+    found = containers_of(host_processes(kernel))
+    if not found:
+        raise BenchmarkError(f"{kernel.name}: it has no container")
+    usage = 0
+    for container in found:
+        memory = container.stats(stream=False)["memory_stats"]
+        usage += memory["usage"] - memory["stats"].get("total_inactive_file", memory["stats"].get("inactive_file", 0))
+    return usage
+
+
+def host_processes(kernel: Kernel) -> set[psutil.Process]:
+    """Return the processes that inherited the kernel's mark, wherever in the process tree they are now."""
+    mark = f"{MARK}={kernel.mark}".encode()
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                found.add(process)
+    if not found:
+        raise BenchmarkError(f"{kernel.name}: none of its processes is found")
+    return found
+
+
+def containers_of(host: set[psutil.Process]) -> list[Container]:
+    """Return the containers that one of these processes owns."""
+    pids = {process.pid for process in host}
+    client: Any = docker.from_env()
+    try:
+        names = ((container, OWNER.fullmatch(container.name)) for container in client.containers.list())
+        return [container for container, owner in names if owner and int(owner[1]) in pids]
+    finally:
+        client.close()
+
+
+def container_processes(container: Container) -> Iterator[psutil.Process]:
+    """Yield the container's processes, and the engine's process that stands over them."""
+    first = psutil.Process(container.attrs["State"]["Pid"])
+    yield first
+    yield from first.children(recursive=True)
+    shim = first.parent()
+    if shim is not None:
+        yield shim
+
+
+def proportional(process: psutil.Process) -> int:
+    """Return a process's share of memory in bytes: its own pages, and its part of those it shares."""
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
+    except PermissionError as error:
+        raise BenchmarkError(f"the memory of process {process.pid} may not be read; run as root") from error
+    return int(re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)[1]) * 1024  # type: ignore[index]
