@@ -114,8 +114,8 @@ def install(
             return Path(KernelSpecManager().install_kernel_spec(str(source), name, user=user, prefix=prefix))
         except ValueError as error:
             raise ConfigurationError(str(error), value=repr(name), setting="--name") from error
-        except PermissionError as error:
+        except OSError as error:
             raise ConfigurationError(
-                "the kernelspec cannot be written there; choose --user or --sys-prefix, or install as root",
+                f"the kernelspec cannot be written ({error.strerror}); choose --user or --sys-prefix, or install as root",
                 value=str(error.filename),
             ) from error
