@@ -161,7 +161,7 @@ def _write(parts: list[str], request: dict[str, Any], data: bytes) -> dict[str, 
             fd = _regular(partial, root, os.O_WRONLY)
         try:
             if os.fstat(fd).st_size != offset:
-                raise OSError(errno.EIO, "the part before this one is not there")  # noqa: TRY301 - undone below
+                raise OSError(errno.EIO, "the part before this one is not there")
             view = memoryview(data)
             while view:
                 done = os.pwrite(fd, view, offset)

@@ -130,6 +130,8 @@ def check_size(size: int, limit: int) -> None:
 def printable(text: str, limit: int = 160) -> str:
     """Return `text` on one line, with everything escaped that a terminal or a reader could mistake."""
     text = text if len(text) <= limit else text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -123,6 +123,8 @@ class Ledger:
     held: dict[str, int] = field(default_factory=dict)
     """Sizes of all files that the session has put into the download folder: its limits outlive a container."""
     upload_root: tuple[int, int] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One synchronisation at a time, when cells of several subshells begin and end together."""
 
     def forget_scratch(self) -> None:
         """A new container has an empty scratch: everything goes in again."""
@@ -155,11 +157,16 @@ class Uploads:
 
     async def sync(self, ask: Ask) -> Report:
         """Run before a cell. A file that cannot go in is a line of the report; raises `SandboxError` of `ask` only."""
+        async with self._ledger.lock:
+            await self._sync(ask)
+            return self._notes.report()
+
+    async def _sync(self, ask: Ask) -> None:
         try:
             scan = await self._disk.run(self._folder.scan)
         except FileRefused as reason:
-            self._notes.refuse(str(self._folder.path.name), reason)
-            return self._notes.report()
+            self._notes.refuse(self._folder.path.name, reason)
+            return
         ledger = self._ledger
         ledger.upload_root = scan.root
         ledger.sent = {file.path: ledger.sent[file.path] for file in scan.files if file.path in ledger.sent}
@@ -168,7 +175,6 @@ class Uploads:
         for path, refusal in scan.refused:
             self._notes.refuse(path, refusal)
         await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
-        return self._notes.report()
 
     async def _copy(self, ask: Ask, file: HostFile) -> int:
         source = self._folder.source(file)
@@ -199,31 +205,25 @@ class Downloads:
 
     async def sync(self, ask: Ask) -> Report:
         """Run after a cell. A file that cannot go out is a line of the report; raises `SandboxError` of `ask` only."""
-        reply, _ = await _call(ask, "file.list", limit=MAX_LISTED)
-        files = self._listed(reply)
+        async with self._ledger.lock:
+            await self._sync(ask)
+            return self._notes.report()
+
+    async def _sync(self, ask: Ask) -> None:
+        try:
+            reply, _ = await _call(ask, "file.list", limit=MAX_LISTED)
+        except FileRefused as reason:
+            self._notes.refuse(".", reason)
+            return
+        files, refused = await self._disk.run(_regular_files, reply)
+        for path, refusal in refused:
+            self._notes.refuse(path, refusal)
         if reply.get("complete") is True:
             self._ledger.inside = {path: stamp for path, stamp in self._ledger.inside.items() if path in files}
         else:
             self._notes.refuse(".", FileRefused("scratch has more entries than are looked at", limit=f"{MAX_LISTED}"))
         changed = [ScratchFile(*item) for item in files.items() if item[1] != self._ledger.inside.get(item[0])]
         await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
-        return self._notes.report()
-
-    def _listed(self, reply: dict[str, Any]) -> dict[str, Stamp]:
-        """Return the files that may be copied, by path; note the others."""
-        files: dict[str, Stamp] = {}
-        for path, value in _entries(reply):
-            try:
-                check_copied_name(path)
-                files[path] = Stamp.parse(value)
-            except FileRefused as reason:
-                self._notes.refuse(path, reason)
-        others = reply.get("others")
-        for other in others[:MAX_OTHERS] if isinstance(others, list) else ():
-            match other:
-                case [str(path), str(kind)]:
-                    self._notes.refuse(path, FileRefused(_KINDS.get(kind, "it is no regular file")))
-        return files
 
     async def _copy(self, ask: Ask, file: ScratchFile) -> int:
         limits, held, size = self._limits, self._ledger.held, file.stamp.size
@@ -365,6 +365,24 @@ def _entries(reply: dict[str, Any], limit: int = MAX_LISTED) -> Iterable[tuple[s
                 yield path, stamp
 
 
+def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
+    """Divide a listing into what may be copied and what not. It may be a long one: not for the loop's thread."""
+    files: dict[str, Stamp] = {}
+    refused: list[tuple[str, FileRefused]] = []
+    for path, value in _entries(reply):
+        try:
+            check_copied_name(path)
+            files[path] = Stamp.parse(value)
+        except FileRefused as reason:
+            refused.append((path, reason))
+    others = reply.get("others")
+    for other in others[:MAX_OTHERS] if isinstance(others, list) else ():
+        match other:
+            case [str(path), str(kind)]:
+                refused.append((path, FileRefused(_KINDS.get(kind, "it is no regular file"))))
+    return files, refused
+
+
 class _Notes:
     """Collects one report after another, and remembers which refusals were told already."""
 
@@ -386,6 +404,7 @@ class _Notes:
                         self._copied.append((left[0].path, await copy(left[0])))
                     except FileRefused as reason:
                         self.refuse(left[0].path, reason)
+                        await asyncio.sleep(0)  # thousands of refusals would otherwise hold up the loop
                     left.popleft()
         except TimeoutError:
             late = FileRefused(f"time is up; {len(left)} files are left for the next cell", limit=f"{seconds:g} s")

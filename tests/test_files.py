@@ -57,7 +57,7 @@ def test_a_name_that_is_not_plain_is_refused_with_its_reason(name: str, reason: 
     [".bashrc", ".git/hooks/post-checkout", "a/.envrc", ".ipynb_checkpoints/x.ipynb", "__pycache__/json.pyc", "x.pth",
      "json.pyc", "sitecustomize.py", "a/Chart.desktop", "Desktop.ini", "AUTORUN.INF", ".sandbox-00.part"],
 )  # fmt: skip
-def test_what_tools_act_upon_by_itself_is_not_copied(name: str) -> None:
+def test_what_tools_act_upon_by_themselves_is_not_copied(name: str) -> None:
     check_name(name)
     with pytest.raises(FileRefused, match=r"hidden|act upon"):
         check_copied_name(name)
@@ -380,7 +380,7 @@ def test_a_link_planted_before_the_commit_is_refused(folder: Path) -> None:
 def test_no_file_descriptor_is_left_open(folder: Path) -> None:
     (folder / "a").mkdir()
     (folder / "b").symlink_to("a")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     put(folder, "a/x/y")
     for path in ("a", "b/x", "a/x/y/z"):
         with pytest.raises(FileRefused):
@@ -388,7 +388,7 @@ def test_no_file_descriptor_is_left_open(folder: Path) -> None:
     uploads = UploadFolder(folder, FileLimits())
     (file,) = uploads.scan().files
     read_all(uploads.source(file))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_nothing_blocks_on_a_fifo(folder: Path) -> None:
