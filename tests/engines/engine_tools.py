@@ -1,0 +1,55 @@
+"""What the tests of the engines share: an image, programs to run inside, and readers of what comes out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sandbox_kernel import agent_report
+from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker_container import DockerContainer
+from sandbox_kernel.model import MIB, Limits
+
+IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
+
+SMALL = Limits(memory_bytes=192 * MIB, scratch_bytes=32 * MIB, tmp_bytes=16 * MIB, shm_bytes=16 * MIB)
+
+ECHO = """
+import os
+while data := os.read(0, 65536):
+    os.write(1, data)
+"""
+
+REPORT = """
+import json, sys
+module = {"__name__": "agent_report"}
+exec(sys.argv[1], module)
+print(json.dumps(module["collect"]()), flush=True)
+sys.stdin.read()
+"""
+
+
+def report_source() -> str:
+    """Return the program that `REPORT` takes as its argument."""
+    return Path(agent_report.__file__).read_text(encoding="utf-8")
+
+
+async def receive_all(container: DockerContainer) -> bytes:
+    output = bytearray()
+    while data := await container.receive():
+        output += data
+    return bytes(output)
+
+
+async def receive_line(container: DockerContainer) -> bytes:
+    output = bytearray()
+    while not output.endswith(b"\n"):
+        data = await container.receive()
+        assert data, (await container.wait()).detail
+        output += data
+    return bytes(output)
+
+
+async def containers_of(engine: DockerEngine, session_id: str) -> list[str]:
+    """Return the containers that the engine has for a session, running or not."""
+    return [row["container"] for row in await engine.list() if row["session"] == session_id]
