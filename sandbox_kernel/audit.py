@@ -1,0 +1,123 @@
+"""The audit: one line of JSON for each cell and for each thing that was refused, appended to a file of the host.
+
+Imports nothing of this package. Every line is ASCII with all else escaped, so nothing that a cell says can forge a line
+or act on the terminal of whoever reads the file. A line is written by one `write` to a file opened for appending, so
+several sessions may share it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+MAX_LINE = 4096
+"""Bytes of one line, newline included."""
+MAX_TEXT = 500
+"""Characters of one text in a line; a longer one is cut, with its length."""
+MAX_ITEMS = 16
+"""Members of one list or object, and levels of nesting, in a line."""
+
+Report = Callable[[str], None]
+
+
+def open_audit(path: str | None, *, session: str | None = None, report: Report | None = None) -> Audit:
+    """Open the audit of one session; a path of None is an audit that writes nothing."""
+    return Audit(path, session=session or secrets.token_hex(8), report=report or _warn)
+
+
+def _warn(text: str) -> None:
+    logging.getLogger("sandbox_kernel").warning("%s", text)
+
+
+class Audit:
+    """Appends lines to a file, or does nothing if there is no path.
+
+    It never raises: a session does not end because its audit cannot be written. The first failure is handed to
+    `report`, once, and counted in `lost` with those that follow.
+    """
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        session: str,
+        report: Report = lambda text: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.lost = 0
+        """Lines that could not be written."""
+        self._session = session
+        self._report = report
+        self._clock = clock
+        self._fd: int | None = None
+        if path is not None:
+            try:
+                # Never through a link: the path may lie in a folder that others can write.
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+                self._fd = os.open(path, flags, 0o600)
+            except (OSError, ValueError) as error:
+                self._fail(f"the audit file cannot be opened: {error}")
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        """Append one line: the time, the session, `event`, and the fields."""
+        if self._fd is None:
+            return
+        line = self._line(event, fields)
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            self._fail(f"the audit file cannot be written: {error}")
+        else:
+            if written != len(line):
+                self._fail("the audit file took only a part of a line")
+
+    def close(self) -> None:
+        """Close the file; later lines are ignored. Idempotent."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _line(self, event: str, fields: dict[str, Any]) -> bytes:
+        moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+        head = {"time": moment, "session": _short(self._session, 0), "event": _short(event, 0)}
+        body = {_key(key): _short(value, 1) for key, value in fields.items() if key not in head}
+        line = json.dumps(head | body, allow_nan=False, separators=(",", ":"))
+        while len(line) >= MAX_LINE and body:
+            # The longest field goes first; which one is said.
+            longest = max(body, key=lambda key: len(json.dumps(body[key])))
+            del body[longest]
+            head["cut"] = longest[:40]
+            line = json.dumps(head | body, allow_nan=False, separators=(",", ":"))
+        return line[: MAX_LINE - 1].encode("ascii") + b"\n"
+
+    def _fail(self, text: str) -> None:
+        self.lost += 1
+        if self.lost == 1:
+            self._report(text)
+
+
+def _key(key: str) -> str:
+    return key[:40]
+
+
+def _short(value: Any, depth: int) -> Any:
+    """Return a bounded copy of `value` that JSON can hold."""
+    if value is None or isinstance(value, (bool, int)):
+        return value if not isinstance(value, int) or abs(value) < 1 << 63 else str(value)[:40]
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
+    if depth > 4:
+        return "…"
+    if isinstance(value, dict):
+        return {_key(str(key)): _short(item, depth + 1) for key, item in list(value.items())[:MAX_ITEMS]}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_short(item, depth + 1) for item in list(value)[:MAX_ITEMS]]
+    return f"<{type(value).__name__}>"

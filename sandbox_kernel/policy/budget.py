@@ -1,0 +1,83 @@
+"""How much a cell and a session may send, decided message by message. Imports errors and model; does no I/O."""
+
+from __future__ import annotations
+
+from ..errors import OutputLimit
+from ..model import Decision, Limits, format_bytes
+
+SESSION_CELLS = 100
+"""A session may send as much as this many cells that each reach their limit: it bounds the front end's document."""
+MAX_COMMS = 1000
+"""Comms open at once. A notebook with a hundred sliders has three hundred: control, layout and style of each."""
+MAX_DISPLAYS = 10_000
+"""Displays whose ids are remembered, so that they can be updated; older ones keep what they show."""
+
+_PASS = Decision(allowed=True, reason="within the output limits")
+
+
+class _Budget:
+    """Bytes and messages used, each against its limit; once a limit is passed, nothing more is allowed."""
+
+    def __init__(self, scope: str, max_bytes: int, max_messages: int, max_message: int) -> None:
+        self.bytes = 0
+        self.messages = 0
+        self.exceeded: OutputLimit | None = None
+        """What to end the cell with, once a charge was refused."""
+        self._scope = scope
+        self._max_bytes, self._max_messages, self._max_message = max_bytes, max_messages, max_message
+
+    def charge(self, nbytes: int) -> Decision:
+        """Count one message of `nbytes`, buffers included, and say whether it may pass."""
+        if self.exceeded is None:
+            self.bytes += nbytes
+            self.messages += 1
+            self.exceeded = self._check(nbytes)
+        if self.exceeded is None:
+            return _PASS
+        return Decision(allowed=False, reason=str(self.exceeded))
+
+    def _check(self, nbytes: int) -> OutputLimit | None:
+        if nbytes > self._max_message:
+            return OutputLimit(
+                "one message is larger than may be shown",
+                limit=format_bytes(self._max_message),
+                value=format_bytes(nbytes),
+                setting="message_limit",
+                survived="variables and files",
+            )
+        if self.bytes > self._max_bytes:
+            return OutputLimit(
+                f"the {self._scope} sent too much output",
+                limit=format_bytes(self._max_bytes),
+                value=format_bytes(self.bytes),
+                setting="output_limit",
+                survived="variables and files",
+            )
+        if self.messages > self._max_messages:
+            return OutputLimit(
+                f"the {self._scope} sent too many messages",
+                limit=f"{self._max_messages} messages",
+                value=f"{self.messages} messages",
+                setting="output_messages",
+                survived="variables and files",
+            )
+        return None
+
+
+class CellBudget(_Budget):
+    """The output of one cell."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__("cell", limits.output_bytes, limits.output_messages, limits.message_bytes)
+
+
+class SessionBudget(_Budget):
+    """The output of a whole session, that of threads between cells included."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(
+            "session",
+            SESSION_CELLS * limits.output_bytes,
+            SESSION_CELLS * limits.output_messages,
+            limits.message_bytes,
+        )

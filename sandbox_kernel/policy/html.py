@@ -1,0 +1,181 @@
+"""HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
+
+Imports css, tex, frame and verdict, and nh3 when the first HTML is seen (start-up time counts).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from typing import Any
+
+from . import css, frame, tex
+from .verdict import Notes
+
+_TAGS = frozenset(
+    """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
+    figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li mark ol p pre q rp rt ruby s samp section
+    small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
+    """.split()  # noqa: SIM905 (a list of words reads better as words)
+)
+_ATTRIBUTES = {
+    "*": frozenset(("align", "class", "dir", "id", "lang", "style", "title")),
+    "a": frozenset(("href",)),
+    "audio": frozenset(("controls", "loop", "muted", "preload", "src")),
+    "col": frozenset(("span", "width")),
+    "colgroup": frozenset(("span",)),
+    "details": frozenset(("open",)),
+    "font": frozenset(("color", "face", "size")),
+    "img": frozenset(("alt", "height", "src", "width")),
+    "li": frozenset(("value",)),
+    "ol": frozenset(("reversed", "start", "type")),
+    "source": frozenset(("src", "type")),
+    "table": frozenset(("bgcolor", "border", "cellpadding", "cellspacing", "width")),
+    "td": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "valign", "width")),
+    "th": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "scope", "valign", "width")),
+    "time": frozenset(("datetime",)),
+    "tr": frozenset(("bgcolor", "valign")),
+    "video": frozenset(("controls", "height", "loop", "muted", "preload", "src", "width")),
+}
+_DROPPED_WITH_CONTENT = frozenset(("script", "style", "template", "noscript", "iframe", "object", "title", "xmp"))
+
+_ACTIVE = re.compile(r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^>]*\ssrcdoc)\b", re.IGNORECASE)
+"""What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
+_STYLE_BLOCK = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<([a-zA-Z][\w:-]*)")
+_HANDLER = re.compile(r"<[^>]*\s(on[a-z]+|data-[\w-]+|srcset|poster|formaction)\s*=", re.IGNORECASE)
+_SILENT = frozenset(("html", "head", "body", "meta", "style", "title", "marker"))
+"""Tags that leave without a word: nothing that a person would miss goes with them."""
+
+_CLASS = re.compile(
+    r"dataframe|docutils|highlight|data|blank|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
+    r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
+)
+"""Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
+_ID = re.compile(r"T_[\w-]{1,80}")
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
+_IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
+_MEDIA = re.compile(
+    r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE
+)
+_SCOPE = re.compile(
+    r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
+)
+
+
+def render(source: str, notes: Notes, *, frames: bool) -> str:
+    """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
+    if frames and _is_program(source) and _unwrap(source) is None:
+        return source if frame.is_wrapped(source) else frame.wrap(source)
+    return sanitise(source, notes)
+
+
+def sanitise(source: str, notes: Notes) -> str:
+    """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
+    if "<" not in source and "&" not in source:
+        return tex.clean(source)
+    if unwrapped := _unwrap(source):
+        return unwrapped
+    kept = _markup(source, notes)
+    styles = "\n".join(_STYLE_BLOCK.findall(source))
+    if not styles.strip() and "style=" not in kept:
+        return kept
+    return _scoped(kept, styles, notes)
+
+
+def _is_program(source: str) -> bool:
+    if _ACTIVE.search(source):
+        return True
+    # A style sheet that cannot be confined to its own output shows as it should only in a frame.
+    styles = "\n".join(_STYLE_BLOCK.findall(source))
+    return bool(styles) and (
+        css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
+    )
+
+
+def _markup(source: str, notes: Notes) -> str:
+    changed: set[str] = set()
+    try:
+        kept = _cleaner(changed).clean(source)
+    except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
+        kept = _cleaner(changed).clean(source.encode("utf-8", "replace").decode())
+    for tag in sorted({name.lower() for name in _TAG.findall(source)} - _TAGS - _SILENT):
+        notes.add(f"removed <{tag[:20]}>: not allowed in a page's own markup")
+    for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
+        notes.add(f"removed {name[:20]}=: may act in your browser")
+    for reason in sorted(changed):
+        notes.add(reason)
+    return tex.clean(kept)
+
+
+def _scoped(kept: str, styles: str, notes: Notes) -> str:
+    """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
+    scope = "sandbox-output-" + hashlib.sha256((styles + kept).encode("utf-8", "replace")).hexdigest()[:16]
+    sheet = css.stylesheet(styles, scope) if styles.strip() else ""
+    if sheet is None:
+        notes.add("removed <style>: it cannot be confined to this output")
+    block = f"<style>{sheet}</style>" if sheet else ""
+    return f'<div class="{scope}" style="contain:paint">{block}{kept}</div>'
+
+
+def _unwrap(source: str) -> str | None:
+    """Return `source` if it is exactly what `sanitise` makes of its own inside: filtering twice is filtering once."""
+    match = _SCOPE.fullmatch(source)
+    if not match:
+        return None
+    scope, styles, kept = match.groups()
+    quiet = Notes()
+    styles = (styles or "").replace(f".{scope} ", "")
+    again = _scoped(_markup(kept, quiet), styles, quiet)
+    return source if again == source and not quiet else None
+
+
+@cache
+def _nh3() -> Any:
+    import nh3
+
+    return nh3
+
+
+def _cleaner(changed: set[str]) -> Any:
+    def check(tag: str, name: str, value: str) -> str | None:
+        # Must never raise: the sanitiser would keep the attribute.
+        if name == "style":
+            kept, whole = css.declarations(value)
+            if not whole:
+                changed.add("removed CSS: it may load something or leave its place")
+            return kept or None
+        if name == "class":
+            classes = [one for one in value.split() if _CLASS.fullmatch(one)]
+            return " ".join(classes) or None
+        if name == "id":
+            return value if _ID.fullmatch(value) else None
+        if name == "href":
+            if _LINK.fullmatch(value.strip()):
+                return value
+            changed.add("removed a link: only http, https and mailto may be followed")
+            return None
+        if name == "src":
+            pattern = _IMAGE if tag == "img" else _MEDIA
+            if pattern.fullmatch(value.strip()):
+                return value
+            changed.add(f"removed the source of <{tag}>: outputs load nothing from a network")
+            return None
+        return value
+
+    return _nh3().Cleaner(
+        tags=set(_TAGS),
+        clean_content_tags=set(_DROPPED_WITH_CONTENT),
+        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
+        attribute_filter=check,
+        link_rel="noopener noreferrer",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        url_schemes={"http", "https", "mailto", "data"},
+        url_relative="deny",
+    )
+
+
+def escape(text: str) -> str:
+    """Return text for use between tags."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

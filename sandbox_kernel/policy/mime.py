@@ -1,0 +1,170 @@
+"""MIME bundles: each type has one rule, and a type without a rule does not pass.
+
+Imports the filters beside it. A rule returns the value that may pass, or None, having said why in the notes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import html, markdown, terminal, tex
+from .plain import NotPlainError, plain
+from .verdict import Notes, named
+
+MAX_TYPES = 32
+
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n\r"
+_MAGIC = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
+_ALTERNATIVES = re.compile(
+    r"application/vnd\.(?:plotly|vega|vegalite|bokehjs_exec|bokehjs_load|holoviews_exec|holoviews_load)\b[\w.+-]*"
+)
+"""Specifications for a program in the page: they load URLs and hold expressions. The same output's HTML has it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundles:
+    """The rules for MIME bundles of one session.
+
+    `frames` allows programs in a frame, `model_shown` says whether a widget model was let through.
+    """
+
+    frames: bool
+    model_shown: Callable[[str], bool] = field(default=lambda model_id: False)
+
+    def apply(
+        self, data: Any, metadata: Any, notes: Notes, *, line: bool = True
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return a bundle and its metadata as they may pass; with `line`, what was removed is said in the output."""
+        if not isinstance(data, dict):
+            notes.add("removed an output that is no MIME bundle")
+            data = {}
+        before = Notes()
+        kept: dict[str, Any] = {}
+        for name, value in list(data.items())[:MAX_TYPES]:
+            self._one(name, value, kept, before)
+        if len(data) > MAX_TYPES:
+            before.add(f"removed {len(data) - MAX_TYPES} representations: at most {MAX_TYPES} of one output")
+        if data and not kept and not before:
+            before.add(
+                "removed " + ", ".join(named(name) for name in list(data)[:3]) + ": no representation may be shown"
+            )
+        for note in before:
+            notes.add(note)
+        if before and line:
+            _say(kept, before.line())
+        same = len(kept) == len(data) and all(name in kept and kept[name] == data[name] for name in data)
+        return (data if same else kept), _metadata(metadata, kept)
+
+    def _one(self, name: str, value: Any, kept: dict[str, Any], notes: Notes) -> None:
+        if isinstance(value, list) and value and all(isinstance(item, str) for item in value) and name[:5] != "appli":
+            value = "".join(value)  # the multi-line strings of notebook files
+        if name == "text/plain" and isinstance(value, str):
+            kept[name] = terminal.clean(value)
+        elif name == "text/latex" and isinstance(value, str):
+            kept[name] = tex.clean(value)
+            if kept[name] is not value and kept[name] != value:
+                notes.add("removed a TeX macro: links, styles and extensions are not typeset")
+        elif name == "text/html" and isinstance(value, str):
+            kept[name] = html.render(value, notes, frames=self.frames)
+        elif name == "text/markdown" and isinstance(value, str):
+            if markdown.is_text(value):
+                kept[name] = value
+            elif "text/html" not in kept:
+                kept["text/html"] = markdown.render(value, notes)
+        elif name in _MAGIC and isinstance(value, str):
+            if _is_image(name, value):
+                kept[name] = value
+            else:
+                notes.add(f"removed {name}: the data are not such an image")
+        elif name == "image/svg+xml" and isinstance(value, str):
+            if "text/html" not in kept:
+                kept["text/html"] = svg_image(value)
+        elif name == "application/json":
+            try:
+                kept[name] = plain(value)
+            except NotPlainError as error:
+                notes.add(f"removed application/json: {error}")
+        elif name == "application/vnd.jupyter.widget-view+json":
+            self._widget(name, value, kept, notes)
+        elif isinstance(name, str) and _ALTERNATIVES.fullmatch(name):
+            return
+        elif name == "application/javascript":
+            notes.add("removed application/javascript: scripts may not run in your browser")
+        else:
+            notes.add(f"removed {named(name)}: not a type that is shown")
+
+    def _widget(self, name: str, value: Any, kept: dict[str, Any], notes: Notes) -> None:
+        model = value.get("model_id") if isinstance(value, dict) else None
+        if isinstance(model, str) and self.model_shown(model):
+            kept[name] = (
+                value
+                if value.keys() == {"model_id", "version_major", "version_minor"}
+                and value["version_major"] == 2
+                and value["version_minor"] in (0, 1)
+                else {"version_major": 2, "version_minor": 0, "model_id": model}
+            )
+        else:
+            notes.add("removed a widget: its model is not one that may run in your browser")
+
+
+def svg_image(source: str) -> str:
+    """Return an `<img>` that shows an SVG: no script runs in an image, and it loads nothing."""
+    data = base64.b64encode(source.encode("utf-8", "replace")).decode("ascii")
+    return f'<img src="data:image/svg+xml;base64,{data}">'
+
+
+def _is_image(name: str, value: str) -> bool:
+    try:
+        raw = value.encode("ascii")
+        if raw.translate(None, _BASE64):
+            return False
+        head = raw[:64].translate(None, b"\r\n")
+        start = base64.b64decode(head[: len(head) // 4 * 4])
+    except (UnicodeEncodeError, binascii.Error):
+        return False
+    return _MAGIC[name].match(start) is not None
+
+
+def _say(kept: dict[str, Any], line: str) -> None:
+    """Put the line where the front end looks: it shows HTML rather than Markdown rather than text."""
+    if "text/html" in kept:
+        if line not in kept["text/html"]:
+            kept["text/html"] += f"<div><small>{html.escape(line)}</small></div>"
+    elif "text/markdown" in kept:
+        kept["text/markdown"] += f"\n\n{line}"
+    else:
+        text = kept.get("text/plain")
+        if not isinstance(text, str) or line not in text:
+            kept["text/plain"] = f"{text}\n{line}" if text and not text.startswith("<") else line
+
+
+_SCALARS: dict[str, Callable[[Any], bool]] = {
+    "width": lambda value: isinstance(value, (int, float, str)) and len(str(value)) < 16,
+    "height": lambda value: isinstance(value, (int, float, str)) and len(str(value)) < 16,
+    "needs_background": lambda value: value in ("light", "dark"),
+    "unconfined": lambda value: isinstance(value, bool),
+    "expanded": lambda value: isinstance(value, bool),
+}
+
+
+def _metadata(metadata: Any, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Sizes only, for types that are there: `isolated` and `trusted` are ways around what is decided here."""
+    if not isinstance(metadata, dict) or not metadata:
+        return metadata if isinstance(metadata, dict) else {}
+    result: dict[str, Any] = {}
+    for name, value in list(metadata.items())[:MAX_TYPES]:
+        if name in _SCALARS and _SCALARS[name](value):
+            result[name] = value
+        elif name in kept and isinstance(value, dict):
+            result[name] = {key: value[key] for key in value if key in _SCALARS and _SCALARS[key](value[key])}
+    return metadata if result == metadata else result

@@ -1,0 +1,144 @@
+"""What may leave the container: every message of the kernel goes through one filter of this table.
+
+Imports model and the filters beside it; does no I/O. Front ends trust the live output of a kernel, so this is where the
+sandbox ends. Modes: `safe` keeps programs, in a frame without origin or network, and the widgets of ipywidgets;
+`strict` keeps no active content at all; `trusted` changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..model import Message, OutputMode
+from . import replies, terminal, widgets
+from .budget import MAX_DISPLAYS
+from .mime import Bundles
+from .plain import NotPlainError, plain
+from .verdict import Notes, RefusedError, Verdict, named
+
+MAX_ID = 256
+"""Characters of a display id."""
+MAX_PROMPT = 10_000
+
+_METADATA = frozenset(("version", "started", "dependencies_met", "engine", "status"))
+"""What ipykernel and ipywidgets put into the metadata of a message."""
+
+_Content = Mapping[str, Any]
+
+
+class OutputPolicy:
+    """The output policy of one session, with the little state it needs: displays, comms, the cursor's row."""
+
+    def __init__(self, mode: OutputMode) -> None:
+        self.mode = mode
+        self._screen = terminal.Screen()
+        self._displays: dict[str, None] = {}
+        active = mode == "safe"
+        self._bundles = Bundles(frames=active, model_shown=self._model_shown)
+        self._still = Bundles(frames=False)
+        """For replies: a tooltip is no place for a program."""
+        self._widgets = widgets.Widgets(self._bundles, allowed=active)
+        self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
+            "stream": self._stream,
+            "error": lambda message, notes: widgets.error(message.content),
+            "display_data": self._display,
+            "execute_result": self._display,
+            "update_display_data": self._display,
+            "clear_output": lambda message, notes: {"wait": message.content.get("wait") is True},
+            "execute_input": lambda message, notes: replies.texts(plain(message.content)),
+            "status": lambda message, notes: plain(message.content),
+            "comm_open": lambda message, notes: self._widgets.open(message.content, _parent(message), notes),
+            "comm_msg": lambda message, notes: self._widgets.message(message.content, _parent(message), notes),
+            "comm_close": lambda message, notes: self._widgets.close(message.content),
+            "debug_event": lambda message, notes: plain(message.content),
+            "input_request": self._input,
+            "shutdown_reply": lambda message, notes: plain(message.content),
+        }
+
+    def apply(self, message: Message) -> Verdict:
+        """Decide on one message out of the container, whose type and headers were checked before."""
+        if self.mode == "trusted":
+            return Verdict(message)
+        notes = Notes()
+        try:
+            content = self._content(message, notes)
+        except NotPlainError as error:
+            return Verdict(None, (f"dropped {named(message.type)}: {error}",))
+        except RefusedError as error:
+            return Verdict(None, (str(error),))
+        metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
+        buffers = message.buffers if message.type in {"comm_open", "comm_msg"} or not message.buffers else ()
+        if content == message.content and metadata == message.metadata and buffers is message.buffers:
+            return Verdict(message, tuple(notes))
+        return Verdict(
+            dataclasses.replace(message, content=content, metadata=metadata, buffers=buffers),
+            tuple(notes),
+        )
+
+    def observe(self, message: Message) -> None:
+        """Note what a front end sends: comms that it opens or closes itself."""
+        comm_id, target = message.content.get("comm_id"), message.content.get("target_name")
+        if message.type == "comm_open" and isinstance(comm_id, str) and isinstance(target, str):
+            self._widgets.front_opens(comm_id, target)
+        elif message.type == "comm_close" and isinstance(comm_id, str):
+            self._widgets.front_closes(comm_id)
+
+    def restarted(self) -> None:
+        """Forget the displays and comms of a kernel that is gone."""
+        self.__init__(self.mode)  # type: ignore[misc]
+
+    def _model_shown(self, model_id: str) -> bool:
+        return self._widgets.model_shown(model_id)
+
+    def _content(self, message: Message, notes: Notes) -> _Content:
+        if found := self._filters.get(message.type):
+            return found(message, notes)
+        if reply := replies.REPLIES.get(message.type):
+            return reply(message.content, self._still, notes)
+        if message.channel == "iopub":
+            raise RefusedError(f"dropped {named(message.type)}: not a type that is shown")
+        return replies.other(message.content, self._still, notes)
+
+    def _stream(self, message: Message, notes: Notes) -> _Content:
+        name, text = message.content.get("name"), message.content.get("text")
+        if name not in {"stdout", "stderr"} or not isinstance(text, str):
+            raise RefusedError("dropped a stream that is neither stdout nor stderr")
+        return {"name": name, "text": self._screen.feed(name, _parent(message), text)}
+
+    def _display(self, message: Message, notes: Notes) -> _Content:
+        content = message.content
+        transient = content.get("transient")
+        display_id = transient.get("display_id") if isinstance(transient, dict) else None
+        if display_id is not None and not (isinstance(display_id, str) and 0 < len(display_id) <= MAX_ID):
+            notes.add("removed an improper display id")
+            display_id = None
+        if message.type == "update_display_data" and display_id not in self._displays:
+            raise RefusedError("dropped an update of a display that is not open")
+        data, metadata = self._bundles.apply(content.get("data"), content.get("metadata"), notes)
+        if display_id is not None:
+            self._displays[display_id] = None
+            if len(self._displays) > MAX_DISPLAYS:
+                del self._displays[next(iter(self._displays))]
+        result: dict[str, Any] = {"data": data, "metadata": metadata}
+        if "transient" in content:
+            result["transient"] = {} if display_id is None else {"display_id": display_id}
+        if message.type == "execute_result":
+            count = content.get("execution_count")
+            result["execution_count"] = count if isinstance(count, int) else None
+        return result
+
+    def _input(self, message: Message, notes: Notes) -> _Content:
+        prompt = message.content.get("prompt")
+        text = terminal.clean(prompt[:MAX_PROMPT]) if isinstance(prompt, str) else ""
+        return {"prompt": text, "password": message.content.get("password") is True}
+
+
+def _parent(message: Message) -> str:
+    parent = message.parent.get("msg_id")
+    return parent if isinstance(parent, str) else ""
+
+
+def _scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int)) or (isinstance(value, str) and len(value) < 200)

@@ -1,0 +1,50 @@
+"""Plain JSON: a tree of bounded depth whose keys cannot reach into the objects of a browser.
+
+Imports verdict only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .verdict import RefusedError
+
+MAX_DEPTH = 64
+MAX_NODES = 1_000_000
+"""Values in one message. A table of 100,000 rows in JSON has about as many."""
+
+POISON = frozenset(("__proto__", "constructor", "prototype"))
+"""Keys with which a front end that copies a path would change every object of the page."""
+
+
+class NotPlainError(RefusedError):
+    """The value is too deep, too large, or holds something that JSON has not."""
+
+
+def plain(value: Any) -> Any:
+    """Return `value` without poisonous keys; the very same object if there are none. Raises `NotPlainError`."""
+    return _plain(value, 0, [MAX_NODES])
+
+
+def _plain(value: Any, depth: int, left: list[int]) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        if value - value != 0:
+            raise NotPlainError("a number is not finite")
+        return value
+    if depth >= MAX_DEPTH:
+        raise NotPlainError(f"nested deeper than {MAX_DEPTH} levels")
+    left[0] -= len(value) if isinstance(value, (dict, list, tuple)) else 0
+    if left[0] < 0:
+        raise NotPlainError(f"more than {MAX_NODES} values")
+    if isinstance(value, dict):
+        if any(not isinstance(key, str) for key in value):
+            raise NotPlainError("a key is not a string")
+        kept = {key: _plain(item, depth + 1, left) for key, item in value.items() if key not in POISON}
+        same = len(kept) == len(value) and all(kept[key] is value[key] for key in kept)
+        return value if same else kept
+    if isinstance(value, (list, tuple)):
+        items = [_plain(item, depth + 1, left) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+    raise NotPlainError(f"a {type(value).__name__} is not JSON")

@@ -1,0 +1,177 @@
+"""Replies to a front end's requests: text stays text, bundles are filtered, and no reply makes a front end act.
+
+Imports the filters beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import terminal
+from .mime import Bundles
+from .plain import plain
+from .verdict import Notes, named
+from .widgets import error
+
+MAX_MATCHES = 10_000
+MAX_MATCH = 4096
+"""Characters of one completion."""
+
+_TYPE = re.compile(r"[\w<>. -]{0,40}")
+_INDENT = re.compile(r"[ \t]{0,1000}")
+_URL = re.compile(r"https?://[^\s\x00-\x1f\"'<>]{1,2000}", re.IGNORECASE)
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What would make a completion or an offered input insert other code than it shows."""
+
+Filter = Callable[[Mapping[str, Any], Bundles, Notes], Mapping[str, Any]]
+
+
+def texts(value: Any) -> Any:
+    """Return a JSON tree with every string cleaned for a terminal."""
+    if isinstance(value, str):
+        return terminal.clean(value)
+    if isinstance(value, dict):
+        return {key: texts(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [texts(item) for item in value]
+    return value
+
+
+def execute(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    result = {**_status(content)}
+    count = content.get("execution_count")
+    result["execution_count"] = count if isinstance(count, int) else None
+    payloads = content.get("payload")
+    if isinstance(payloads, list):
+        kept = [_page(payload, notes) for payload in payloads[:16]]
+        result["payload"] = [payload for payload in kept if payload]
+    expressions = content.get("user_expressions")
+    if isinstance(expressions, dict):
+        result["user_expressions"] = {
+            terminal.clean(name): _expression(value, bundles, notes) for name, value in expressions.items()
+        }
+    return result
+
+
+def _page(payload: Any, notes: Notes) -> dict[str, Any] | None:
+    """Let text through to the pager; a payload that writes code, exits or opens an editor does not pass."""
+    source = payload.get("source") if isinstance(payload, dict) else None
+    if source != "page":
+        notes.add(f"dropped a payload, {named(source)}: a cell may not act in your front end")
+        return None
+    data = payload.get("data")
+    text = data.get("text/plain") if isinstance(data, dict) else None
+    start = payload.get("start")
+    if not isinstance(text, str):
+        return None
+    return {
+        "source": "page",
+        "data": {"text/plain": terminal.clean(text)},
+        "start": start if isinstance(start, int) else 0,
+    }
+
+
+def _expression(value: Any, bundles: Bundles, notes: Notes) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.get("status") != "ok":
+        return {"status": "error", **error(value if isinstance(value, dict) else {})}
+    data, metadata = bundles.apply(value.get("data"), value.get("metadata"), notes, line=False)
+    return {"status": "ok", "data": data, "metadata": metadata}
+
+
+def inspect(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    data, metadata = bundles.apply(content.get("data", {}), content.get("metadata", {}), notes, line=False)
+    return {**_status(content), "found": content.get("found") is True, "data": data, "metadata": metadata}
+
+
+def complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    matches = content.get("matches")
+    matches = matches if isinstance(matches, list) else []
+    kept = [match for match in matches[:MAX_MATCHES] if _shows_what_it_is(match)]
+    if len(kept) < len(matches):
+        notes.add("dropped completions that hide what they insert")
+    metadata = content.get("metadata")
+    types = metadata.get("_jupyter_types_experimental") if isinstance(metadata, dict) else None
+    types = types if isinstance(types, list) else []
+    result = {**_status(content), "matches": kept, "metadata": {}}
+    if types:
+        result["metadata"] = {"_jupyter_types_experimental": [one for one in map(_typed, types[:MAX_MATCHES]) if one]}
+    for key in ("cursor_start", "cursor_end"):
+        result[key] = content[key] if isinstance(content.get(key), int) else 0
+    return result
+
+
+def _shows_what_it_is(match: Any) -> bool:
+    return isinstance(match, str) and len(match) <= MAX_MATCH and _HIDDEN.search(match) is None
+
+
+def _typed(item: Any) -> dict[str, Any] | None:
+    if not isinstance(item, dict) or not _shows_what_it_is(item.get("text")):
+        return None
+    kept: dict[str, Any] = {"text": item["text"]}
+    for key in ("start", "end"):
+        if isinstance(item.get(key), int):
+            kept[key] = item[key]
+    if isinstance(item.get("type"), str) and _TYPE.fullmatch(item["type"]):
+        kept["type"] = item["type"]
+    if _shows_what_it_is(item.get("signature")):
+        kept["signature"] = item["signature"]
+    return kept
+
+
+def is_complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    status, indent = content.get("status"), content.get("indent", "")
+    return {
+        "status": status if status in {"complete", "incomplete", "invalid", "unknown"} else "unknown",
+        "indent": indent if isinstance(indent, str) and _INDENT.fullmatch(indent) else "",
+    }
+
+
+def kernel_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    result = dict(texts(plain(content)))
+    links = result.get("help_links")
+    result["help_links"] = [
+        {"text": link["text"], "url": link["url"]}
+        for link in (links if isinstance(links, list) else [])[:64]
+        if isinstance(link, dict)
+        and isinstance(link.get("text"), str)
+        and isinstance(link.get("url"), str)
+        and _URL.fullmatch(link["url"])
+    ]
+    return result
+
+
+def debug(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    """A reply of the debug adapter, whose rich variables are a bundle."""
+    result = plain(content)
+    body = result.get("body")
+    if isinstance(body, dict) and "data" in body:
+        data, metadata = bundles.apply(body.get("data"), body.get("metadata", {}), notes, line=False)
+        result = {**result, "body": {**body, "data": data, "metadata": metadata}}
+    return dict(result)
+
+
+def other(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+    """A reply without markup in it."""
+    return dict(texts(plain(content)))
+
+
+def _status(content: Mapping[str, Any]) -> dict[str, Any]:
+    status = content.get("status")
+    if status == "error":
+        return {"status": "error", **error(content)}
+    return {"status": status if status in {"ok", "aborted", "abort"} else "ok"}
+
+
+REPLIES: Mapping[str, Filter] = {
+    "execute_reply": execute,
+    "inspect_reply": inspect,
+    "complete_reply": complete,
+    "is_complete_reply": is_complete,
+    "kernel_info_reply": kernel_info,
+    "debug_reply": debug,
+    "history_reply": other,
+    "comm_info_reply": other,
+    "usage_reply": other,
+}

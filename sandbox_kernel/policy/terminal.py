@@ -1,0 +1,80 @@
+r"""Text for a terminal without the power to do anything but show text in colours. Imports nothing of this package.
+
+What may pass: printable text, tab, newline, carriage return and backspace, colours (SGR), erasing the current line
+(EL), and the cursor moving up over lines that the same cell has printed (nested tqdm bars). Everything else goes:
+titles, the clipboard (OSC 52), links (OSC 8), device control strings, other cursor moves, C1 controls.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(
+    r"(?P<keep>\x1b\[(?:[0-9;:]{0,64}m|[0-2]?K))"
+    r"|\x1b\[(?P<up>[0-9]{0,3})A"
+    r"|\x1b\[[0-?]{0,256}[ -/]{0,16}[@-~]"  # other control sequences
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC: to the terminator
+    r"|\x1b[\]PX^_]"  # ... or, if there is none, only the introducer: the rest is harmless text
+    r"|\x1b[ -/]{0,16}[0-~]"
+    r"|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]"
+)
+_CUT = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,4})?\Z")
+"""A control sequence that the end of a message cuts in two."""
+_SUSPECT = re.compile(r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS = bytes(c for c in range(0x20) if c not in b"\b\t\n\r") + b"\x7f"
+
+
+def is_plain(text: str) -> bool:
+    """Return whether there is nothing to remove. Runs at memory speed for ASCII: this is every line ever printed."""
+    if text.isascii():
+        raw = text.encode("ascii")
+        return len(raw.translate(None, _CONTROLS)) == len(raw)
+    return _SUSPECT.search(text) is None
+
+
+def clean(text: str) -> str:
+    """Return `text` with colours and line erasure, and nothing else that a terminal would obey."""
+    return text if is_plain(text) else _ESCAPE.sub(lambda match: match["keep"] or "", text)
+
+
+class Screen:
+    """The streams of a session: knows how far up the cursor may go, and holds a sequence that was cut in two."""
+
+    def __init__(self) -> None:
+        self._parent = ""
+        self._row = 0
+        self._cut: dict[str, str] = {}
+
+    def feed(self, stream: str, parent: str, text: str) -> str:
+        """Return what may be shown of `text`, printed on `stream` by the cell `parent`."""
+        if parent != self._parent:
+            self._parent, self._row, self._cut = parent, 0, {}
+        held = self._cut.pop(stream, "")
+        if not held and is_plain(text):
+            self._row += text.count("\n")
+            return text
+        text = held + text
+        if match := _CUT.search(text):
+            self._cut[stream] = match[0]
+            text = text[: match.start()]
+        return "".join(self._pieces(text))
+
+    def _pieces(self, text: str) -> list[str]:
+        pieces = []
+        position = 0
+        for match in _ESCAPE.finditer(text):
+            before = text[position : match.start()]
+            self._row += before.count("\n")
+            pieces.append(before)
+            position = match.end()
+            if match["keep"]:
+                pieces.append(match[0])
+            elif match["up"] is not None:
+                # Never above the first line of this cell: what other cells have shown stays as it was.
+                rows = min(int(match["up"] or 1), self._row)
+                self._row -= rows
+                if rows:
+                    pieces.append(match[0] if rows == int(match["up"] or 1) else f"\x1b[{rows}A")
+        self._row += text.count("\n", position)
+        pieces.append(text[position:])
+        return pieces

@@ -1,0 +1,57 @@
+"""What the filters say: a verdict, and the notes that go with it. Imports model only, and does no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..model import Message
+
+MAX_NOTES = 8
+"""Reasons kept for one message: they are for people, and hostile output must not make a wall of them."""
+MAX_NOTE = 160
+
+_NAME = re.compile(r"[A-Za-z0-9_.+/@-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The message as it may pass, or None if it may not, and why: an unchanged message is the very same object.
+
+    `notes` are for the audit, and for the line that a person sees. A changed output carries that line already; for
+    a dropped message, or a changed reply, the caller may show one.
+    """
+
+    message: Message | None
+    notes: tuple[str, ...] = ()
+
+
+class RefusedError(ValueError):
+    """The message may not pass at all; the text is the note that says why."""
+
+
+class Notes:
+    """The reasons collected while one message is filtered: each once, in order, bounded."""
+
+    def __init__(self) -> None:
+        self._notes: dict[str, None] = {}
+
+    def add(self, note: str) -> None:
+        if len(self._notes) < MAX_NOTES:
+            self._notes[note[:MAX_NOTE]] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._notes)
+
+    def __bool__(self) -> bool:
+        return bool(self._notes)
+
+    def line(self) -> str:
+        """Return the one line that is put into an output."""
+        return f"[sandbox_kernel: {', '.join(self._notes)}; setting: outputs]"
+
+
+def named(name: object) -> str:
+    """Return a name that came from the container if it can be shown as it is, else a stand-in."""
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else "something without a proper name"
