@@ -1,0 +1,35 @@
+"""A folder with one of each thing that may not go in, and why not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+from sandbox_kernel.model import GIB
+
+
+def fill_with_odd_things(folder: Path, secret: Path) -> None:
+    """One of each thing that may not go in."""
+    (folder / "link.txt").symlink_to(secret)
+    (folder / "linked").symlink_to(secret.parent)
+    (folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    os.mknod(folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+    with (folder / "sparse.bin").open("wb") as file:
+        file.truncate(10 * GIB)
+    (folder / "two\nlines").write_text("x")
+    (folder / ".env").write_text("SECRET=1")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.csv")).write_text("x")
+
+
+ODD = {
+    "link.txt": "a link", "linked": "a link", "dangling": "a link", "pipe": "a FIFO", "null": "a device",
+    "socket": "a socket", "sparse.bin": "too large", "two\nlines": "control", ".env": "hidden", ".git": "hidden",
+    "\udcff\udcfe.csv": "UTF-8",
+}  # fmt: skip
