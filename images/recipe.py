@@ -1,0 +1,165 @@
+"""What is done inside an image while it is built: offline, as root, with the standard library alone.
+
+`recipe.py system` strips a Debian root file system down to what a cell may need; `recipe.py packages` installs the
+wheels that lie beside this file and prepares everything that a read-only root cannot prepare at start. Both print one
+line for each thing they do. Running either twice does no harm.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HOME = Path("/opt/sandbox/home")
+"""Copied into the kernel's home at start: caches that would be rebuilt in each session otherwise."""
+
+MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- not ours
+
+UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "perl-base", "sqv")
+"""Debian packages whose files go: the package managers, and perl, which only they use. Matched by prefix."""
+
+UNNEEDED_PATHS = (
+    "/etc/apt",
+    "/etc/cron.daily",
+    "/etc/dpkg",
+    "/etc/machine-id",
+    "/usr/share/bug",
+    "/usr/share/info",
+    "/usr/share/lintian",
+    "/usr/share/locale",
+    "/usr/share/man",
+    "/var/cache",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+    "/var/log",
+)
+
+
+def main(*steps: str) -> None:
+    """Do one of the two steps, or both, and take this folder away."""
+    for step in steps:
+        {"system": strip_system, "packages": install_packages}[step]()
+    shutil.rmtree(HERE)
+
+
+def strip_system() -> None:
+    """Remove what no cell needs, and above all what could help it to more rights."""
+    say("removing the package manager, documentation and caches")
+    for listing in Path("/var/lib/dpkg/info").glob("*.list"):
+        if listing.name.startswith(UNNEEDED_PACKAGES):
+            for line in listing.read_text().splitlines():
+                remove(Path(line), folders=False)
+    for name in ("pip", "ensurepip", "idlelib", "pydoc_data", "turtledemo"):
+        for parent in {sysconfig.get_path("stdlib"), *library_folders()}:
+            for path in (Path(parent, name), *Path(parent).glob(f"{name}-*.dist-info")):
+                remove(path)
+    for path in Path("/usr/local/bin").glob("pip*"):
+        remove(path)
+    for name in UNNEEDED_PATHS:
+        remove(Path(name))
+    for path in Path("/usr/share/doc").rglob("*"):
+        if path.name != "copyright":  # licences ask for their text to stay
+            remove(path, folders=False)
+    remove_privileged_files()
+    for name in MOUNT_POINTS:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    python = Path("/usr/local/bin/python")
+    if not python.exists():
+        python.symlink_to(shutil.which("python3") or sys.executable)
+    Path("/tmp").chmod(0o1777)  # noqa: S108 -- as everywhere
+    compile_bytecode(Path(sysconfig.get_path("stdlib")))
+
+
+def install_packages() -> None:
+    """Install the wheels, then compile and warm up what is slow to do at each start."""
+    wheels, lock = HERE / "wheels", HERE / "requirements.txt"
+    pip = next(wheels.glob("pip-*.whl"))
+    say(f"installing from {len(list(wheels.glob('*.whl')))} wheels")
+    options = [
+        "--no-index",
+        f"--find-links={wheels}",
+        "--no-deps",
+        "--no-compile",
+        "--no-cache-dir",
+        "--break-system-packages",
+    ]
+    quiet = ["--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-warn-script-location"]
+    subprocess.run(  # a wheel is a zip file, and Python runs a package in one
+        [sys.executable, f"{pip}/pip", "install", *options, *quiet, "-r", lock], check=True, cwd=HERE
+    )
+    remove_privileged_files()
+    for folder in library_folders():
+        for tests in [path for path in folder.rglob("tests") if path.is_dir()]:
+            remove(tests)
+        compile_bytecode(folder)
+    warm_up()
+
+
+def compile_bytecode(folder: Path) -> None:
+    """Write the bytecode of `folder` where it is missing; a kernel cannot keep it on a read-only root."""
+    say(f"compiling {folder}")
+    compileall.compile_dir(
+        folder,
+        quiet=2,  # a few packages ship files for other Python versions, which do not compile
+        workers=0,
+        maxlevels=100,
+    )
+
+
+def warm_up() -> None:
+    """Prepare the caches of a home folder; each is skipped where its package is missing."""
+    say("preparing caches")
+    HOME.mkdir(parents=True, exist_ok=True)
+    code = "import matplotlib.font_manager"
+    environment = {**os.environ, "HOME": str(HOME)}
+    subprocess.run([sys.executable, "-c", code], check=False, env=environment, stderr=subprocess.DEVNULL)
+    for path in HOME.rglob("*"):  # another user copies these
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def remove_privileged_files() -> None:
+    """Delete each setuid or setgid file, and take the bits from folders: nothing may run with another user's rights."""
+    for path in walk(Path("/")):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+            remove(path)
+        elif stat.S_ISDIR(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+            path.chmod(stat.S_IMODE(mode) & ~(stat.S_ISUID | stat.S_ISGID))
+
+
+def walk(root: Path) -> Iterator[Path]:
+    """Yield everything beneath `root`, and nothing of the kernel's own file systems."""
+    for folder, names, files in os.walk(root):
+        if folder == "/":
+            names[:] = [name for name in names if name not in {"proc", "sys", "dev"}]
+        yield from (Path(folder, name) for name in (*names, *files))
+
+
+def library_folders() -> list[Path]:
+    """Return where packages are installed: site-packages, or Debian's dist-packages."""
+    return [Path(path) for path in sys.path if path.endswith(("/site-packages", "/dist-packages"))]
+
+
+def remove(path: Path, *, folders: bool = True) -> None:
+    """Delete a file or a link, or a folder with all in it if `folders` is set; no error if it is gone already."""
+    if path.is_dir() and not path.is_symlink():
+        if folders:
+            shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 -- the builder reads it
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
