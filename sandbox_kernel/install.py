@@ -116,6 +116,7 @@ def install(
             raise ConfigurationError(str(error), value=repr(name), setting="--name") from error
         except OSError as error:
             raise ConfigurationError(
-                f"the kernelspec cannot be written ({error.strerror}); choose --user or --sys-prefix, or install as root",
+                f"the kernelspec cannot be written ({error.strerror}); "
+                "choose --user or --sys-prefix, or install as root",
                 value=str(error.filename),
             ) from error
