@@ -100,7 +100,7 @@ def doctor(options: argparse.Namespace) -> int:
 def ps(options: argparse.Namespace) -> int:
     """List the sandboxes that run now."""
     rows = _engine_call(options, "list")
-    print(json.dumps(rows, indent=2) if options.json else _columns([_for_people(row) for row in rows]))
+    print(json.dumps(rows, indent=2) if options.json else columns([for_people(row) for row in rows]))
     return FINE
 
 
@@ -163,7 +163,7 @@ def _agreed(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _for_people(row: dict[str, Any]) -> dict[str, str]:
+def for_people(row: dict[str, Any]) -> dict[str, str]:
     alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row["owner_alive"]]
     return {
         "session": row["session"][:12],
@@ -181,7 +181,7 @@ def _duration(seconds: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
-def _columns(rows: list[dict[str, str]]) -> str:
+def columns(rows: list[dict[str, str]]) -> str:
     if not rows:
         return "no sandbox is running"
     header = list(rows[0])

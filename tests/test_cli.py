@@ -1,0 +1,175 @@
+"""The command line as people meet it: real processes, their exit codes and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel import __version__, cli
+
+SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
+NO_ENGINE = "--engine=unix:///nonexistent/engine.sock"
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [str(SCRIPT), *arguments]
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_version() -> None:
+    """Both names of the program know their version."""
+    assert run("--version").stdout.strip() == f"sandbox-kernel {__version__}"
+    command = [sys.executable, "-m", "sandbox_kernel", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == f"sandbox-kernel {__version__}"
+
+
+def test_help_names_every_command_and_exit_code() -> None:
+    """`--help` is enough to find one's way."""
+    shown = run("--help").stdout
+    for command in ("setup", "build", "install", "doctor", "ps", "reap", "settings"):
+        assert f"\n    {command} " in shown
+    assert "exit codes: 0 fine" in shown
+
+
+@pytest.mark.parametrize("command", ["setup", "install", "doctor"])
+def test_help_of_a_command_explains_the_settings(command: str) -> None:
+    """Where settings may be given, each is explained with its default."""
+    shown = run(command, "--help").stdout
+    assert "--memory VALUE" in shown
+    assert "(default: 2.0 GiB)" in shown
+    assert "--cell-timeout VALUE" in shown
+
+
+USAGE = {
+    "no command": ([], "required: COMMAND"),
+    "an unknown command": (["instal"], "invalid choice"),
+    "a misspelt setting": (["ps", "--memroy", "1"], "did you mean memory"),
+    "a bad value": (["settings", "--memory", "lots"], "memory is not a size"),
+    "a setting where there are none": (["build", "--memory", "1G"], "build does not know the argument '--memory'"),
+    "an abbreviated option": (["build", "--forc"], "does not know the argument"),
+    "a kernel without a connection file": (["doctor", "-f"], "no value"),
+}
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_usage_errors(case: str) -> None:
+    """A wrong argument ends with exit code 2 and one paragraph that says what is wrong."""
+    arguments, reason = USAGE[case]
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert reason in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["ps", "reap"])
+def test_without_an_engine_it_is_the_platform_that_fails(command: str) -> None:
+    """Exit code 3, and the socket that was tried."""
+    done = run(command, NO_ENGINE)
+    assert done.returncode == 3
+    assert "/nonexistent/engine.sock" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+KERNEL_ERRORS = {
+    "no connection file": (["--memory", "1G"], "needs -f and the connection file"),
+    "a misspelt setting": (["-f", "/c.json", "--memroy", "1G"], "did you mean memory"),
+    "a bad value": (["-f", "/c.json", "--memory", "lots"], "memory is not a size"),
+    "a bare word": (["-f", "/c.json", "/d.json"], "is not a setting"),
+}
+
+
+@pytest.mark.parametrize("case", KERNEL_ERRORS)
+def test_a_kernel_with_wrong_arguments_says_so_and_ends(case: str) -> None:
+    """A front end's log shows one line, and the exit code is 2."""
+    arguments, reason = KERNEL_ERRORS[case]
+    command = [sys.executable, "-m", "sandbox_kernel", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_shows_values_and_where_they_come_from() -> None:
+    """What a kernel would start with can be seen, for people and as JSON."""
+    rows = {row["name"]: row for row in json.loads(run("settings", "--json", "--memory", "1G").stdout)}
+    assert rows["memory"]["value"] == "1G"
+    assert rows["memory"]["from"] == "argument"
+    assert rows["cell_timeout"]["value"] == "300 s"
+    assert all(len(row["help"]) > 20 for row in rows.values())
+    assert "memory = 1G  (argument)" in run("settings", "--memory=1G").stdout
+
+
+def test_ps_as_json_is_a_list() -> None:
+    """An engine is there and answers; sandboxes of others may run meanwhile."""
+    done = run("ps", "--json")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), list)
+
+
+def test_reap_leaves_living_sandboxes_alone_and_says_what_it_did() -> None:
+    """With nothing to remove it is fine, and says so."""
+    done = run("reap")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "nothing to remove" or done.stdout.startswith("removed ")
+
+
+def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
+    """Ages, sizes and owners are readable, and columns stand beneath their heads."""
+    row = {
+        "session": "0123456789abcdef",
+        "owner_pid": 12,
+        "owner_alive": False,
+        "state": "running",
+        "age_seconds": 3723,
+        "image": "sandbox-kernel:data",
+        "memory_bytes": 1 << 30,
+    }
+    other = row | {"owner_pid": 4194304, "owner_alive": True, "age_seconds": 61}
+    head, first, second = cli.columns([cli.for_people(row), cli.for_people(other)]).splitlines()
+    assert first.split("  ")[0] == "0123456789ab"
+    for name, left, right in (
+        ("OWNER", "12 (gone)", "4194304"),
+        ("AGE", "1 h 2 min", "1 min 1 s"),
+        ("MEMORY", "1.0 GiB", "1.0 GiB"),
+    ):
+        at = head.index(name)
+        assert first[at:].startswith(left)
+        assert second[at:].startswith(right)
+    assert cli.columns([]) == "no sandbox is running"
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only errors made on purpose become a paragraph; a bug shows itself."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "from_files", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["settings"])
+
+
+def test_setup_without_an_engine_says_what_to_do(tmp_path: Path) -> None:
+    """Without consent nothing is installed: exit code 3 and a remedy for this system."""
+    done = run("setup", NO_ENGINE, "--prefix", str(tmp_path / "prefix"))
+    assert done.returncode == 3
+    assert "no container engine" in " ".join(done.stderr.split())
+    assert not (tmp_path / "prefix").exists()
+
+
+def test_setup_on_a_machine_that_has_everything(tmp_path: Path) -> None:
+    """It leaves engine and image alone, installs the kernelspec, and ends with the doctor's summary."""
+    done = run("setup", "--prefix", str(tmp_path), "--memory", "1G")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "share" / "jupyter" / "kernels" / "sandbox-python" / "kernel.json").is_file()
+    assert "everything a session needs is there" in done.stdout
+    assert "building" not in done.stderr
