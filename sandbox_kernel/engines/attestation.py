@@ -182,7 +182,7 @@ def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
     """Memory and swap together are limited, or there is no swap to be had (a kernel may not count it)."""
     both, swap = _at(report, "cgroup", "memory_and_swap_bytes"), _at(report, "cgroup", "swap_bytes")
     none = type(report.get("swap_kib")) is int and report["swap_kib"] == 0
-    limited = type(both) is int and both <= spec.limits.memory_bytes
+    limited = both == spec.limits.memory_bytes // PAGE_BYTES * PAGE_BYTES
     found = f"{_short(both)} of both, {_short(swap)} of swap, host has {_short(report.get('swap_kib'))} KiB"
     return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
 

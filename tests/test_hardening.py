@@ -1,0 +1,100 @@
+"""What a spec becomes is pure data: a change of it must be seen in a diff of tests/snapshots."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.engines import seccomp
+from sandbox_kernel.engines.hardening import container_arguments, digest
+from sandbox_kernel.model import Limits, SandboxSpec
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+SPEC = SandboxSpec(
+    session_id="0123456789abcdef",
+    image="sandbox-kernel:data",
+    limits=Limits(),
+    command=("python3", "-I", "-c", "the agent"),
+    uid=300123456,
+)
+
+
+def compare(name: str, document: dict[str, Any]) -> None:
+    """Compare with a file; SANDBOX_KERNEL_UPDATE_SNAPSHOTS=1 writes it anew, for a person to read the diff."""
+    path = SNAPSHOTS / name
+    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+    if os.environ.get("SANDBOX_KERNEL_UPDATE_SNAPSHOTS"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def without_profile(arguments: dict[str, Any]) -> dict[str, Any]:
+    options = arguments["HostConfig"]["SecurityOpt"]
+    arguments["HostConfig"]["SecurityOpt"] = [option.partition("{")[0] for option in options]
+    return arguments
+
+
+def test_the_default_spec() -> None:
+    compare("default.json", without_profile(container_arguments(SPEC)))
+
+
+def test_every_setting_of_a_spec() -> None:
+    limits = Limits(
+        memory_bytes=4 << 30,
+        cpus=0.5,
+        pids=64,
+        open_files=256,
+        scratch_bytes=1 << 30,
+        tmp_bytes=1 << 20,
+        shm_bytes=2 << 20,
+    )
+    spec = replace(SPEC, limits=limits, runtime="runsc", uid=7, environment={"TZ": "UTC", "LANG": "C.UTF-8"})
+    compare("every-setting.json", without_profile(container_arguments(spec)))
+
+
+def test_the_system_calls() -> None:
+    compare("seccomp.json", seccomp.profile())
+
+
+def test_the_profile_travels_with_the_request() -> None:
+    (option,) = [o for o in container_arguments(SPEC)["HostConfig"]["SecurityOpt"] if o.startswith("seccomp=")]
+    assert json.loads(option.removeprefix("seccomp=")) == seccomp.profile()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"uid": 8}, {"image": "other"}, {"runtime": "runsc"}, {"limits": Limits(pids=9)}, {"environment": {"A": "b"}}],
+)
+def test_the_digest_tells_specs_apart(change: dict[str, Any]) -> None:
+    assert digest(SPEC) == digest(replace(SPEC))
+    assert digest(SPEC) != digest(replace(SPEC, **change))
+
+
+FORBIDDEN = """
+    acct add_key adjtimex bpf chroot clock_adjtime clock_settime clone3 create_module delete_module fanotify_init
+    fanotify_mark finit_module fsconfig fsmount fsopen fspick init_module io_setup io_submit io_uring_enter
+    io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl lookup_dcookie mbind
+    memfd_secret migrate_pages modify_ldt mount mount_setattr move_mount move_pages mq_open name_to_handle_at
+    nfsservctl open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root process_madvise process_vm_readv
+    process_vm_writev ptrace quotactl quotactl_fd reboot request_key set_mempolicy setdomainname sethostname setns
+    settimeofday stime swapoff swapon syslog umount umount2 unshare uselib userfaultfd ustat vhangup vm86 vm86old
+    vmsplice
+"""
+
+
+def test_no_forbidden_call_is_on_the_list() -> None:
+    allowed = {
+        name for rule in seccomp.profile()["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]
+    }
+    assert not allowed & set(FORBIDDEN.split())
+    assert len(seccomp.ALLOWED) == len(set(seccomp.ALLOWED)), "a name stands twice"
+    assert not set(seccomp.ALLOWED) & {"socket", "socketpair", "clone", "personality", "ioctl"}, "these have conditions"
+
+
+def test_tiocsti_is_not_among_the_ioctls() -> None:
+    assert not {0x5412, 0x541C} & set(seccomp.IOCTLS.values())
