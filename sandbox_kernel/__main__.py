@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import sys
 
+from . import __version__
 from .errors import ConfigurationError
 
 
 def main(argv: list[str]) -> int:
     """Return the exit code: 2 for a setting that cannot work, else the kernel's or the command's own."""
-    if not argv or not argv[0].startswith("-") or argv[0] in ("-h", "--help", "--version"):
+    if argv == ["--version"]:
+        sys.stdout.write(f"sandbox-kernel {__version__}\n")
+        return 0
+    if not argv or not argv[0].startswith("-") or argv[0] in ("-h", "--help"):
         from .cli import main as command_line
 
         return command_line(argv)

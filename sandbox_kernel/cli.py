@@ -65,7 +65,7 @@ def setup(options: argparse.Namespace) -> int:
         print(f"image       {image.build('data', progress=_progress)}")
     folder = _install(options)
     print(f"kernelspec  {folder}")
-    rows = diagnose(settings, name=options.name, folder=folder)
+    rows = diagnose(settings, name=options.name, folder=folder, line_by_line=False)
     print("\n" + table(rows))
     return FINE if all(row.ok for row in rows) else WRONG
 
