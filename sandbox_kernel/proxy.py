@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, keeper, protocol
-from .audit import open_audit
 from .config import make_engine
 from .errors import SandboxError
 from .model import Message, Settings, format_bytes
@@ -62,8 +61,8 @@ class Proxy:
         self.connection = connection
         self.settings = settings
         self.meeting_place = keeper.address(connection_file, str(connection.get("key", "")))
-        self.audit = open_audit(settings.audit)
-        self.session = Session(settings, make_engine(settings), self, audit=self.audit)
+        self.session = Session(settings, make_engine(settings), self)
+        self.audit = self.session.audit
         self.sockets: FrontSockets
         self._stopping = asyncio.Event()
         self._shutdown: tuple[Message, bytes] | None = None

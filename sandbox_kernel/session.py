@@ -16,6 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from . import protocol, wire
+from .audit import Audit
 from .engines.attestation import attest
 from .engines.base import Container, Engine, Handover
 from .errors import (
@@ -31,7 +32,7 @@ from .link import Link
 from .model import ExitReason, Message, SandboxSpec, Settings, format_bytes
 from .policy import OutputPolicy
 from .shipping import agent_command
-from .traffic import Audit, Front, Traffic
+from .traffic import Front, Traffic
 
 UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
@@ -65,14 +66,13 @@ class Session:
         settings: Settings,
         engine: Engine,
         front: Front,
-        *,
-        audit: Audit | None = None,
     ) -> None:
         self.settings = settings
         self.limits = settings.limits
         self.engine = engine
-        self.audit: Audit = audit or (lambda *_, **__: None)
         self.id = secrets.token_hex(16)
+        self._problems: list[str] = []
+        self.audit = Audit(settings.audit, session=self.id, report=self._audit_failed)
         self.state: State = "new"
         self.ready = False
         """Whether the kernel takes requests (the traffic's port)."""
@@ -97,6 +97,7 @@ class Session:
             self.audit,
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
+            notices=self._problems,
         )
 
     # --- what a front door calls ---
@@ -182,6 +183,10 @@ class Session:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.audit.close()
+
+    def _audit_failed(self, text: str) -> None:
+        self._problems.append(text)
 
     # --- the traffic's port ---
 

@@ -8,6 +8,7 @@ neither containers nor sockets: those are the two protocols below.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -67,6 +68,7 @@ class Traffic:
         *,
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
+        notices: Notes | None = None,
     ) -> None:
         self.limits = limits
         self.port = port
@@ -76,7 +78,7 @@ class Traffic:
         self.before_cell = before_cell
         self.after_cell = after_cell
         self.ledger = Ledger()
-        self.notices: Notes = []
+        self.notices: Notes = notices if notices is not None else []
         """Said once, on stderr of the next cell."""
         self._inputs: dict[str, Entry] = {}
         self._debugger_attached = False
@@ -369,9 +371,27 @@ class Traffic:
         if reply is not None:
             self._deliver_reply(entry, reply)
         self._publish_status("idle", entry)
+        if entry.is_execute:
+            self._record_cell(entry, reply)
         if failed and entry.is_execute and entry.request.content.get("stop_on_error", True):
             self._abort_waiting(entry.queue)
         self.pump()
+
+    def _record_cell(self, entry: Entry, reply: Message | None) -> None:
+        """Write the one line that the audit keeps of every cell; the code itself stays with its author."""
+        content = reply.content if reply is not None else {}
+        self.audit(
+            "cell",
+            source_sha256=hashlib.sha256(
+                str(entry.request.content.get("code", "")).encode(errors="replace")
+            ).hexdigest(),
+            execution_count=entry.execution_count,
+            seconds=round(time.monotonic() - entry.started, 3) if entry.started else 0,
+            status=content.get("status"),
+            error=content.get("ename"),
+            output_bytes=entry.output_bytes,
+            output_messages=entry.output_messages,
+        )
 
     def _abort_waiting(self, queue: str) -> None:
         for entry in self.ledger.take_waiting_cells(queue):
