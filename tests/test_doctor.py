@@ -1,0 +1,181 @@
+"""The doctor on a real engine: a machine that is well, and one ailment after another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel import doctor, trial
+from sandbox_kernel.config import from_keywords
+from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker_container import DockerContainer
+from sandbox_kernel.install import install
+from sandbox_kernel.model import Settings
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sandbox_kernel", "doctor", *arguments]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+
+
+@pytest.fixture
+def kernelspec(tmp_path: Path) -> Path:
+    return install({"memory": "1G"}, prefix=str(tmp_path))
+
+
+@pytest.fixture
+async def info() -> dict[str, Any]:
+    """The running engine's own description."""
+    return await DockerEngine().info()
+
+
+def test_a_machine_that_is_well(kernelspec: Path) -> None:
+    """Every row is fine, the attestation is shown line by line, and the exit code is 0."""
+    done = run("--json", JUPYTER_PATH=str(kernelspec.parent.parent))
+    shown = json.loads(done.stdout)
+    rows = {row["name"]: row for row in shown["checks"]}
+    assert done.returncode == 0, done.stdout
+    assert shown["ok"] is True
+    assert rows.keys() >= {"engine", "seccomp", "limits", "runtime", "image", "attestation", "first cell", "kernelspec"}
+    lines = {line["name"]: line for line in rows["attestation"]["details"]}
+    assert lines["no_new_privs"]["found"] == "1"
+    assert lines["root file system"]["ok"]
+    assert len(lines) > 50
+
+
+def test_without_an_engine_the_rest_is_not_guessed() -> None:
+    """One row says what is wrong and what to do; rows that need the engine are not there."""
+    done = run("--engine=unix:///nonexistent/engine.sock", "--json")
+    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 1
+    assert rows["engine"]["status"] == "wrong"
+    assert "/nonexistent/engine.sock" in rows["engine"]["found"]
+    assert rows["engine"]["remedy"]
+    assert set(rows) == {"engine", "kernelspec"}
+
+
+def test_a_missing_image_and_runtime_have_their_remedies() -> None:
+    """Both are named at once; a start is not tried."""
+    done = run("--image=no-such-image:1", "--runtime=no-such-runtime")
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    assert "WRONG image no-such-image:1 is not there remedy: build or load no-such-image:1" in text
+    assert "WRONG runtime no-such-runtime is chosen" in text
+    assert "- start not tried" in text
+
+
+AILMENTS: dict[str, tuple[Change, str, str]] = {
+    "no seccomp": (lambda d: d.update(SecurityOptions=["name=apparmor"]), "seccomp", "no seccomp"),
+    "no security options at all": (lambda d: d.update(SecurityOptions=None), "seccomp", "no seccomp"),
+    "no memory limit": (lambda d: d.update(MemoryLimit=False), "limits", "cannot limit memory"),
+    "no limit of processes": (lambda d: d.pop("PidsLimit"), "limits", "cannot limit pids"),
+    "no limit of processors": (lambda d: d.update(CpuCfsQuota=False), "limits", "cannot limit cpus"),
+    "a runtime that is not there": (lambda d: d.update(Runtimes={"crun": {}}), "runtime", "there are crun"),
+}
+
+
+@pytest.mark.parametrize("case", AILMENTS)
+def test_an_engine_that_lacks_something(case: str, info: dict[str, Any]) -> None:
+    """The running engine's own description with one thing taken away: that row is wrong, no other, and has a remedy."""
+    change, name, reason = AILMENTS[case]
+    settings = Settings(runtime="runc")
+    assert all(row.ok for row in doctor.engine_rows(info, settings))
+    change(info)
+    wrong = [row for row in doctor.engine_rows(info, settings) if not row.ok]
+    assert [row.name for row in wrong] == [name]
+    assert reason in wrong[0].found
+    assert wrong[0].remedy
+
+
+def test_swap_that_cannot_be_limited_matters_where_there_is_swap(
+    info: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a swap file a missing swap limit takes nothing away."""
+    info["SwapLimit"] = False
+    for host_has_swap, ok in ((True, False), (False, True)):
+        monkeypatch.setattr(doctor, "_host_has_swap", lambda there=host_has_swap: there)
+        limits = next(row for row in doctor.engine_rows(info, Settings()) if row.name == "limits")
+        assert limits.ok is ok
+
+
+def test_more_memory_than_the_machine_has_is_worth_a_note(info: dict[str, Any]) -> None:
+    """It is allowed, and the note says what can come of it."""
+    settings = from_keywords(memory=info["MemTotal"] + 1, scratch_size="64M")
+    memory = next(row for row in doctor.engine_rows(info, settings) if row.name == "memory")
+    assert memory.status == "note"
+    assert "--memory" in memory.remedy
+
+
+class WritableRoot(DockerEngine):
+    """An engine that leaves one protection out."""
+
+    async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
+        body["HostConfig"]["ReadonlyRootfs"] = False
+        return await super().start_body(session_id, body)
+
+
+async def test_a_missing_protection_is_named() -> None:
+    """The attestation of a real sandbox with a writable root differs in that, and the first cell is refused."""
+    engine = WritableRoot()
+    lines = await trial.attestation(Settings(), engine)
+    assert "root file system" in {line.name for line in lines if not line.ok}
+    row = await doctor._attested(engine, Settings())
+    assert row.status == "wrong"
+    assert "root file system: expected read-only" in row.found
+    row = await doctor._first_cell(engine, Settings())
+    assert row.status == "wrong"
+    assert "AttestationFailed" in row.found
+
+
+KERNELSPECS: dict[str, tuple[Change, str]] = {
+    "another kernel": (
+        lambda d: d.update(argv=["python3", "-m", "ipykernel", "-f", "{connection_file}"]),
+        "another kernel",
+    ),
+    "no connection file": (lambda d: d["argv"].remove("{connection_file}"), "has no value"),
+    "another connection file": (lambda d: d["argv"].__setitem__(5, "/c.json"), "does not pass the connection file on"),
+    "a misspelt setting": (lambda d: d["argv"].append("--memroy=1G"), "did you mean memory"),
+    "a folder that is gone": (lambda d: d["argv"].append("--uploads=/nonexistent"), "not a folder"),
+    "interrupts by signal": (lambda d: d.update(interrupt_mode="signal"), "interrupt_mode"),
+    "a Python that is gone": (lambda d: d["argv"].__setitem__(0, "/nonexistent/python"), "does not run"),
+    "a Python without the package": (lambda d: d["argv"].__setitem__(1, "-IS"), "does not find sandbox_kernel"),
+}
+
+
+@pytest.mark.parametrize("case", KERNELSPECS)
+def test_a_kernelspec_that_cannot_work(case: str, kernelspec: Path) -> None:
+    """Each thing that would stop the kernel from starting is found before a front end finds it."""
+    change, reason = KERNELSPECS[case]
+    assert doctor.kernelspec_row("sandbox-python", kernelspec).ok
+    document = json.loads((kernelspec / "kernel.json").read_text())
+    change(document)
+    (kernelspec / "kernel.json").write_text(json.dumps(document))
+    row = doctor.kernelspec_row("sandbox-python", kernelspec)
+    assert row.status == "wrong"
+    assert reason in row.found
+    assert row.remedy
+
+
+def test_the_table_shows_remedies_beneath_their_rows() -> None:
+    """Notes have one too, but only what is wrong counts as wrong."""
+    rows = [
+        doctor.Check("one", "ok", "fine"),
+        doctor.Check("two", "note", "odd", "maybe"),
+        doctor.Check("three", "wrong", "bad", "do it"),
+    ]
+    lines = doctor.table(rows).splitlines()
+    assert lines[0].split() == ["ok", "one", "fine"]
+    assert lines[2].strip() == "remedy: maybe"
+    assert lines[4].strip() == "remedy: do it"
+    assert lines[-1] == "1 of 3 checks found something wrong"
+    assert doctor.table(rows[:2]).splitlines()[-1] == "everything a session needs is there"
