@@ -1,0 +1,60 @@
+# What people do with a checkout. Each target says what it does while it does it; what is done already is not done again.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo setup test lint bench lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## answer a question about real data in the sandbox; results go to output/
+	@echo "--- running notebooks/quickstart.ipynb in the sandbox"
+	@$(BIN)/python notebooks/demo.py --output output
+
+setup: $(VENV)/.installed ## engine, image and kernelspec, as far as they are missing
+	@echo "--- setting up engine, image and kernel"
+	@$(BIN)/sandbox-kernel setup --yes
+
+test: $(VENV)/.installed ## everything that is checked, with gVisor beside Docker's own runtime
+	@echo "--- setting up engine, image and kernel"
+	@$(BIN)/sandbox-kernel setup --yes --gvisor
+	@$(MAKE) --no-print-directory lint
+	@echo "--- running the tests"
+	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed ## style and types
+	@echo "--- checking style and types"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup ## side by side with a stock ipykernel
+	@$(BIN)/python -m benchmarks
+
+# --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.
+LOCK := --quiet --upgrade --no-config --python-version 3.13 --python-platform x86_64-manylinux_2_28 \
+	--only-binary :all: --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+lock: .cache/uv/bin/uv ## resolve the images' packages anew
+	@for name in installer base data; do \
+		echo "--- locking images/$$name.in"; \
+		keep=(); if [[ $$name == data ]]; then keep=(--constraint images/base.lock); fi; \
+		$< pip compile $(LOCK) "$${keep[@]}" images/$$name.in --output-file images/$$name.lock; \
+	done
+
+clean: ## remove what the other targets made here; the engine and its images stay
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.cache/uv/bin/uv:
+	@python3 -m venv .cache/uv
+	@.cache/uv/bin/pip install --quiet --disable-pip-version-check uv
+
+$(VENV)/.installed: pyproject.toml
+	@echo "--- installing sandbox-kernel into $(VENV)"
+	@.ci/venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
