@@ -74,8 +74,9 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
             rows.append(await _engine(engine))
             if not rows[0].ok:
                 return rows
-            rows += engine_rows(await engine.info(), settings)
-            rows.append(await _image(engine, settings.image))
+            info = await engine.info()
+            rows += engine_rows(info, settings)
+            rows.append(await _image(engine, settings.image, str(info.get("Architecture", ""))))
             if not all(row.ok for row in rows):
                 return [*rows, Check("start", "skipped", "not tried while something above is wrong")]
             if line_by_line:
@@ -177,14 +178,24 @@ def _disk(info: Mapping[str, Any]) -> Check:
     return Check("disk", "ok", found)
 
 
-async def _image(engine: DockerEngine, name: str) -> Check:
+async def _image(engine: DockerEngine, name: str, architecture: str) -> Check:
     try:
         found = await engine.request("GET", f"/images/{quote(name, safe='/:@')}/json")
     except SandboxError:
-        ours = name == Settings().image
+        ours = name.startswith("sandbox-kernel:")
         remedy = "sandbox-kernel build" if ours else f"build or load {name}; it is never pulled"
         return Check("image", "wrong", f"{name} is not there", remedy)
-    return Check("image", "ok", f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}")
+    text = f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}"
+    if name in ("sandbox-kernel:base", "sandbox-kernel:data"):
+        from .image import DIGEST_LABEL, Kind, _chain
+
+        kind: Kind = "base" if name.endswith("base") else "data"
+        current = _chain(kind, None, None, architecture, fresh=False)[-1].digest
+        if ((found.get("Config") or {}).get("Labels") or {}).get(DIGEST_LABEL) != current:
+            remedy = f"sandbox-kernel build --kind {kind}"
+            return Check("image", "note", f"{text}; this version would build another", remedy)
+        text += ", current"
+    return Check("image", "ok", text)
 
 
 # --- a real start -----------------------------------------------------------------------------------------------------

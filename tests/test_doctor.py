@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel import doctor, trial
+from sandbox_kernel import doctor, image, trial
 from sandbox_kernel.config import from_keywords
 from sandbox_kernel.engines.docker import DockerEngine
 from sandbox_kernel.engines.docker_container import DockerContainer
@@ -114,6 +114,17 @@ def test_more_memory_than_the_machine_has_is_worth_a_note(info: dict[str, Any]) 
     memory = next(row for row in doctor.engine_rows(info, settings) if row.name == "memory")
     assert memory.status == "note"
     assert "--memory" in memory.remedy
+
+
+async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works as it is, and the note says how to have the current one."""
+    engine = DockerEngine()
+    architecture = str((await engine.info())["Architecture"])
+    assert (await doctor._image(engine, "sandbox-kernel:data", architecture)).status == "ok"
+    monkeypatch.setattr(image, "DEBIAN_PACKAGES", ("something", "else"))
+    row = await doctor._image(engine, "sandbox-kernel:data", architecture)
+    assert row.status == "note"
+    assert row.remedy == "sandbox-kernel build --kind data"
 
 
 class WritableRoot(DockerEngine):
