@@ -19,7 +19,7 @@ WELL_KNOWN = tuple(
     """
     / /bin /boot /etc /home /lib /media /mnt /opt /root /run /run/lock /sbin /srv /usr /usr/bin /usr/lib /usr/local
     /usr/local/bin /usr/local/lib /var /var/cache /var/lib /var/lock /var/log /var/mail /var/spool /var/tmp
-    /dev /dev/mqueue /proc/sys /proc/sysrq-trigger /sys/fs/cgroup
+    /dev /dev/mqueue /proc/pressure/memory /proc/sys /proc/sysrq-trigger /sys/fs/cgroup
     """.split()  # noqa: SIM905 (one line a place says no more)
 )
 """Places looked at for being writable, besides every mount point. The tests walk the whole tree."""

@@ -32,6 +32,7 @@ MASKED_PATHS = (
     "/proc/keys",
     "/proc/latency_stats",
     "/proc/modules",
+    "/proc/pressure",
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/timer_list",
@@ -43,7 +44,7 @@ MASKED_PATHS = (
     "/sys/hypervisor",
     "/sys/kernel",
 )
-"""Docker's own list, and more that tells of the host. /dev/mqueue is here because every user can write in it."""
+"""Docker's own list, and more that tells of the host. Every user can write in /dev/mqueue and /proc/pressure."""
 
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
