@@ -1,20 +1,14 @@
-"""What may enter and leave scratch: rules for names and sizes, and the only code that opens files of the host.
+"""Folders of the host, whose files enter and leave scratch: the only code that opens a file beneath them.
 
 Every file is opened one name at a time beneath the handle of its folder, and no link is followed on the way. Nothing
 here blocks on a FIFO or a device, but a disk may be slow: callers run these functions in a thread (transfer.py).
 
-What is downloaded is hostile content in a place of the user's choice. Names that a tool acts upon by itself (hidden
-files such as .git or .envrc, `__pycache__`, .pth, .desktop, ...) are refused, and no file is made executable; but a
-cell can still write a `pandas.py`, and replace any other file of the folder. So `downloads` should be a folder of its
-own, not one from which trusted code runs.
-
-Imports errors and model only.
+Imports errors, model and names (the rules) only.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
 from contextlib import suppress
@@ -23,25 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from .errors import ConfigurationError, FileRefused
-from .model import GIB, MIB, format_bytes
+from .model import format_bytes
+from .names import CHUNK_BYTES, FileLimits, check_copied_name, check_name, check_size
 
-MAX_COMPONENT_BYTES = 255
-MAX_PATH_BYTES = 1024
-MAX_DEPTH = 16
-CHUNK_BYTES = MIB
-"""What is read, sent or written in one step."""
-
-_UNREADABLE = (
-    ("a control character", re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")),
-    ("a text direction mark", re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")),
-    # not the joiners U+200C and U+200D, without which Persian and many emoji cannot be written
-    ("an invisible mark", re.compile(r"[\u00ad\u180e\u200b\u2060-\u2065\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")),
-)
-
-_ACTED_UPON = re.compile(
-    r"__pycache__|(site|user)customize\.py|.*\.(pth|pyc|desktop|lnk|url|scf)|desktop\.ini|autorun\.inf|thumbs\.db",
-    re.IGNORECASE,
-)
+__all__ = ["DownloadFolder", "FileLimits", "HostFile", "HostStamp", "UploadFolder", "check_name"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,87 +34,6 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFREG: "a file",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileLimits:
-    """What one direction may move. Sizes in bytes, times in seconds."""
-
-    file_bytes: int = 256 * MIB
-    total_bytes: int = GIB
-    """Of an upload folder; of all that a session has in its download folder."""
-    files: int = 1000
-    """Of an upload folder; of all that a session has in its download folder."""
-    seconds: float = 60.0
-    """One synchronisation; what is left then follows with the next one."""
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}", setting=name)
-
-
-# --- names -----------------------------------------------------------------------------------------------------------
-
-
-def check_name(path: str) -> PurePosixPath:
-    """Return `path` as the relative path of a file. Raises `FileRefused` with the reason if it is not a plain one."""
-    try:
-        size = len(path.encode())
-    except UnicodeEncodeError:
-        raise FileRefused("its name is not UTF-8") from None
-    if size > MAX_PATH_BYTES:
-        raise FileRefused("its path is too long", limit=f"{MAX_PATH_BYTES} bytes", value=f"{size} bytes")
-    for what, pattern in _UNREADABLE:
-        if pattern.search(path):
-            raise FileRefused(f"its name contains {what}")
-    if "\\" in path:  # a plain character here, but a separator where the folder may be opened next
-        raise FileRefused("its name contains a backslash")
-    if path.startswith("/"):
-        raise FileRefused("its path is absolute")
-    parts = path.split("/")
-    if len(parts) > MAX_DEPTH:
-        raise FileRefused("it lies too deep", limit=f"{MAX_DEPTH} levels", value=f"{len(parts)} levels")
-    for part in parts:
-        length = len(part.encode())
-        if not part:
-            raise FileRefused("its name is empty, or a part of its path is")
-        if part in {".", ".."}:
-            raise FileRefused(f"its path contains {part!r}")
-        if length > MAX_COMPONENT_BYTES:
-            raise FileRefused("its name is too long", limit=f"{MAX_COMPONENT_BYTES} bytes", value=f"{length} bytes")
-    return PurePosixPath(path)
-
-
-def check_copied_name(path: str) -> PurePosixPath:
-    """Return `path` if it may be copied without being asked for by name. Raises `FileRefused`.
-
-    Hidden files hold what no one sees: keys and histories on the way in, hooks and settings of tools on the way out.
-    """
-    checked = check_name(path)
-    for part in checked.parts:
-        if part.startswith("."):
-            raise FileRefused("it is hidden, or in a hidden folder")
-        if _ACTED_UPON.fullmatch(part):
-            raise FileRefused("programs act upon files of its name by themselves")
-    return checked
-
-
-def check_size(size: int, limit: int) -> None:
-    """Raise `FileRefused` if `size` bytes are more than `limit`."""
-    if size > limit:
-        raise FileRefused("it is too large", limit=format_bytes(limit), value=format_bytes(size))
-
-
-def printable(text: str, limit: int = 160) -> str:
-    """Return `text` on one line, with everything escaped that a terminal or a reader could mistake."""
-    text = text if len(text) <= limit else text[: limit - 1] + "…"
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-# --- folders of the host ---------------------------------------------------------------------------------------------
 
 
 class HostStamp(NamedTuple):

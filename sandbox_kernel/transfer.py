@@ -1,62 +1,37 @@
-"""Copying files between the host's folders and scratch, by asking the agent for one chunk after another.
+"""Keeping the host's folders and scratch in step: what is new or changed goes in before a cell, and out after it.
 
-The agent is not believed: names are checked, a file is exactly as long as it was said to be, and everything that
-grows has a limit. Nothing it answers reaches a report as it is.
+Nothing that the agent answers is believed, or reaches a report as it is, and everything that grows has a limit.
 
-Imports errors, model and files only. `Ask` is what a session offers: one request to the agent, in bounded time.
+Imports errors, model, names, files and scratch only.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
-import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from .errors import FileRefused, SandboxError
-from .files import (
-    CHUNK_BYTES,
-    DownloadFolder,
-    FileLimits,
-    HostFile,
-    HostStamp,
-    UploadFolder,
-    check_copied_name,
-    check_name,
-    check_size,
-    printable,
-)
+from .errors import FileRefused
+from .files import DownloadFolder, HostFile, HostStamp, UploadFolder
 from .model import format_bytes
+from .names import FileLimits, check_copied_name, check_size, printable
+from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
+
+__all__ = ["Ask", "Downloads", "Ledger", "Report", "Uploads"]
 
 T = TypeVar("T")
 F = TypeVar("F", "HostFile", "ScratchFile")
-Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
-"""`await ask(op, data=b"", **fields)` returns the agent's reply and its data. Raises `SandboxError`."""
-
-MAX_LISTED = 20_000
-"""Entries of scratch that are looked at after a cell."""
 MAX_OTHERS = 100
 """Things in scratch that are no regular files, of which a listing is believed."""
 MAX_REPORTED = 50
 """Refusals that a report names; the rest is counted."""
 FOLDER_SECONDS = 15.0
 """How long a folder of the host may take for one step; the walk through it is the longest."""
-DISCARD_SECONDS = 2.0
 
-_REASONS = {
-    "missing": "there is no such file",
-    "link": "it is a link, lies behind one, or is no regular file",
-    "is_folder": "there is a folder of that name",
-    "not_folder": "a part of its path is a file",
-    "not_empty": "the folder is not empty",
-    "denied": "the sandbox may not touch it",
-    "bad_name": "scratch cannot hold a file of that name",
-}
 _KINDS = {
     "link": "it is a link",
     "fifo": "it is a FIFO",
@@ -66,31 +41,6 @@ _KINDS = {
     "undecodable": "its name is not UTF-8",
     "unreadable": "the folder cannot be read",
 }
-
-
-class Stamp(NamedTuple):
-    """What tells one state of a file in scratch from another, as far as the sandbox says."""
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-
-    @classmethod
-    def parse(cls, value: object) -> Stamp:
-        """Check what came from the sandbox. Raises `FileRefused`."""
-        if not isinstance(value, list) or len(value) != 4:
-            raise FileRefused("the sandbox gave no proper description of it")
-        if not all(type(number) is int and 0 <= number < 1 << 64 for number in value):
-            raise FileRefused("the sandbox gave no proper description of it")
-        return cls(*value)
-
-
-class ScratchFile(NamedTuple):
-    """A regular file of scratch."""
-
-    path: str
-    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +135,7 @@ class Uploads:
                 yield data
 
         try:
-            stamp = await _send(ask, file.path, chunks(), file.stamp.size)
+            stamp = await send(ask, file.path, chunks(), file.stamp.size)
         finally:
             await self._disk.finish(source.close)
         self._ledger.sent[file.path] = file.stamp
@@ -211,7 +161,7 @@ class Downloads:
 
     async def _sync(self, ask: Ask) -> None:
         try:
-            reply, _ = await _call(ask, "file.list", limit=MAX_LISTED)
+            reply, _ = await call(ask, "file.list", limit=MAX_LISTED)
         except FileRefused as reason:
             self._notes.refuse(".", reason)
             return
@@ -254,122 +204,11 @@ class Downloads:
             raise FileRefused("the host's file of that name is not the one that the sandbox knows")
 
 
-# --- single files, for the SDK ---------------------------------------------------------------------------------------
-
-
-async def write(ask: Ask, path: str, data: bytes | BinaryIO, limit: int = FileLimits().file_bytes) -> int:
-    """Write a file of scratch as a whole and return its size. Raises `FileRefused`; then there is no part of it."""
-    check_name(path)
-    size = len(data) if isinstance(data, bytes) else None
-    check_size(size or 0, limit)
-    file = io.BytesIO(data) if isinstance(data, bytes) else data
-    disk = _Disk()
-
-    async def chunks() -> AsyncIterator[bytes]:
-        done = 0
-        while chunk := await disk.run(file.read, CHUNK_BYTES):
-            done += len(chunk)
-            check_size(done, limit)
-            yield chunk
-
-    return (await _send(ask, path, chunks(), size)).size
-
-
-async def read(ask: Ask, path: str, limit: int = FileLimits().file_bytes) -> bytes:
-    """Return the content of a file of scratch, of at most `limit` bytes. Raises `FileRefused`."""
-    return b"".join([data async for data in stream(ask, path, limit)])
-
-
-async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) -> AsyncIterator[bytes]:
-    """Yield a file of scratch in chunks. Raises `FileRefused` if it is not, or does not stay, what `stamp` says."""
-    check_name(path)
-    offset = 0
-    while True:
-        reply, data = await _call(ask, "file.read", path=path, offset=offset, size=CHUNK_BYTES)
-        seen = Stamp.parse(reply.get("stamp"))
-        stamp = stamp or seen
-        check_size(stamp.size, limit)
-        # A short answer would be honest only for a file that changed, and could go on for ever.
-        if seen != stamp or len(data) != min(CHUNK_BYTES, stamp.size - offset):
-            raise FileRefused("it changed while it was copied")
-        offset += len(data)
-        yield data
-        if offset == stamp.size:
-            return
-
-
-async def listing(ask: Ask, limit: int = MAX_LISTED) -> list[ScratchFile]:
-    """Return the regular files of scratch that have proper names, in the order of their paths."""
-    reply, _ = await _call(ask, "file.list", limit=limit)
-    files = {}
-    for path, value in _entries(reply, limit):
-        with suppress(FileRefused):
-            check_name(path)
-            files[path] = Stamp.parse(value)
-    return sorted(ScratchFile(*item) for item in files.items())
-
-
-async def make_folder(ask: Ask, path: str) -> None:
-    """Make a folder of scratch, with those above it. Raises `FileRefused`."""
-    check_name(path)
-    await _call(ask, "file.mkdir", path=path)
-
-
-async def remove(ask: Ask, path: str) -> None:
-    """Remove a file, a link or an empty folder of scratch. Raises `FileRefused`."""
-    check_name(path)
-    await _call(ask, "file.remove", path=path)
-
-
-# --- parts -----------------------------------------------------------------------------------------------------------
-
-
-async def _call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-    """Ask, and turn a refusal into ours: the sandbox chooses among our sentences, it does not write them."""
-    reply, content = await ask(op, data=data, **fields)
-    if not isinstance(reply, dict) or not isinstance(content, bytes):
-        raise FileRefused("the sandbox gave no proper answer")
-    if reply.get("ok") is True:
-        return reply, content
-    error = reply.get("error")
-    if error == "no_space":
-        raise FileRefused("scratch is full", setting="scratch_size")
-    raise FileRefused(_REASONS.get(error, "the sandbox could not do it") if isinstance(error, str) else "no answer")
-
-
-async def _send(ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | None) -> Stamp:
-    """Write a file under another name and give it its own with the last chunk; leave nothing of it otherwise."""
-    token, offset, chunk = secrets.token_hex(8), 0, b""
-    try:
-        async for following in chunks:
-            if chunk:
-                start, offset = offset, offset + len(chunk)
-                await _call(ask, "file.write", chunk, path=path, token=token, offset=start, size=size, final=False)
-            chunk = following
-        reply, _ = await _call(ask, "file.write", chunk, path=path, token=token, offset=offset, size=size, final=True)
-        return Stamp.parse(reply.get("stamp"))
-    except BaseException:
-        if offset:
-            with suppress(SandboxError, TimeoutError):
-                async with asyncio.timeout(DISCARD_SECONDS):
-                    await ask("file.discard", token=token)
-        raise
-
-
-def _entries(reply: dict[str, Any], limit: int = MAX_LISTED) -> Iterable[tuple[str, object]]:
-    """Yield path and the rest of each entry of a listing, of at most `limit` of them."""
-    files = reply.get("files")
-    for entry in files[:limit] if isinstance(files, list) else ():
-        match entry:
-            case [str(path), *stamp]:
-                yield path, stamp
-
-
 def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
     """Divide a listing into what may be copied and what not. It may be a long one: not for the loop's thread."""
     files: dict[str, Stamp] = {}
     refused: list[tuple[str, FileRefused]] = []
-    for path, value in _entries(reply):
+    for path, value in entries(reply):
         try:
             check_copied_name(path)
             files[path] = Stamp.parse(value)

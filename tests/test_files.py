@@ -16,16 +16,9 @@ from hypothesis import strategies as st
 
 from sandbox_kernel import files
 from sandbox_kernel.errors import ConfigurationError, FileRefused
-from sandbox_kernel.files import (
-    DownloadFolder,
-    FileLimits,
-    Source,
-    UploadFolder,
-    check_copied_name,
-    check_name,
-    printable,
-)
+from sandbox_kernel.files import DownloadFolder, Source, UploadFolder
 from sandbox_kernel.model import GIB, MIB
+from sandbox_kernel.names import FileLimits, check_copied_name, check_name, printable
 
 PLAIN = [
     "a", "sales.csv", "a b.txt", "a/b/c.png", "it's.txt", 'say "hi".txt', "<b>.txt", "$(id).txt", "-rf", "..a", "a..",

@@ -19,11 +19,13 @@ from files_agent import Liar, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel import agent_files, transfer
+from sandbox_kernel import agent_files, scratch, transfer
 from sandbox_kernel.errors import FileRefused, SandboxDied
-from sandbox_kernel.files import CHUNK_BYTES, DownloadFolder, FileLimits, UploadFolder
+from sandbox_kernel.files import DownloadFolder, UploadFolder
 from sandbox_kernel.model import GIB, MIB
-from sandbox_kernel.transfer import Downloads, Ledger, Report, Stamp, Uploads
+from sandbox_kernel.names import CHUNK_BYTES, FileLimits
+from sandbox_kernel.scratch import Stamp
+from sandbox_kernel.transfer import Downloads, Ledger, Report, Uploads
 
 
 class Place:
@@ -75,21 +77,21 @@ def names(report: Report) -> set[str]:
 async def test_a_file_goes_in_and_comes_back_in_chunks(place: Place) -> None:
     data = os.urandom(2 * CHUNK_BYTES + 17)
     liar = Liar()
-    assert await transfer.write(liar, "a/b/data.bin", data) == len(data)
+    assert await scratch.write(liar, "a/b/data.bin", data) == len(data)
     assert liar.asked == ["file.write"] * 3
     assert (place.scratch / "a/b/data.bin").read_bytes() == data
-    assert await transfer.read(real, "a/b/data.bin") == data
-    assert await transfer.write(real, "stream.bin", io.BytesIO(data)) == len(data)
-    assert await transfer.read(real, "stream.bin") == data
+    assert await scratch.read(real, "a/b/data.bin") == data
+    assert await scratch.write(real, "stream.bin", io.BytesIO(data)) == len(data)
+    assert await scratch.read(real, "stream.bin") == data
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES, 2 * CHUNK_BYTES])
 async def test_sizes_at_the_edge_of_a_chunk(place: Place, size: int) -> None:
     data = bytes(size)
     liar = Liar()
-    await transfer.write(liar, "a", data)
+    await scratch.write(liar, "a", data)
     assert len(liar.asked) == max(1, size // CHUNK_BYTES)
-    assert await transfer.read(real, "a") == data
+    assert await scratch.read(real, "a") == data
 
 
 async def test_a_cell_never_sees_half_a_file(place: Place) -> None:
@@ -100,34 +102,34 @@ async def test_a_cell_never_sees_half_a_file(place: Place) -> None:
         seen.append((place.scratch / "a").read_bytes())
         return agent_files.handle("file.write", {key: fields[key] for key in fields if key != "data"}, fields["data"])
 
-    await transfer.write(Liar(write=look), "a", bytes(2 * CHUNK_BYTES))
+    await scratch.write(Liar(write=look), "a", bytes(2 * CHUNK_BYTES))
     assert seen == [b"old", b"old"]
-    assert [file.path for file in await transfer.listing(real)] == ["a"]
+    assert [file.path for file in await scratch.listing(real)] == ["a"]
 
 
 async def test_sdk_functions_name_what_is_wrong(place: Place) -> None:
-    await transfer.make_folder(real, "full/inner")
+    await scratch.make_folder(real, "full/inner")
     (place.scratch / "link").symlink_to(place.base / "outside")
     os.mkfifo(place.scratch / "fifo")
-    await transfer.write(real, "file", b"x")
+    await scratch.write(real, "file", b"x")
     for path, reason in {
         "none": "no such file", "link/secret": "a link", "fifo": "a link, lies behind", "full": "a folder of that name",
         "file/x": "a part of its path is a file", "../outside/secret": "'..'", "/etc/passwd": "absolute",
     }.items():  # fmt: skip
         with pytest.raises(FileRefused, match=reason):
-            await transfer.read(real, path)
+            await scratch.read(real, path)
     with pytest.raises(FileRefused, match="a folder of that name"):
-        await transfer.write(real, "full", b"x")
+        await scratch.write(real, "full", b"x")
     with pytest.raises(FileRefused, match="a link"):
-        await transfer.write(real, "link/secret", b"x")
+        await scratch.write(real, "link/secret", b"x")
     with pytest.raises(FileRefused, match="not empty"):
-        await transfer.remove(real, "full")
+        await scratch.remove(real, "full")
     with pytest.raises(FileRefused, match="too large"):
-        await transfer.read(real, "file", limit=0)
+        await scratch.read(real, "file", limit=0)
     with pytest.raises(FileRefused, match="too large"):
-        await transfer.write(real, "b", io.BytesIO(bytes(3 * CHUNK_BYTES)), limit=2 * CHUNK_BYTES)
+        await scratch.write(real, "b", io.BytesIO(bytes(3 * CHUNK_BYTES)), limit=2 * CHUNK_BYTES)
     for path in ("full/inner", "full", "link", "fifo"):
-        await transfer.remove(real, path)
+        await scratch.remove(real, path)
     assert tree(place.scratch) == {"file"}
     place.require_safe()
 
@@ -146,11 +148,11 @@ async def test_the_agent_lists_what_is_near_first_and_stops(place: Place) -> Non
 async def test_the_agent_does_not_follow_a_folder_swapped_for_a_link(place: Place) -> None:
     (place.scratch / "a").mkdir()
     (place.scratch / "a" / "secret").write_text("mine")
-    await transfer.listing(real)
+    await scratch.listing(real)
     (place.scratch / "a").rename(place.scratch / "moved")
     (place.scratch / "a").symlink_to(place.base / "outside")
     with pytest.raises(FileRefused, match="a link"):
-        await transfer.read(real, "a/secret")
+        await scratch.read(real, "a/secret")
 
 
 def test_the_agents_code_runs_on_an_older_python_with_its_standard_library_alone() -> None:
@@ -184,7 +186,7 @@ def test_the_agent_never_raises(tmp_path_factory: pytest.TempPathFactory, op: st
 async def test_the_agent_answers_without_a_scratch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_files, "ROOT", str(place.base / "none"))
     with pytest.raises(FileRefused, match="no such file"):
-        await transfer.write(real, "a", b"x")
+        await scratch.write(real, "a", b"x")
     assert (await real("file.list", limit=10))[0]["files"] == []
 
 
@@ -376,23 +378,23 @@ async def test_what_a_cell_makes_or_changes_comes_out_and_what_was_uploaded_does
 
 
 async def test_odd_things_in_scratch_stay_there_and_are_named(place: Place) -> None:
-    scratch = place.scratch
-    (scratch / "real").mkdir()
-    (scratch / "real" / "a").write_text("a")
-    os.link(scratch / "real" / "a", scratch / "hard")
-    (scratch / "link").symlink_to(place.base / "outside" / "secret")
-    (scratch / "folder").symlink_to(place.base / "outside")
-    (scratch / "loop").symlink_to("loop")
-    os.mkfifo(scratch / "fifo")
-    os.mknod(scratch / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-    (scratch / "two\nlines").write_text("x")
-    (scratch / "\udcff.csv").write_text("x")
-    (scratch / ".git").mkdir()
-    (scratch / ".git" / "config").write_text("x")
-    (scratch / "large").touch()
-    os.truncate(scratch / "large", 10 * GIB)
-    (scratch / "/".join("d" * 16)).mkdir(parents=True)
-    (scratch / "/".join("d" * 16) / "deep").write_text("x")
+    folder = place.scratch
+    (folder / "real").mkdir()
+    (folder / "real" / "a").write_text("a")
+    os.link(folder / "real" / "a", folder / "hard")
+    (folder / "link").symlink_to(place.base / "outside" / "secret")
+    (folder / "folder").symlink_to(place.base / "outside")
+    (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "fifo")
+    os.mknod(folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    (folder / "two\nlines").write_text("x")
+    (folder / "\udcff.csv").write_text("x")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    (folder / "large").touch()
+    os.truncate(folder / "large", 10 * GIB)
+    (folder / "/".join("d" * 16)).mkdir(parents=True)
+    (folder / "/".join("d" * 16) / "deep").write_text("x")
     async with asyncio.timeout(20):
         report = await place.downloads.sync(real)
     assert names(report) == {"real/a", "hard"}
