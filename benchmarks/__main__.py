@@ -74,7 +74,7 @@ def lines(result: dict[str, Any]) -> Iterator[str]:
     for other in others or [""]:
         barred = "bar" in result and other == result["against"]
         ratio = result["medians"][subject] / result["medians"][other] if other else None
-        compared = "" if ratio is None else f"{ratio:.2f}x"
+        compared = "" if ratio is None else f"{ratio:.3g}x"
         if barred and result["bar"].startswith("≤ +"):
             compared = f"{result['difference']:+.2f} {result['unit']}"
         cells = [

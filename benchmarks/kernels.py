@@ -101,7 +101,7 @@ class Kernel:
         try:
             self.client.wait_for_ready(timeout=START_SECONDS)
         except RuntimeError as error:
-            raise BenchmarkError(f"{self.name}: not ready in {START_SECONDS:.0f} s: {error}") from error
+            raise BenchmarkError(f"{self.name}: it did not get ready: {error}") from error
 
     def stop(self) -> None:
         self.client.stop_channels()

@@ -75,12 +75,15 @@ def installed_kernel(name: str, downloads: Path) -> Iterator[AsyncKernelManager]
 
 
 class Progress:
-    """A line for each code cell: number, seconds, and its first line."""
+    """A line for the start and one for each code cell: number, seconds, and its first line."""
 
     def __init__(self, notebook: Any, say: Callable[[str], None]) -> None:
         self.cells = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
         self.say = say
         self.started = time.monotonic()
+
+    def on_ready(self, *, notebook: Any) -> None:
+        self.say(f"  {'start':>7} {time.monotonic() - self.started:6.2f} s  the kernel is ready")
 
     def on_execute(self, *, cell: Any, cell_index: int) -> None:
         self.started = time.monotonic()
@@ -121,6 +124,7 @@ def run(
             resources={"metadata": {"path": str(files)}},
             timeout=CELL_SECONDS,
             startup_timeout=START_SECONDS,
+            on_notebook_start=progress.on_ready,
             on_cell_execute=progress.on_execute,
             on_cell_executed=progress.on_executed,
         )

@@ -82,7 +82,8 @@ def test_every_cell_ran_in_order_and_without_an_error(result):
 
 def test_a_line_is_shown_for_each_cell_as_it_ends(result, said):
     count = sum(cell.cell_type == "code" for cell in nbformat.read(result.notebook, 4).cells)
-    assert [line.split()[0] for line in said[1:]] == [f"[{number}/{count}]" for number in range(1, count + 1)]
+    steps = ["start", *(f"[{number}/{count}]" for number in range(1, count + 1))]
+    assert [line.split()[0] for line in said[1:]] == steps
 
 
 def test_tables_and_plots_are_in_the_executed_notebook(result):
