@@ -10,7 +10,6 @@ import asyncio
 import base64
 import contextlib
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from ..errors import EngineError
@@ -61,15 +60,19 @@ class Pipe:
     def __init__(self, sock: socket.socket, received: bytes = b"", demultiplexer: Demultiplexer | None = None) -> None:
         """`received` are bytes, headers included, that were read from the socket already."""
         sock.setblocking(False)
+        self.ended = asyncio.Event()
+        """Set once `receive` has met the end of the stream, or the pipe was closed."""
         self._socket = sock
+        self._loop = asyncio.get_running_loop()
         self._demultiplexer = demultiplexer or Demultiplexer()
         self._received = received
         self._view = memoryview(bytearray(READ_BYTES))
+        self._filled: int | None = None
+        """How much of the view waits for a receive; 0 is the end of the stream."""
+        self._watched = False
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
         self._writing = asyncio.Lock()
-        self._ready = False
-        self._waiting: dict[asyncio.Future[None], Callable[[int], bool]] = {}
-        self.ended = asyncio.Event()
-        """Set once `receive` has met the end of the stream, or the pipe was closed."""
 
     @property
     def stderr(self) -> str:
@@ -85,58 +88,48 @@ class Pipe:
                     try:
                         view = view[self._socket.send(view) :]
                     except BlockingIOError:
-                        await self._until_ready(for_writing=True)
+                        await self._until_writable()
             except OSError as error:
                 raise EngineError("the pipe into the sandbox is gone", survived="nothing") from error
 
     async def receive(self) -> bytes:
-        """Return the next stdout, b"" at its end. Cancelling loses no byte."""
+        """Return the next stdout, b"" at its end. Cancelling loses no byte; one task at a time."""
         if self._received:
             received, self._received = self._received, b""
             if data := self._demultiplexer.feed(memoryview(received)):
                 return data
         while True:
-            if self._ready:
-                # Others get their turn before the next piece of a stream that never runs dry.
-                self._ready = False
-                await asyncio.sleep(0)
-            try:
-                count = self._socket.recv_into(self._view)
-            except BlockingIOError:
-                # Not loop.sock_recv_into: cancelled at the wrong moment, it has read bytes that nobody gets.
-                await self._until_ready(for_writing=False)
-                continue
-            except OSError:
-                count = 0
-            if not count:
+            if self._filled is None:
+                await self._until_filled()
+            if not self._filled:
                 self.ended.set()
                 return b""
-            self._ready = True
+            count, self._filled = self._filled, None
             if data := self._demultiplexer.feed(self._view[:count]):
                 return data
 
     def close(self) -> None:
-        """Close the socket, which ends the container; a `receive` that waits returns b""."""
+        """Close the socket, which ends the container; a `receive` that waits returns b"", a `send` raises."""
         self.ended.set()
-        fd = self._socket.fileno()
-        if fd < 0:
+        if self._socket.fileno() < 0:
             return
-        # A closed descriptor's number may be another socket's a moment later: stop waiting for it first.
-        for ready, forget in self._waiting.items():
-            forget(fd)
-            _wake(ready)
-        self._waiting.clear()
+        self._release()
         with contextlib.suppress(OSError):  # the other side was faster
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        self._filled = 0
+        _wake(self._reader)
+        _wake(self._writer)
 
     def detach(self) -> tuple[int, dict[str, Any]]:
         """Give the file descriptor away, and what `attach` needs with it. No receive or send may be under way."""
+        self._release()
+        received = self._received + bytes(self._view[: self._filled or 0])
         state = {
             "stream": self._demultiplexer.stream,
             "remaining": self._demultiplexer.remaining,
             "header": base64.b64encode(self._demultiplexer.header).decode(),
-            "received": base64.b64encode(self._received).decode(),
+            "received": base64.b64encode(received).decode(),
         }
         return self._socket.detach(), state
 
@@ -149,20 +142,57 @@ class Pipe:
         received = base64.b64decode(state["received"], validate=True)
         return cls(socket.socket(fileno=fd), received, demultiplexer)
 
-    async def _until_ready(self, *, for_writing: bool) -> None:
-        loop = asyncio.get_running_loop()
-        add, forget = (loop.add_writer, loop.remove_writer) if for_writing else (loop.add_reader, loop.remove_reader)
-        fd = self._socket.fileno()
-        ready = loop.create_future()
-        add(fd, _wake, ready)
-        self._waiting[ready] = forget
+    # --- waiting ---
+
+    async def _until_filled(self) -> None:
+        """Wait for bytes in the view.
+
+        The loop's own sock_recv_into() would do, but it loses bytes when it is cancelled at the wrong moment, and
+        starts and stops to watch the socket for each piece, which took half of the time of a large output.
+        """
+        if self._socket.fileno() < 0:
+            self._filled = 0
+            return
+        self._reader = self._loop.create_future()
+        if not self._watched:
+            self._watched = True
+            self._loop.add_reader(self._socket.fileno(), self._fill)
         try:
-            await ready
+            await self._reader
         finally:
-            if self._waiting.pop(ready, None) is not None:
-                forget(fd)
+            self._reader = None
+
+    def _fill(self) -> None:
+        if self._reader is None or self._reader.done():
+            # Nobody asks: the bytes stay in the socket, and the container waits when that is full.
+            self._watched = False
+            self._loop.remove_reader(self._socket.fileno())
+            return
+        try:
+            self._filled = self._socket.recv_into(self._view)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._filled = 0
+        _wake(self._reader)
+
+    async def _until_writable(self) -> None:
+        self._writer = self._loop.create_future()
+        self._loop.add_writer(self._socket.fileno(), _wake, self._writer)
+        try:
+            await self._writer
+        finally:
+            self._writer = None
+            if self._socket.fileno() >= 0:
+                self._loop.remove_writer(self._socket.fileno())
+
+    def _release(self) -> None:
+        """Stop watching the socket: its number may be another's a moment later."""
+        self._watched = False
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
 
 
-def _wake(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
