@@ -15,6 +15,7 @@ from typing import Any
 from . import protocol
 from .errors import SandboxError
 from .model import Message
+from .policy import CellBudget
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""
@@ -39,8 +40,8 @@ class Entry:
     error: Message | None = None
     """The kernel's own error output, held back while a verdict stands."""
     execution_count: int = 0
-    output_bytes: int = 0
-    output_messages: int = 0
+    budget: CellBudget | None = None
+    """What it may still send; made with its first output."""
     awaiting_input: bool = False
     started: float = 0.0
     remaining: float | None = None

@@ -238,12 +238,15 @@ class Proxy:
 
     async def _watch_parent(self) -> None:
         """End when the process that started this kernel is gone, as ipykernel does."""
-        parent = os.getppid()
-        while parent != 1 and os.environ.get("JPY_PARENT_PID"):
+        starter, parent = os.environ.get("JPY_PARENT_PID"), os.getppid()
+        if starter is None or starter == "1":
+            return
+        # Process 1 inherits the orphans: the starter was gone before this process could look.
+        while parent != 1:
             await asyncio.sleep(PARENT_SECONDS)
             if os.getppid() != parent:
-                self._stopping.set()
-                return
+                break
+        self._stopping.set()
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

@@ -117,7 +117,8 @@ class FrontSockets:
         return True
 
     def _decode(self, channel: Channel, parts: list[bytes]) -> tuple[Message, bytes]:
-        identities, rest = self._session.feed_identities(parts)
+        identities, signed = self._session.feed_identities(parts)
+        rest: list[Any] = list(signed)
         if len(identities) != 1:
             raise ProtocolError(f"{len(identities)} routing identities")
         self._session.deserialize(rest)  # the signature, and that it is no replay
@@ -154,7 +155,7 @@ class FrontSockets:
             socket.send_multipart(everything, zmq.NOBLOCK, copy=all(len(part) < NO_COPY for part in everything))
         except zmq.Again:
             self._on_refused("lost", reason=f"a client reads too slowly: a {kind} was not sent")
-        if socket.get(zmq.EVENTS) & zmq.POLLIN:
+        if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
             asyncio.get_running_loop().call_soon(self._readable, message.channel)
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from . import protocol, wire
 from .errors import CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
 from .ledger import Entry, Ledger, parent_of
-from .model import Channel, Limits, Message, format_bytes
-from .policy import OutputPolicy
+from .model import Channel, Limits, Message
+from .policy import CellBudget, OutputPolicy, SessionBudget
 
 PATIENCE_SECONDS = 3.0
 """How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
@@ -82,7 +82,9 @@ class Traffic:
         """Said once, on stderr of the next cell."""
         self._inputs: dict[str, Entry] = {}
         self._debugger_attached = False
-        self._stray_bytes = 0
+        self._session_budget = SessionBudget(limits)
+        self._flooded = False
+        self._kernel_verdict: SandboxError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- requests ---
@@ -243,31 +245,29 @@ class Traffic:
         self._publish(message, entry)
 
     def _within_limits(self, message: Message, entry: Entry | None, size: int) -> bool:
-        if entry is None:
-            self._stray_bytes += size
-            return self._stray_bytes <= self.limits.output_bytes
-        entry.output_bytes += size
-        entry.output_messages += 1
-        limits = self.limits
-        if entry.output_bytes > limits.output_bytes:
-            error = OutputLimit(
-                "the cell sent too much output",
-                limit=format_bytes(limits.output_bytes),
-                value=format_bytes(entry.output_bytes),
-                setting="output_limit",
-            )
-        elif entry.output_messages > limits.output_messages:
-            error = OutputLimit(
-                "the cell sent too many outputs",
-                limit=f"{limits.output_messages} messages",
-                value=f"{entry.output_messages}",
-                setting="message_limit",
-            )
-        else:
-            return True
-        if not entry.finished:
-            self.condemn(entry, error)
-        return False
+        """Charge an output to its cell and to the session; see to it that a flood ends."""
+        if entry is not None and entry.budget is None:
+            entry.budget = CellBudget(self.limits)
+        for budget in (self._session_budget, entry.budget if entry is not None else None):
+            if budget is None or budget.charge(size).allowed:
+                continue
+            if entry is not None and not entry.finished:
+                self.condemn(entry, budget.exceeded or OutputLimit("the cell sent too much output"))
+            elif not self._flooded:
+                # A thread goes on after its cell: nothing to interrupt, so its kernel has to go.
+                self._flooded = True
+                self.audit("flood", reason="too much output between cells", type=message.type)
+                self._kernel_verdict = budget.exceeded
+                self._spawn(self._kill_flooding_kernel())
+            return False
+        return True
+
+    async def _kill_flooding_kernel(self) -> None:
+        try:
+            await self.port.kill_kernel()
+        except SandboxError as failure:
+            self.audit("ladder", reason=str(failure))
+            await self.port.kill_sandbox(failure)
 
     def _status(self, message: Message, entry: Entry | None) -> None:
         state = message.content["execution_state"]
@@ -389,8 +389,8 @@ class Traffic:
             seconds=round(time.monotonic() - entry.started, 3) if entry.started else 0,
             status=content.get("status"),
             error=content.get("ename"),
-            output_bytes=entry.output_bytes,
-            output_messages=entry.output_messages,
+            output_bytes=entry.budget.bytes if entry.budget is not None else 0,
+            output_messages=entry.budget.messages if entry.budget is not None else 0,
         )
 
     def _abort_waiting(self, queue: str) -> None:
@@ -399,6 +399,10 @@ class Traffic:
 
     def kernel_died(self, error: SandboxError) -> None:
         """End what was in the kernel; what waits will go to the next one."""
+        if self._kernel_verdict is not None:
+            error = self._kernel_verdict
+            error.survived = "files, but no variables: a thread of an earlier cell went on sending"
+            self._kernel_verdict, self._flooded = None, False
         self._debugger_attached = False
         flying = self.ledger.in_flight
         if not any(entry.is_execute for entry in flying):

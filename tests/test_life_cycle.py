@@ -39,7 +39,8 @@ def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None
         kernel.start("import time; time.sleep(60)")
         pid, ports = kernel.pid, [getattr(kernel.manager, f"{name}_port") for name in ("shell", "iopub", "hb")]
         assert len(containers_of(pid)) == 1
-        inside = [process for process in psutil.process_iter(["cmdline"]) if is_agent_of(process, pid)]
+        inside = processes_in(containers_of(pid)[0]["container"])
+        assert len(inside) >= 2
         os.kill(pid, signal.SIGKILL)
         eventually(lambda pid=pid: not containers_of(pid), 1.0, "the container of a killed proxy is gone")
         eventually(lambda inside=inside: not any(p.is_running() for p in inside), 1.0, "its processes are gone")
@@ -51,11 +52,24 @@ def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None
     assert set(volumes()) <= before
 
 
-def is_agent_of(process: psutil.Process, pid: int) -> bool:
+def processes_in(container: str) -> list[psutil.Process]:
+    """Return the processes whose control group names the container, both with cgroup v1 and v2."""
+    return [process for process in psutil.process_iter() if container in control_group(process.pid)]
+
+
+def control_group(pid: int) -> str:
     try:
-        return process.uids().real >= 300_000_000 and process.create_time() > psutil.Process(pid).create_time()
-    except psutil.Error:
-        return False
+        return Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return ""
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; whoever inherited it may not have collected its status yet."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def volumes() -> list[str]:
@@ -147,7 +161,7 @@ def test_the_kernel_ends_with_the_process_that_started_it(start_kernel: Start, t
         eventually(lambda: containers_of(pid), 30, "the kernel has a container")
         server.kill()
         server.wait()
-    eventually(lambda: not psutil.pid_exists(pid), 10, "the kernel has ended")
+    eventually(lambda: gone(pid), 10, "the kernel has ended")
     eventually(lambda: not containers_of(pid), 5, "its container is gone")
 
 
