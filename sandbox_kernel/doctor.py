@@ -60,8 +60,9 @@ def diagnose(
     """
 
     async def both() -> list[Check]:
-        kernelspec = asyncio.create_task(asyncio.to_thread(kernelspec_row, name, folder))
-        return [*await _engine_and_start(settings, line_by_line), await kernelspec]
+        reading = asyncio.to_thread(kernelspec_row, name, folder)
+        rows, kernelspec = await asyncio.gather(_engine_and_start(settings, line_by_line), reading)
+        return [*rows, kernelspec]
 
     return asyncio.run(both())
 

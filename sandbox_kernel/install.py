@@ -6,6 +6,7 @@ Imports config and errors; jupyter_client is imported when it is needed. Setting
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -98,11 +99,14 @@ def install(
 ) -> Path:
     """Install the kernelspec, replacing one of that name, and return its folder.
 
-    Without `user` and `prefix` it goes to the system's folder, as with ipykernel.
+    Without `user` and `prefix` it goes to the system's folder, as with ipykernel. An engine that DOCKER_HOST names now
+    is written down as a setting: the kernel then finds it whatever environment a front end starts it in.
     """
     from jupyter_client.kernelspec import KernelSpecManager
 
-    values = values or {}
+    values = dict(values or {})
+    if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
+        values.setdefault("engine", host)
     python = sys.executable
     spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python))
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as scratch:

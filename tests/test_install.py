@@ -22,7 +22,7 @@ MODULE = [sys.executable, "-m", "sandbox_kernel"]
 
 def run(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [*MODULE, *map(str, arguments)]
-    environment = {**os.environ, **variables}
+    environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"} | variables
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -106,6 +106,15 @@ def test_the_flag_for_frozen_modules_is_accepted(tmp_path: Path) -> None:
     """Scripts written for ipykernel pass it; here modules are always frozen, as the debugger runs inside."""
     assert run("install", "--prefix", tmp_path, "--frozen_modules", cwd=tmp_path).returncode == 0
     assert not any("frozen" in word for word in spec_of(tmp_path).argv)
+
+
+def test_an_engine_that_the_environment_names_becomes_a_setting(tmp_path: Path) -> None:
+    """A front end may be started without DOCKER_HOST, or with another; the kernel stays with its engine."""
+    host = {"DOCKER_HOST": "unix:///run/user/1/docker.sock"}
+    assert run("install", "--prefix", tmp_path, cwd=tmp_path, **host).returncode == 0
+    assert spec_of(tmp_path).argv[-1] == "--engine=unix:///run/user/1/docker.sock"
+    assert run("install", "--prefix", tmp_path, "--engine", "docker", cwd=tmp_path, **host).returncode == 0
+    assert spec_of(tmp_path).argv[-1] == "--engine=docker"
 
 
 REFUSED = {
