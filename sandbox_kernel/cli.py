@@ -53,10 +53,11 @@ def setup(options: argparse.Namespace) -> int:
 
     settings = check(options.values)
     status = machine.find_engine(None if settings.engine == "docker" else settings.engine)
-    if not status.available and os.geteuid() == 0:
+    if not status.available and settings.engine == "docker" and not os.environ.get("DOCKER_HOST") and os.geteuid() == 0:
         print(f"engine      {status.problem}")
-        if options.yes or _agreed("Install the distribution's engine and start it?"):
-            status = machine.install_engine(_progress)
+        if not options.yes and not _agreed("Install the distribution's engine, if there is none, and start it?"):
+            raise EngineUnavailable(f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}")
+        status = machine.install_engine(_progress)
     machine.require_engine(status)
     print(f"engine      {status.product} {status.server_version} at {status.host}")
     if options.gvisor and "runsc" not in status.runtimes:
@@ -122,6 +123,10 @@ def show_settings(options: argparse.Namespace) -> int:
         rows.append({"name": name, "value": value, "from": source, "help": setting.help})
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
+    elif options.markdown:
+        print("| Setting | Default | Meaning |\n| --- | --- | --- |")
+        for setting in SETTINGS.values():
+            print(f"| `{setting.name}` | {setting.default_for_people} | {setting.help} |")
     else:
         for row in rows:
             print(f"{row['name']} = {row['value']}  ({row['from']})")
@@ -258,7 +263,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", action="store_true", help="print JSON")
     command("ps", ps).add_argument("--json", action="store_true", help="print JSON")
     command("reap", reap)
-    command("settings", show_settings).add_argument("--json", action="store_true", help="print JSON")
+    one = command("settings", show_settings)
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--markdown", action="store_true", help="print the reference of all settings as a table")
     return parser
 
 
