@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -63,12 +63,8 @@ def build(
     """
     status = machine.require_engine()
     stages = _chain(kind, tag, requirements, status.architecture, fresh=force)
-    with _engine_errors():
-        client = machine.connect(status.host, seconds=SILENCE_SECONDS)
-        try:
-            _Builder(client, status, machine.Steps(progress)).run(stages, force=force)
-        finally:
-            client.close()
+    with _engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
+        _Builder(client, status, machine.Steps(progress)).run(stages, force=force)
     return stages[-1].tag
 
 
@@ -168,16 +164,14 @@ class _Builder:
         from docker.errors import APIError, NotFound
         from requests.exceptions import RequestException
 
-        client = machine.connect(self.status.host, seconds=REGISTRY_SECONDS)
         try:
-            client.api.inspect_distribution(ROOT_IMAGE)
+            with closing(machine.connect(self.status.host, seconds=REGISTRY_SECONDS)) as client:
+                client.api.inspect_distribution(ROOT_IMAGE)
         except NotFound:
             return self.status.product == "podman"  # it has no such question, and has to try
         except (APIError, RequestException):
             self.steps("no container registry answers")
             return False
-        finally:
-            client.close()
         return True
 
     def _bootstrap(self) -> str:

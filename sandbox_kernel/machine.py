@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,9 @@ class EngineStatus:
 class Steps:
     """Progress for people: each line says what is being done and how long the whole has taken so far."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, *, every: float = 15.0) -> None:
         self.say = say
+        self._every = every
         self._began = time.monotonic()
 
     def __call__(self, text: str) -> None:
@@ -64,12 +66,12 @@ class Steps:
 
     @contextmanager
     def during(self, text: str) -> Iterator[None]:
-        """Say `text`, and that it is still going on every 15 s until the block ends."""
+        """Say `text`, and every so many seconds that it is still going on, until the block ends."""
         self(text)
         done = threading.Event()
 
         def keep_saying() -> None:
-            while not done.wait(15):
+            while not done.wait(self._every):
                 self(f"still {text}")
 
         thread = threading.Thread(target=keep_saying, daemon=True)
@@ -139,16 +141,23 @@ def connect(host: str, *, seconds: float) -> Any:
     return docker.DockerClient(base_url=host, version="auto", timeout=seconds, **({"tls": tls} if tls else {}))
 
 
+def _knock(host: str, seconds: float) -> None:
+    """Raise OSError if nothing listens at a socket: docker-py would not close its own then."""
+    scheme, _, path = host.partition("://")
+    if scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(seconds)
+            knock.connect(path)
+
+
 def _ask(host: str, seconds: float) -> EngineStatus:
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
     try:
-        client = connect(host, seconds=seconds)
-        try:
+        _knock(host, seconds)
+        with closing(connect(host, seconds=seconds)) as client:
             version, info = client.version(), client.info()
-        finally:
-            client.close()
     except (DockerException, RequestException, ValueError, OSError) as error:
         return _unavailable(host, _why(host, error))
     podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
