@@ -62,9 +62,12 @@ class DockerContainer:
         self._events = events
         self._exit_code: int | None = None
         self._removed = False
+        self._oom = asyncio.Event()
         self._oom_at = 0.0
+        """When the engine last told of one, in seconds since the epoch."""
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitReason] = loop.create_future()
+        self._concluding: asyncio.Task[None] | None = None
         self._watching = loop.create_task(self._watch(), name=f"watch {name}")
         self._watching.add_done_callback(lambda _: self._events.close())
 
@@ -113,7 +116,9 @@ class DockerContainer:
 
     def detach(self) -> DockerHandover:
         """Give the pipe away. The container lives on for as long as somebody holds the file descriptor."""
-        self._watching.cancel()
+        for task in (self._watching, self._concluding):
+            if task is not None:
+                task.cancel()
         fd, pipe = self._pipe.detach()
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
         return DockerHandover(fd, state)
@@ -134,12 +139,16 @@ class DockerContainer:
                 found = await self._engine.inspect(self.id)
             except EngineError as error:
                 self._pipe.close()
-                self._end(ExitReason(kind="engine_lost", detail=str(error)))
+                self._end(ExitReason(kind="engine_lost", detail=error.message))
+                return
+            if found is not None and self._pipe.ended.is_set():
+                # An engine that keeps containers over its own restart does not keep their pipes.
+                self._end(ExitReason(kind="engine_lost", detail="the container engine was restarted"))
                 return
             if found is None or not found["State"]["Running"]:
                 # It ended while nobody listened. The engine tells again what it remembers, if it is still the same.
                 self._exit_code = found["State"]["ExitCode"] if found else None
-                asyncio.get_running_loop().call_later(REPLAY_SECONDS, self._decide)
+                asyncio.get_running_loop().call_later(REPLAY_SECONDS, self._has_ended)
 
     async def _subscribe_again(self) -> Connection:
         deadline = time.monotonic() + ENGINE_BACK_SECONDS
@@ -156,27 +165,42 @@ class DockerContainer:
         what = str(event.get("Action") or event.get("status"))
         if what == "oom":
             self._oom_at = float(event.get("timeNano", 0)) / 1e9
-            if self._exit_code is not None:
-                self._decide()
+            self._oom.set()
         elif what == "die":
             code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
             self._exit_code = int(code) if code.isdigit() else None
-            if self._exit_code == SIGKILLED and not self._oom_at:
-                asyncio.get_running_loop().call_later(LATE_OOM_SECONDS, self._decide)
-            else:
-                self._decide()
+            self._has_ended()
 
-    def _decide(self) -> None:
-        """Conclude from what was noted why the container ended."""
-        if self._exit_code == SIGKILLED and time.time() - self._oom_at < OOM_BEFORE_END_SECONDS:
-            self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
-        elif self._exit_code == SIGKILLED:
-            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
-        else:
+    def _has_ended(self) -> None:
+        if self._concluding is None:
+            self._concluding = asyncio.get_running_loop().create_task(self._conclude())
+
+    async def _conclude(self) -> None:
+        """Tell from what was noted why the container ended."""
+        if self._exit_code != SIGKILLED:
             self._end(ExitReason(kind="exited", exit_code=self._exit_code))
+            return
+        if time.time() - self._oom_at > OOM_BEFORE_END_SECONDS:
+            self._oom.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LATE_OOM_SECONDS):
+                    await self._oom.wait()
+        if self._oom.is_set():
+            self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
+            return
+        try:
+            # An engine that shuts down closes its door first, and then kills what it runs.
+            await self._engine.inspect(self.id)
+        except EngineUnavailable as error:
+            self._end(ExitReason(kind="engine_lost", exit_code=SIGKILLED, detail=error.message))
+        except EngineError:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the engine refuses to say by whom"))
+        else:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
 
     def _end(self, reason: ExitReason) -> None:
         if not self._ended.done():
             self._ended.set_result(reason)
-            if asyncio.current_task() is not self._watching:
-                self._watching.cancel()
+            for task in (self._watching, self._concluding):
+                if task is not None and task is not asyncio.current_task():
+                    task.cancel()
