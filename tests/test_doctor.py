@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +118,16 @@ def test_more_memory_than_the_machine_has_is_worth_a_note(info: dict[str, Any]) 
 
 
 async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It works as it is, and the note says how to have the current one."""
+    """It works as it is, and the note says how to have the one that this version would build."""
     engine = DockerEngine()
-    architecture = str((await engine.info())["Architecture"])
-    assert (await doctor._image(engine, "sandbox-kernel:data", architecture)).status == "ok"
-    monkeypatch.setattr(image, "DEBIAN_PACKAGES", ("something", "else"))
-    row = await doctor._image(engine, "sandbox-kernel:data", architecture)
-    assert row.status == "note"
-    assert row.remedy == "sandbox-kernel build --kind data"
+    found = await engine.request("GET", "/images/sandbox-kernel:data/json")
+    digest = found["Config"]["Labels"][image.DIGEST_LABEL]
+    stage = image._chain("data", None, None, found["Architecture"], fresh=False)[-1]
+    for would_build, status in ((digest, "ok"), ("0" * 64, "note")):
+        monkeypatch.setattr(image, "_chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
+        row = await doctor._image(engine, "sandbox-kernel:data", found["Architecture"])
+        assert row.status == status
+        assert row.remedy == ("sandbox-kernel build --kind data" if status == "note" else "")
 
 
 class WritableRoot(DockerEngine):
