@@ -199,7 +199,7 @@ def test_a_folder_swapped_for_a_link_between_check_and_open_is_not_followed(
     assert (folder / "data").is_symlink()
 
 
-@pytest.mark.parametrize("swap", ["link", "fifo", "other file"])
+@pytest.mark.parametrize("swap", ["link", "link to the same file", "fifo", "other file"])
 def test_a_file_swapped_between_check_and_open_is_not_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, swap: str
 ) -> None:
@@ -210,8 +210,10 @@ def test_a_file_swapped_between_check_and_open_is_not_read(
 
     def swap_first(path: object, *args: int, **kwargs: int) -> int:
         if path == "a":
-            (folder / "a").unlink()
-            if swap == "link":
+            (folder / "a").rename(folder.parent / "moved")
+            if swap == "link to the same file":
+                (folder / "a").symlink_to(folder.parent / "moved")
+            elif swap == "link":
                 (folder / "a").symlink_to(folder.parent / "outside" / "secret")
             elif swap == "fifo":
                 os.mkfifo(folder / "a")

@@ -155,6 +155,24 @@ async def test_the_agent_does_not_follow_a_folder_swapped_for_a_link(place: Plac
         await scratch.read(real, "a/secret")
 
 
+async def test_the_agent_does_not_follow_a_folder_swapped_between_check_and_open(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.scratch / "a").mkdir()
+    real_open = os.open
+
+    def swap_first(path: object, *args: int, **kwargs: int) -> int:
+        if path == "a":
+            (place.scratch / "a").rename(place.scratch / "moved")
+            (place.scratch / "a").symlink_to(place.base / "outside")
+        return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(agent_files.os, "open", swap_first)
+    with pytest.raises(FileRefused, match="a part of its path"):
+        await scratch.read(real, "a/secret")
+    assert (place.scratch / "a").is_symlink()
+
+
 def test_the_agents_code_runs_on_an_older_python_with_its_standard_library_alone() -> None:
     tree = ast.parse(Path(agent_files.__file__).read_text(), feature_version=(3, 9))
     modules = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
