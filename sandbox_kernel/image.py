@@ -9,17 +9,19 @@ Each image carries a digest of all that went into it as a label, so building it 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from . import machine, wheels
 from .errors import ConfigurationError, EngineError, EngineUnavailable
@@ -43,6 +45,7 @@ BUILD_FOLDER = "/opt/sandbox/build"
 
 REGISTRY_SECONDS = 5.0
 BOOTSTRAP_SECONDS = 900.0
+OTHER_BUILD_SECONDS = 1800.0
 SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
 
@@ -64,7 +67,12 @@ def build(
     status = machine.require_engine()
     stages = _chain(kind, tag, requirements, status.architecture, fresh=force)
     with _engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
-        _Builder(client, status, machine.Steps(progress)).run(stages, force=force)
+        builder = _Builder(client, status, machine.Steps(progress))
+        if force or not builder.is_current(stages[-1]):
+            with builder.alone():
+                builder.run(stages, force=force)
+        else:
+            builder.steps(f"the image {stages[-1].tag} is up to date")
     return stages[-1].tag
 
 
@@ -114,11 +122,11 @@ class _Builder:
         """Build the stages after the last one that is up to date."""
         done = 0
         for number, stage in enumerate(stages, 1):
-            if not force and self._digest_of(stage.tag) == stage.digest:
+            if not force and self.is_current(stage):
                 done = number
         todo = stages[done:]
         if not todo:
-            self.steps(f"the image {stages[-1].tag} is up to date")
+            self.steps(f"the image {stages[-1].tag} was built meanwhile")
             return
         self.steps(f"building {', '.join(stage.tag for stage in todo)}; wheels are fetched at the same time")
         with ThreadPoolExecutor() as pool:
@@ -133,13 +141,28 @@ class _Builder:
             self._forget(BOOTSTRAP_IMAGE)
         self.steps(f"the image {stages[-1].tag} is ready")
 
-    def _digest_of(self, tag: str) -> str | None:
+    def is_current(self, stage: _Stage) -> bool:
+        """Say whether the engine has the image of a stage, made of the same things."""
         from docker.errors import ImageNotFound
 
         try:
-            return str((self.client.images.get(tag).labels or {}).get(DIGEST_LABEL))
+            return bool((self.client.images.get(stage.tag).labels or {}).get(DIGEST_LABEL) == stage.digest)
         except ImageNotFound:
-            return None
+            return False
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait for another build of this user to end, as it may do our work, and would race us for the tags."""
+        wheels.cache().mkdir(parents=True, exist_ok=True)
+        with (wheels.cache() / "build.lock").open("w") as lock:
+            if not _locked(lock):
+                until = time.monotonic() + OTHER_BUILD_SECONDS
+                with self.steps.during("waiting for another build to end"):
+                    while not _locked(lock):
+                        if time.monotonic() > until:
+                            raise EngineError("another build does not end", limit=f"{OTHER_BUILD_SECONDS:g} s")
+                        time.sleep(0.5)
+            yield
 
     # --- the root file system ---------------------------------------------------------------------------------------
 
@@ -280,6 +303,14 @@ def _engine_errors() -> Iterator[None]:
         raise EngineUnavailable(f"the container engine went away, or was silent for {SILENCE_SECONDS:g} s") from error
     except DockerException as error:
         raise EngineError(f"the container engine refused a step of the build: {error}") from error
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _digest(*texts: str) -> str:
