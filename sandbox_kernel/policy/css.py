@@ -15,7 +15,7 @@ _PROPERTIES = frozenset(
     list-style-type max-height max-width min-height min-width object-fit object-position opacity order overflow
     overflow-wrap overflow-x overflow-y position right row-gap tab-size table-layout text-align text-decoration
     text-indent text-overflow text-transform top vertical-align visibility white-space width word-break
-    word-spacing word-wrap writing-mode z-index description-width button-color handle-color bar-color
+    text-decoration-color text-decoration-line text-decoration-style word-spacing word-wrap writing-mode z-index description-width button-color handle-color bar-color
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
 _FAMILIES = ("border", "padding", "margin", "font", "flex", "grid")
@@ -27,7 +27,7 @@ _VALUE = re.compile(r"[\w\s#%.,()+*/'\"!-]{0,2000}", re.ASCII)
 _FUNCTION = re.compile(r"([\w-]*)\s*\(", re.ASCII)
 _STRING = re.compile(r"\"[^\"'\n]*\"|'[^\"'\n]*'")
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
-_OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?")
+_OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
 _SELECTOR = re.compile(r"[\w#.*:\[][\w\s#.*:>+~()=\"'\[\]-]{0,500}", re.ASCII)

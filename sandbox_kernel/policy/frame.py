@@ -6,7 +6,7 @@ policy leaves are closed besides:
 
 - It does not stop a document from navigating *itself* to an address with a secret in it, but the policy of the frame
   around it does: that one is ours, has no script, and says `frame-src 'none'`.
-- It does not cover WebRTC. So every script starts with a guard that takes WebRTC away, and only scripts with the guard
+- It does not cover WebRTC. So every script starts with a guard that takes WebRTC away, and only scripts with a guard
   run, being named by their hash: a frame made by a script cannot run one without it.
 - It does not cover lookups ahead of a connection; those of links are switched off.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cache
+from html import unescape
 from typing import Any
 
 from . import css, frame, tex
@@ -44,12 +45,15 @@ _ACTIVE = re.compile(r"<\s*(?:script|svg|canvas|button|input|select|textarea|ifr
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
 _STYLE_BLOCK = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<([a-zA-Z][\w:-]*)")
-_HANDLER = re.compile(r"<[^>]*\s(on[a-z]+|data-[\w-]+|srcset|poster|formaction)\s*=", re.IGNORECASE)
-_SILENT = frozenset(("html", "head", "body", "meta", "style", "title", "marker"))
-"""Tags that leave without a word: nothing that a person would miss goes with them."""
+_HANDLER = re.compile(r"<[^>]*\s(on[a-z]+|data-commandlinker-\w+|srcset|formaction)\s*=", re.IGNORECASE)
+_MISSED = frozenset(  # noqa: SIM905
+    """applet base button canvas embed form frame frameset iframe input link math meta object portal script select svg
+    template textarea""".split()
+)
+"""Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
 
 _CLASS = re.compile(
-    r"dataframe|docutils|highlight|data|blank|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
+    r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
     r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
 )
 """Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
@@ -59,6 +63,7 @@ _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0
 _MEDIA = re.compile(
     r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE
 )
+_PAGE = re.compile(r"<iframe\s[^>]*?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
 _SCOPE = re.compile(
     r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
 )
@@ -66,9 +71,15 @@ _SCOPE = re.compile(
 
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
-    if frames and _is_program(source) and _unwrap(source) is None:
-        return source if frame.is_wrapped(source) else frame.wrap(source)
-    return sanitise(source, notes)
+    if not frames or not _is_program(source) or _unwrap(source):
+        return sanitise(source, notes)
+    if frame.is_wrapped(source):
+        return source
+    if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
+        source = unescape(page[1])
+    if frame.loads_scripts(source):
+        notes.add("removed a script from a network: outputs load nothing")
+    return frame.wrap(source)
 
 
 def sanitise(source: str, notes: Notes) -> str:
@@ -100,7 +111,7 @@ def _markup(source: str, notes: Notes) -> str:
         kept = _cleaner(changed).clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
         kept = _cleaner(changed).clean(source.encode("utf-8", "replace").decode())
-    for tag in sorted({name.lower() for name in _TAG.findall(source)} - _TAGS - _SILENT):
+    for tag in sorted({name.lower() for name in _TAG.findall(source)} & _MISSED):
         notes.add(f"removed <{tag[:20]}>: not allowed in a page's own markup")
     for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
         notes.add(f"removed {name[:20]}=: may act in your browser")

@@ -153,6 +153,7 @@ _SCALARS: dict[str, Callable[[Any], bool]] = {
     "height": lambda value: isinstance(value, (int, float, str)) and len(str(value)) < 16,
     "needs_background": lambda value: value in ("light", "dark"),
     "unconfined": lambda value: isinstance(value, bool),
+    "root": lambda value: isinstance(value, str) and len(value) < 64,
     "expanded": lambda value: isinstance(value, bool),
 }
 

@@ -84,7 +84,8 @@ class Widgets:
             raise RefusedError(f"dropped a widget of {named(module)}: only those of ipywidgets may run in your browser")
         checked = self._data(data, str(model), parent, notes)
         self._models[comm_id] = str(model)
-        return {"comm_id": comm_id, "target_name": TARGET, "data": checked}
+        module = {"target_module": None} if "target_module" in content else {}
+        return {"comm_id": comm_id, "target_name": TARGET, "data": checked, **module}
 
     def message(self, content: Mapping[str, Any], parent: str, notes: Notes) -> Mapping[str, Any]:
         comm_id, data = content.get("comm_id"), content.get("data")
