@@ -10,12 +10,13 @@ import re
 
 _PROPERTIES = frozenset(
     """align-content align-items align-self background background-color background-image background-position
-    background-repeat background-size bottom box-sizing caption-side clear color column-gap cursor display
-    empty-cells float gap height justify-content justify-items justify-self left letter-spacing line-height list-style
-    list-style-type max-height max-width min-height min-width object-fit object-position opacity order overflow
-    overflow-wrap overflow-x overflow-y position right row-gap tab-size table-layout text-align text-decoration
-    text-indent text-overflow text-transform top vertical-align visibility white-space width word-break
-    text-decoration-color text-decoration-line text-decoration-style word-spacing word-wrap writing-mode z-index description-width button-color handle-color bar-color
+    background-repeat background-size bar-color bottom box-sizing button-color caption-side clear color
+    column-gap cursor description-width display empty-cells float gap handle-color height justify-content
+    justify-items justify-self left letter-spacing line-height list-style list-style-type max-height max-width
+    min-height min-width object-fit object-position opacity order overflow overflow-wrap overflow-x overflow-y
+    position right row-gap tab-size table-layout text-align text-decoration text-decoration-color
+    text-decoration-line text-decoration-style text-indent text-overflow text-transform top vertical-align
+    visibility white-space width word-break word-spacing word-wrap writing-mode z-index
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
 _FAMILIES = ("border", "padding", "margin", "font", "flex", "grid")

@@ -6,12 +6,12 @@ policy leaves are closed besides:
 
 - It does not stop a document from navigating *itself* to an address with a secret in it, but the policy of the frame
   around it does: that one is ours, has no script, and says `frame-src 'none'`.
-- It does not cover WebRTC. So every script starts with a guard that takes WebRTC away, and only scripts with a guard
-  run, being named by their hash: a frame made by a script cannot run one without it.
-- It does not cover lookups ahead of a connection; those of links are switched off.
+- It does not cover WebRTC. So every script starts with a guard that takes WebRTC away, and only scripts with it run,
+  being named by their hash: a frame made by a script cannot run one without it.
+- It does not cover looking up names ahead; for links that is switched off.
 
-What is left: a script that navigates its frame makes some browsers look up the name of that address, and connect, before
-they refuse to send anything. SECURITY.md says so; `strict` runs no script at all.
+What is left: a script that navigates its frame, or adds a link for it, makes some browsers look up a name and connect
+before anything is refused: nothing is sent, but the name is seen. `strict` runs no script at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_HEIGHT, DEFAULT_HEIGHT, MAX_HEIGHT = 80, 420, 1200
 _CSP = (
     "default-src 'none'; script-src 'unsafe-eval' {}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
     "media-src data: blob:; connect-src 'none'; worker-src 'none'; frame-src 'none'; object-src 'none'; "
-    "base-uri 'none'; form-action 'none'; webrtc 'block'"
+    "base-uri 'none'; form-action 'none'"
 )
 _META = (
     '<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{}">'

@@ -25,6 +25,7 @@ _MAGIC = {
     "image/gif": re.compile(rb"GIF8[79]a"),
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
+_SAID = re.compile(r"<div><small>\[sandbox_kernel: [^<]{1,2000}\]</small></div>\Z")
 _ALTERNATIVES = re.compile(
     r"application/vnd\.(?:plotly|vega|vegalite|bokehjs_exec|bokehjs_load|holoviews_exec|holoviews_load)\b[\w.+-]*"
 )
@@ -75,7 +76,9 @@ class Bundles:
             if kept[name] is not value and kept[name] != value:
                 notes.add("removed a TeX macro: links, styles and extensions are not typeset")
         elif name == "text/html" and isinstance(value, str):
-            kept[name] = html.render(value, notes, frames=self.frames)
+            said = _SAID.search(value)  # filtered before: the line stays at the end
+            kept[name] = html.render(value[: said.start()] if said else value, notes, frames=self.frames)
+            kept[name] += said[0] if said else ""
         elif name == "text/markdown" and isinstance(value, str):
             if markdown.is_text(value):
                 kept[name] = value
@@ -138,8 +141,8 @@ def _is_image(name: str, value: str) -> bool:
 def _say(kept: dict[str, Any], line: str) -> None:
     """Put the line where the front end looks: it shows HTML rather than Markdown rather than text."""
     if "text/html" in kept:
-        if line not in kept["text/html"]:
-            kept["text/html"] += f"<div><small>{html.escape(line)}</small></div>"
+        said = f"<div><small>{html.escape(line)}</small></div>"
+        kept["text/html"] = kept["text/html"].removesuffix(said) + said
     elif "text/markdown" in kept:
         kept["text/markdown"] += f"\n\n{line}"
     else:
