@@ -22,6 +22,8 @@ import re
 
 MIN_HEIGHT, DEFAULT_HEIGHT, MAX_HEIGHT = 80, 420, 1200
 """CSS pixels. A frame without an origin cannot tell its height to the page, so it is guessed and can be dragged."""
+LIBRARY = 100_000
+"""Characters; a longer script is a library, whose numbers say nothing about this output."""
 
 _CSP = (
     "default-src 'none'; script-src 'unsafe-eval' {}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
@@ -47,7 +49,8 @@ _PAGE = (
 )
 
 _SCRIPT = re.compile(r"(<script\b(?P<attributes>[^>]*)>)(?P<code>.*?)(?=</script)", re.IGNORECASE | re.DOTALL)
-_CODE_TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*(?!module\b|(?:text|application)/(?:java|ecma)script)", re.IGNORECASE)
+_TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([^\s\"'>]*)", re.IGNORECASE)
+_CODE = re.compile(r"|module|(?:text|application)/(?:x-)?(?:java|ecma)script", re.IGNORECASE)
 _SRC = re.compile(r"(?:^|[\s\"'/])src\s*=", re.IGNORECASE)
 _WRAPPED = re.compile(r'<iframe sandbox="allow-scripts" [^<>]*? srcdoc="([^"]*)"></iframe>')
 _SRCDOC = re.compile(r' srcdoc="([^"]*)"')
@@ -61,14 +64,14 @@ def wrap(source: str) -> str:
     hashes: list[str] = []
 
     def guard(match: re.Match[str]) -> str:
-        if _SRC.search(match["attributes"]) or _CODE_TYPE.search(match["attributes"]):
+        kind = _TYPE.search(match["attributes"])
+        if _SRC.search(match["attributes"]) or (kind and not _CODE.fullmatch(kind[1])):
             return match[0]
         code = _GUARD + match["code"]
         digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
         hashes.append(f"'sha256-{digest}'")
         return match[1] + code
 
-    # The parser skips a newline at no place in a script, so the text hashed is the text between the tags.
     inner = _SCRIPT.sub(guard, source)
     policy = _CSP.format(" ".join(dict.fromkeys(hashes)))
     inner = _START.format(policy, _STYLE) + inner
@@ -103,6 +106,7 @@ def _unquote(text: str) -> str:
 
 def _height(source: str) -> int:
     """Guess from the largest height that the markup itself names; libraries write their plot's height in it."""
-    found = [int(height) for height in _HEIGHT.findall(source)]
+    own = _SCRIPT.sub(lambda match: match[0] if len(match[0]) < LIBRARY else "", source)
+    found = [int(height) for height in _HEIGHT.findall(own)]
     plausible = [height + 20 for height in found if MIN_HEIGHT <= height <= MAX_HEIGHT]
     return max(plausible, default=DEFAULT_HEIGHT)
