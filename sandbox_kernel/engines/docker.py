@@ -276,6 +276,12 @@ def refusal(status: int, message: str, body: object) -> EngineError:
             f"the engine has no runtime {host['Runtime']!r}: add it to /etc/docker/daemon.json and restart the engine",
             setting="runtime",
         )
+    if "seccomp profile" in text or "unknown mount option" in text:
+        return EngineError(
+            "this engine does not take all protections of a sandbox over Docker's API (nor does Podman 4): use Docker "
+            f"Engine 20.10 or later (it said: {message.strip()[:100]})",
+            setting="DOCKER_HOST",
+        )
     return EngineError(f"the container engine refused ({status}): {message.strip()[:500]}")
 
 

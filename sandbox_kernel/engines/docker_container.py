@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,7 @@ class DockerContainer:
         self._exit_code: int | None = None
         self._removed = False
         self._oom = asyncio.Event()
-        self._oom_at = 0.0
-        """When the engine last told of one, in seconds since the epoch."""
+        self._oom_at = -math.inf
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitReason] = loop.create_future()
         self._concluding: asyncio.Task[None] | None = None
@@ -164,7 +164,7 @@ class DockerContainer:
         """Take in one event of the engine."""
         what = str(event.get("Action") or event.get("status"))
         if what == "oom":
-            self._oom_at = float(event.get("timeNano", 0)) / 1e9
+            self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's
             self._oom.set()
         elif what == "die":
             code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
@@ -180,7 +180,7 @@ class DockerContainer:
         if self._exit_code != SIGKILLED:
             self._end(ExitReason(kind="exited", exit_code=self._exit_code))
             return
-        if time.time() - self._oom_at > OOM_BEFORE_END_SECONDS:
+        if time.monotonic() - self._oom_at > OOM_BEFORE_END_SECONDS:
             self._oom.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LATE_OOM_SECONDS):

@@ -106,6 +106,19 @@ async def test_it_ends_with_its_pipe(engine: DockerEngine, start: Start, make_sp
     await gone(engine, spec.session_id, 10)
 
 
+async def test_it_ends_although_its_owner_was_gone_before_it_started(
+    engine: DockerEngine, make_spec: MakeSpec, runtime: str
+) -> None:
+    spec = make_spec(runtime=runtime)
+    created = await engine.request("POST", "/containers/create", container_arguments(spec))
+    try:
+        (await engine.attach(created["Id"])).close()
+        await engine.request("POST", f"/containers/{created['Id']}/start")
+        await gone(engine, spec.session_id, 10)
+    finally:
+        await engine.remove(created["Id"])
+
+
 async def test_an_exit_code_and_the_last_words(start: Start, make_spec: MakeSpec, runtime: str) -> None:
     container = await start(
         make_spec("import sys; sys.stderr.write('x' * 20000 + 'last words'); sys.exit(3)", runtime=runtime)
@@ -291,6 +304,21 @@ async def test_a_strange_answer_is_an_engine_error(tmp_path: Path, reply: bytes,
     async with server:
         with pytest.raises(EngineError, match=error):
             await DockerEngine(f"{tmp_path}/engine.sock").version()
+
+
+async def test_an_engine_that_takes_no_seccomp_profile_is_refused_in_plain_words(tmp_path: Path) -> None:
+    """What Podman 4.3 answers to the same request."""
+    body = b'{"message": "container create: opening seccomp profile failed: open {...}: file name too long"}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock"):
+        with pytest.raises(EngineError, match="does not take all protections"):
+            await DockerEngine(f"{tmp_path}/engine.sock").info()
 
 
 async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
