@@ -28,6 +28,9 @@ DAEMON_SETTINGS = Path("/etc/docker/daemon.json")
 DAEMON_PID = Path("/var/run/docker.pid")
 DAEMON_LOG = Path("/var/log/sandbox-kernel-dockerd.log")
 
+BOOTSTRAP_PACKAGES = ("mmdebstrap", "debian-archive-keyring")
+"""The keys are those that Debian's packages are signed with; Ubuntu does not have them by itself."""
+
 GVISOR_ARGUMENTS = ("--network=none", "--platform=ptrace")
 """No network stack at all, and the platform that needs neither KVM nor a recent kernel."""
 
@@ -222,7 +225,7 @@ def install_engine(progress: Say = print) -> EngineStatus:
         raise EngineUnavailable(f"{status.problem}. {status.remedy}")
     steps = Steps(progress)
     if not shutil.which("dockerd"):
-        install_packages(["docker.io", "iptables", "mmdebstrap"], steps)
+        install_packages(["docker.io", "iptables", *BOOTSTRAP_PACKAGES], steps)
     return _start_daemon(steps)
 
 
@@ -234,7 +237,7 @@ def ensure_mmdebstrap(progress: Say = print) -> str:
                 "no container registry answers, and mmdebstrap, which can do without one, is not installed. "
                 "Run `sudo apt-get install mmdebstrap`, or let the engine pull python:3.13-slim-trixie"
             )
-        install_packages(["mmdebstrap"], Steps(progress))
+        install_packages([*BOOTSTRAP_PACKAGES], Steps(progress))
     return str(shutil.which("mmdebstrap"))
 
 
