@@ -104,7 +104,7 @@ def _chain(kind: Kind, tag: str | None, requirements: Path | None, architecture:
     if requirements is not None:
         if not requirements.is_file():
             raise ConfigurationError(f"there is no requirements file {requirements}", setting="requirements")
-        digest = _digest(digest, requirements.read_text())
+        digest = _digest(digest, wheels.identity(requirements))
         fetch = partial(wheels.resolved, recipes, requirements, architecture, fresh=fresh)
         stages.append(_Stage("sandbox-kernel:custom", digest, fetch))
     return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]

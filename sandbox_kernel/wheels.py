@@ -76,7 +76,7 @@ def resolved(recipes: Path, requirements: Path, architecture: str, *, fresh: boo
     wanted = requirements.read_text()
     pins = {name: _pins(recipes / f"{name}.lock") for name in ("data", "base")}
     pip = installer(recipes, architecture)
-    folder = cache() / f"custom-{_digest(wanted, *pins['data'], architecture)}"
+    folder = cache() / f"custom-{_digest(identity(requirements), *pins['data'], architecture)}"
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-c", _RESOLVE_FOR_THE_IMAGE, str(pip), architecture, PYTHON_VERSION, "download"]
@@ -94,6 +94,13 @@ def resolved(recipes: Path, requirements: Path, architecture: str, *, fresh: boo
                     raise
     files = tuple(sorted(folder.glob("*.whl")))
     return Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
+
+
+def identity(requirements: Path) -> str:
+    """Return what stands for a user's requirements in a digest: the text, and the contents of wheels it names by path."""
+    text = requirements.read_text()
+    named = [requirements.parent / line.strip() for line in text.splitlines() if line.strip().endswith(".whl")]
+    return "\0".join([text, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file())])
 
 
 def cache() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -277,6 +278,7 @@ def test_own_requirements_are_added_to_base(client: Any, run: Run, own_wheel: Pa
     run("base", "print(1)")
     requirements = tmp_path / "requirements.txt"
     requirements.write_text(f"# mine\n./{own_wheel.name}\n")
+    cached = set(wheels.cache().glob("custom-*"))
     try:
         tag = image.build("base", tag="sandbox-kernel:test-custom", requirements=requirements, progress=lambda _: None)
         assert tag == "sandbox-kernel:test-custom"
@@ -284,6 +286,16 @@ def test_own_requirements_are_added_to_base(client: Any, run: Run, own_wheel: Pa
         assert run("test-custom", code)["out"] == "hello"
     finally:
         client.images.remove("sandbox-kernel:test-custom", force=True)
+        for folder in set(wheels.cache().glob("custom-*")) - cached:
+            shutil.rmtree(folder)
+
+
+def test_wheel_that_changes_under_its_name_is_not_taken_for_the_old_one(own_wheel: Path, tmp_path: Path) -> None:
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(f"./{own_wheel.name}\n")
+    before = wheels.identity(requirements)
+    own_wheel.write_bytes(own_wheel.read_bytes() + b"\0")
+    assert wheels.identity(requirements) != before
 
 
 def test_package_without_a_wheel_is_named() -> None:
