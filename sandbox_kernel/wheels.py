@@ -97,7 +97,7 @@ def resolved(recipes: Path, requirements: Path, architecture: str, *, fresh: boo
 
 
 def identity(requirements: Path) -> str:
-    """Return what stands for a user's requirements in a digest: the text, and the contents of wheels it names by path."""
+    """Return what stands for a user's requirements in a digest: its text, and the wheels it names by path."""
     text = requirements.read_text()
     named = [requirements.parent / line.strip() for line in text.splitlines() if line.strip().endswith(".whl")]
     return "\0".join([text, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file())])
