@@ -14,6 +14,7 @@ import stat
 import sys
 
 SCRATCH = "/mnt/data"
+CGROUP = "/sys/fs/cgroup"
 
 WELL_KNOWN = tuple(
     """
@@ -76,11 +77,11 @@ def usage() -> dict[str, object]:
     if v1:
         used = _number(_read(v1 + "/memory.usage_in_bytes"))
         files = _field(v1 + "/memory.stat", "total_inactive_file")
-    elif os.path.exists("/sys/fs/cgroup/memory.current"):
-        used = _number(_read("/sys/fs/cgroup/memory.current"))
-        files = _field("/sys/fs/cgroup/memory.stat", "inactive_file")
+    elif os.path.exists(CGROUP + "/memory.current"):
+        used = _number(_read(CGROUP + "/memory.current"))
+        files = _field(CGROUP + "/memory.stat", "inactive_file")
     nanoseconds = _number(_read(_v1("cpuacct") + "/cpuacct.usage"))
-    microseconds = _field("/sys/fs/cgroup/cpu.stat", "usage_usec")
+    microseconds = _field(CGROUP + "/cpu.stat", "usage_usec")
     space = os.statvfs(SCRATCH) if os.path.isdir(SCRATCH) else None
     limits = _limits()
     return {
@@ -90,7 +91,7 @@ def usage() -> dict[str, object]:
         "cpu_seconds": nanoseconds / 1e9
         if nanoseconds is not None
         else (microseconds / 1e6 if microseconds >= 0 else None),
-        "pids_used": _number(_read((_v1("pids") or "/sys/fs/cgroup") + "/pids.current")),
+        "pids_used": _number(_read((_v1("pids") or CGROUP) + "/pids.current")),
         "pids_limit": limits["pids"],
         "scratch_used": (space.f_blocks - space.f_bfree) * space.f_frsize if space else None,
         "scratch_limit": space.f_blocks * space.f_frsize if space else None,
@@ -100,7 +101,7 @@ def usage() -> dict[str, object]:
 def oom_kills() -> int:
     """Return how many processes of this sandbox the system has killed for memory, -1 when that cannot be known."""
     v1 = _v1("memory")
-    return _field(v1 + "/memory.oom_control" if v1 else "/sys/fs/cgroup/memory.events", "oom_kill")
+    return _field(v1 + "/memory.oom_control" if v1 else CGROUP + "/memory.events", "oom_kill")
 
 
 def _read(path: str) -> str | None:
@@ -164,7 +165,7 @@ def _interfaces() -> list[str] | None:
 def _v1(controller: str) -> str:
     """Return the folder of a controller of cgroup v1, "" when there is none."""
     for folder in (controller, "cpu,cpuacct", "cpuacct,cpu"):
-        path = "/sys/fs/cgroup/" + folder
+        path = CGROUP + "/" + folder
         if controller in folder and os.path.isdir(path):
             return path
     return ""
@@ -183,12 +184,12 @@ def _limits() -> dict[str, int | None]:
             "cpu_quota": quota,
             "cpu_period": period,
         }
-    parts = (_read("/sys/fs/cgroup/cpu.max") or "").split()
+    parts = (_read(CGROUP + "/cpu.max") or "").split()
     return {
-        "memory_bytes": _number(_read("/sys/fs/cgroup/memory.max")),
+        "memory_bytes": _number(_read(CGROUP + "/memory.max")),
         "memory_and_swap_bytes": None,
-        "swap_bytes": _number(_read("/sys/fs/cgroup/memory.swap.max")),
-        "pids": _number(_read("/sys/fs/cgroup/pids.max")),
+        "swap_bytes": _number(_read(CGROUP + "/memory.swap.max")),
+        "pids": _number(_read(CGROUP + "/pids.max")),
         "cpu_quota": _number(parts[0]) if len(parts) == 2 else None,
         "cpu_period": _number(parts[1]) if len(parts) == 2 else None,
     }

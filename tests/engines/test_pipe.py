@@ -1,0 +1,119 @@
+"""The pipe alone, on a socket pair with scripted bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_kernel.engines.pipe import Demultiplexer, Pipe
+from sandbox_kernel.errors import EngineError
+
+
+def framed(stream: int, payload: bytes) -> bytes:
+    return bytes([stream, 0, 0, 0]) + len(payload).to_bytes(4, "big") + payload
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=50))), st.data())
+def test_a_stream_cut_anywhere_gives_the_same_bytes(pieces: list[tuple[int, bytes]], data: st.DataObject) -> None:
+    stream = b"".join(framed(number, payload) for number, payload in pieces)
+    demultiplexer, output, position = Demultiplexer(), b"", 0
+    while position < len(stream):
+        size = data.draw(st.integers(1, 20))
+        output += demultiplexer.feed(memoryview(stream[position : position + size]))
+        position += size
+    assert output == b"".join(payload for number, payload in pieces if number == 1)
+    assert bytes(demultiplexer.stderr) == b"".join(payload for number, payload in pieces if number == 2)[-8192:]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+Ends = tuple[socket.socket, socket.socket]
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int) -> None:
+    ours, theirs = ends
+    stream = framed(1, b"first") + framed(2, b"err") + framed(1, b"second")
+    first = Pipe(ours)
+    theirs.sendall(stream[:cut])
+    output = b""
+    receiving = asyncio.create_task(first.receive())
+    done, _ = await asyncio.wait([receiving], timeout=0.02)
+    if done:
+        output += receiving.result()
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
+    fd, state = first.detach()
+    assert len(str(state)) < 500
+    second = Pipe.attach(fd, state)
+    theirs.sendall(stream[cut:])
+    theirs.shutdown(socket.SHUT_WR)
+    while data := await second.receive():
+        output += data
+    second.close()
+    assert output == b"firstsecond"
+
+
+async def test_bytes_that_came_with_the_head_come_first(ends: Ends) -> None:
+    ours, theirs = ends
+    theirs.sendall(framed(1, b"b"))
+    pipe = Pipe(ours, framed(1, b"a"))
+    assert await pipe.receive() == b"a"
+    assert await pipe.receive() == b"b"
+    pipe.close()
+
+
+async def test_closing_ends_a_receive_and_a_send_that_wait(ends: Ends) -> None:
+    ours, theirs = ends
+    pipe = Pipe(ours)
+    receiving, sending = asyncio.create_task(pipe.receive()), asyncio.create_task(pipe.send(bytes(10_000_000)))
+    await asyncio.wait([receiving, sending], timeout=0.05)
+    assert not receiving.done()
+    assert not sending.done()
+    pipe.close()
+    pipe.close()
+    async with asyncio.timeout(5):
+        assert await receiving == b""
+        with pytest.raises(EngineError, match="gone"):
+            await sending
+    assert await pipe.receive() == b""
+    assert theirs.recv(1)
+
+
+async def test_a_lost_connection_is_the_end_and_not_an_error(ends: Ends) -> None:
+    ours, theirs = ends
+    pipe = Pipe(ours)
+    theirs.sendall(framed(1, b"last") + b"\1\0\0")
+    theirs.close()
+    assert await pipe.receive() == b"last"
+    assert await pipe.receive() == b""
+    assert await pipe.receive() == b""
+    pipe.close()
+
+
+async def test_nothing_is_read_before_it_is_asked_for(ends: Ends) -> None:
+    """A container that floods the host waits; what the host holds stays bounded."""
+    ours, theirs = ends
+    theirs.setblocking(False)
+    pipe = Pipe(ours)
+    theirs.send(framed(1, b"x"))
+    assert await pipe.receive() == b"x"
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while sent < 64 << 20:
+            sent += theirs.send(framed(1, bytes(4096)))
+            await asyncio.sleep(0)
+    assert sent < 4 << 20
+    pipe.close()
