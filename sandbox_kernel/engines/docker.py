@@ -28,6 +28,7 @@ Rows = list[dict[str, Any]]
 
 REQUEST_SECONDS = 30.0
 """One answer of the engine; a create took 0.1 s here, and takes seconds on a machine that is out of breath."""
+REAP_SECONDS = 30.0
 REAP_AGE_SECONDS = 30
 """A container younger than this may belong to a start that is under way."""
 API = (1, 41)
@@ -100,18 +101,27 @@ class DockerEngine:
         await self.rename(str(state["id"]), str(state["session"]), owner_pid)
 
     async def reap(self) -> int:
-        """Remove containers whose owner is dead, of this host only; return how many. Takes a minute at most."""
-        count = 0
-        async with asyncio.timeout(2 * REQUEST_SECONDS):
-            for found in await self._ours():
-                owner = Owner.parse(found["Names"][0])
-                if (
-                    found["Labels"].get(f"{LABEL}.host") != host_name()
-                    or (owner is not None and owner.alive())
-                    or time.time() - found["Created"] < REAP_AGE_SECONDS
-                ):
-                    continue
+        """Remove containers whose owner is dead, of this host only; return how many. Takes a minute at most.
+
+        Raises the first `EngineError` that a removal met, after it has tried the others.
+        """
+        count, failure = 0, None
+        deadline = time.monotonic() + REAP_SECONDS
+        for found in await self._ours():
+            owner = Owner.parse(found["Names"][0])
+            if (
+                found["Labels"].get(f"{LABEL}.host") != host_name()
+                or (owner is not None and owner.alive())
+                or time.time() - found["Created"] < REAP_AGE_SECONDS
+                or time.monotonic() > deadline
+            ):
+                continue
+            try:
                 count += await self.remove(found["Id"])
+            except EngineError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return count
 
     # --- for people -------------------------------------------------------------------------------------------------
@@ -198,9 +208,11 @@ class DockerEngine:
         except NoSuchContainer:
             return False
         except BeingRemoved:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                while await self.inspect(identity) is not None:  # noqa: ASYNC110 (it happens in another process)
-                    await asyncio.sleep(0.02)
+            deadline = time.monotonic() + REQUEST_SECONDS
+            while await self.inspect(identity) is not None:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.02)
             return False
         return True
 
@@ -235,7 +247,7 @@ class DockerEngine:
             results[1].close()
         if isinstance(results[0], dict):
             # Should it fail: the container cannot live without its pipe, and `reap` finds one that never started.
-            with contextlib.suppress(EngineError, TimeoutError):
+            with contextlib.suppress(EngineError):
                 await self.remove(name)
 
     def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -259,6 +260,15 @@ async def test_more_cpus_than_the_machine_has_are_no_error(start: Start, make_sp
     container = await start(replace(spec, limits=replace(spec.limits, cpus=512)))
     await container.send(b"up\n")
     assert await receive_line(container) == b"up\n"
+
+
+def test_importing_the_engine_loads_nothing_heavy() -> None:
+    """The engine's own client library takes 0.35 s, more than half of a start."""
+    code = "import asyncio, sys; import sandbox_kernel.engines.docker; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {"docker", "requests", "urllib3", "http.client", "email", "jupyter_client", "zmq", "traitlets"}
 
 
 async def test_no_engine_says_how_to_start_one(make_spec: MakeSpec, tmp_path: Path) -> None:
