@@ -91,4 +91,5 @@ def _closed(text: str) -> bool:
 
 def classes(text: str) -> set[str]:
     """Return the classes that the selectors of a style sheet name."""
+    text = _COMMENT.sub(" ", text)
     return {name for selectors, _ in _RULE.findall(text) for name in _CLASS.findall(selectors)}

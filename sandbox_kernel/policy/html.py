@@ -89,10 +89,7 @@ def sanitise(source: str, notes: Notes) -> str:
     if unwrapped := _unwrap(source):
         return unwrapped
     kept = _markup(source, notes)
-    styles = "\n".join(_STYLE_BLOCK.findall(source))
-    if not styles.strip() and "style=" not in kept:
-        return kept
-    return _scoped(kept, styles, notes)
+    return _scoped(kept, "\n".join(_STYLE_BLOCK.findall(source)), notes)
 
 
 def _is_program(source: str) -> bool:
@@ -117,16 +114,21 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(f"removed {name[:20]}=: may act in your browser")
     for reason in sorted(changed):
         notes.add(reason)
-    return tex.clean(kept)
+    # The sanitiser adds these two in any order; the same source must give the same HTML.
+    return tex.clean(
+        kept.replace(' rel="noopener noreferrer" target="_blank"', ' target="_blank" rel="noopener noreferrer"')
+    )
 
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
-    scope = "sandbox-output-" + hashlib.sha256((styles + kept).encode("utf-8", "replace")).hexdigest()[:16]
-    sheet = css.stylesheet(styles, scope) if styles.strip() else ""
+    sheet = css.stylesheet(styles, "") if styles.strip() else ""
     if sheet is None:
         notes.add("removed <style>: it cannot be confined to this output")
-    block = f"<style>{sheet}</style>" if sheet else ""
+    if not sheet and "style=" not in kept:
+        return kept
+    scope = "sandbox-output-" + hashlib.sha256(f"{sheet}{kept}".encode("utf-8", "replace")).hexdigest()[:16]
+    block = f"<style>{css.stylesheet(styles, scope)}</style>" if sheet else ""
     return f'<div class="{scope}" style="contain:paint">{block}{kept}</div>'
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from . import html, tex
 from .verdict import Notes
 
-_NOT_JUST_TEXT = re.compile(r"[<&]|!\[|\]\((?!https?://)|\]:|mermaid|\]\s*\[|\x00", re.IGNORECASE)
+_NOT_JUST_TEXT = re.compile(r"[<&]|!\[|\]\((?!https?://)|\]:|mermaid|\x00", re.IGNORECASE)
 """Raw HTML and autolinks, entities, images, links to anything but http(s), definitions of links, diagrams."""
 
 _MATH = re.compile(

@@ -69,7 +69,7 @@ class OutputPolicy:
         except RefusedError as error:
             return Verdict(None, (str(error),))
         metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
-        buffers = message.buffers if message.type in {"comm_open", "comm_msg"} or not message.buffers else ()
+        buffers = message.buffers if message.type in ("comm_open", "comm_msg") or not message.buffers else ()
         if content == message.content and metadata == message.metadata and buffers is message.buffers:
             return Verdict(message, tuple(notes))
         return Verdict(
@@ -103,7 +103,7 @@ class OutputPolicy:
 
     def _stream(self, message: Message, notes: Notes) -> _Content:
         name, text = message.content.get("name"), message.content.get("text")
-        if name not in {"stdout", "stderr"} or not isinstance(text, str):
+        if name not in ("stdout", "stderr") or not isinstance(text, str):
             raise RefusedError("dropped a stream that is neither stdout nor stderr")
         return {"name": name, "text": self._screen.feed(name, _parent(message), text)}
 

@@ -123,7 +123,7 @@ def _typed(item: Any) -> dict[str, Any] | None:
 def is_complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
     status, indent = content.get("status"), content.get("indent", "")
     return {
-        "status": status if status in {"complete", "incomplete", "invalid", "unknown"} else "unknown",
+        "status": status if status in ("complete", "incomplete", "invalid", "unknown") else "unknown",
         "indent": indent if isinstance(indent, str) and _INDENT.fullmatch(indent) else "",
     }
 
@@ -161,7 +161,7 @@ def _status(content: Mapping[str, Any]) -> dict[str, Any]:
     status = content.get("status")
     if status == "error":
         return {"status": "error", **error(content)}
-    return {"status": status if status in {"ok", "aborted", "abort"} else "ok"}
+    return {"status": status if status in ("ok", "aborted", "abort") else "ok"}
 
 
 REPLIES: Mapping[str, Filter] = {

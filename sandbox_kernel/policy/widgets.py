@@ -18,13 +18,13 @@ from .verdict import Notes, RefusedError, named
 
 TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
 
-_MODULES = frozenset(("@jupyter-widgets/base", "@jupyter-widgets/controls", "@jupyter-widgets/output"))
+_MODULES = ("@jupyter-widgets/base", "@jupyter-widgets/controls", "@jupyter-widgets/output")
 _CLASS = re.compile(r"[A-Z][A-Za-z0-9]{1,60}(?:Model|View)")
 _VERSION = re.compile(r"[\^~]?[0-9]{1,3}(?:\.[0-9]{1,3}){0,2}|\*")
 _DOM_CLASS = re.compile(r"widget-[\w-]{1,40}|mod-[\w-]{1,20}")
 _ICON = re.compile(r"[a-z0-9 -]{0,80}")
 _FORMATS = re.compile(r"png|jpe?g|gif|webp|bmp|svg\+xml|mp4|webm|ogg|ogv|mp3|mpeg|wav|flac|m4a|aac", re.IGNORECASE)
-_METHODS = frozenset(("update", "echo_update", "custom", "update_states"))
+_METHODS = ("update", "echo_update", "custom", "update_states")
 
 _MARKUP = frozenset(("HTMLModel", "HTMLMathModel"))
 _TYPESET = frozenset(("LabelModel",))
@@ -34,7 +34,7 @@ _LINKABLE = re.compile(
     r"(?:(?:Bounded)?(?:Int|Float)\w*|Checkbox|ToggleButton|Valid|Play|Select|SelectMultiple|Dropdown|RadioButtons"
     r"|ToggleButtons|Selection\w*Slider|Tab|Accordion|Stack)Model"
 )
-_LINKED_TRAITS = frozenset(("value", "min", "max", "step", "disabled", "index", "selected_index"))
+_LINKED_TRAITS = ("value", "min", "max", "step", "disabled", "index", "selected_index")
 """A link copies a value in the browser, past this filter: from what a Text holds into what an HTML shows, for one."""
 
 
@@ -102,7 +102,7 @@ class Widgets:
             raise RefusedError("dropped a widget message of an unknown kind")
         if data["method"] == "custom":
             detail = data.get("content")
-            if isinstance(detail, dict) and detail.get("do") in {"focus", "blur"}:
+            if isinstance(detail, dict) and detail.get("do") in ("focus", "blur"):
                 return {"comm_id": comm_id, "data": {"method": "custom", "content": {"do": detail["do"]}}}
             raise RefusedError("dropped a widget's own message: it has no meaning for the widgets that may run")
         checked = self._data(data, self._models.get(comm_id, ""), parent, notes)
@@ -182,11 +182,11 @@ class Widgets:
             return value
         if key == "value" and model in _MARKUP:
             return html.sanitise(value, notes)
-        if key in {"description", "description_tooltip"} or (key == "value" and model in _TYPESET):
+        if key in ("description", "description_tooltip") or (key == "value" and model in _TYPESET):
             return tex.clean(value)
         if key == "icon":
             return value if _ICON.fullmatch(value) else ""
-        if key == "format" and model in {"ImageModel", "VideoModel", "AudioModel"}:
+        if key == "format" and model in ("ImageModel", "VideoModel", "AudioModel"):
             if _FORMATS.fullmatch(value):
                 return value
             notes.add("removed a widget's media format: outputs load nothing from a network")
@@ -207,12 +207,12 @@ class Widgets:
             text = "".join(part for part in text if isinstance(part, str)) if isinstance(text, list) else text
             return {
                 "output_type": kind,
-                "name": name if name in {"stdout", "stderr"} else "stdout",
+                "name": name if name in ("stdout", "stderr") else "stdout",
                 "text": terminal.clean(text) if isinstance(text, str) else "",
             }
         if kind == "error":
             return {"output_type": kind, **error(output)}
-        if kind not in {"display_data", "execute_result"}:
+        if kind not in ("display_data", "execute_result"):
             return {"output_type": "stream", "name": "stderr", "text": ""}
         data, metadata = self._bundles.apply(output.get("data"), output.get("metadata"), notes)
         result: dict[str, Any] = {"output_type": kind, "data": data, "metadata": metadata}

@@ -1,0 +1,259 @@
+"""Widgets of ipywidgets work; nothing else comes through a comm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.model import Message
+from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.budget import MAX_COMMS
+
+from .check import faults
+from .messages import CELL, display, filtered, message, model, update
+
+
+def opened(*models: Message, mode: Any = "safe") -> OutputPolicy:
+    policy = OutputPolicy(mode)
+    for one in models:
+        assert policy.apply(one).message is not None
+    return policy
+
+
+def state_of(policy: OutputPolicy, sent: Message) -> dict[str, Any]:
+    verdict = policy.apply(sent)
+    assert verdict.message is not None
+    return dict(verdict.message.content["data"]["state"])
+
+
+def view(model_id: str) -> dict[str, Any]:
+    return {"application/vnd.jupyter.widget-view+json": {"model_id": model_id, "version_major": 2, "version_minor": 0}}
+
+
+def test_a_slider_is_opened_shown_moved_and_closed_unchanged() -> None:
+    policy = OutputPolicy("safe")
+    slider = model(
+        "s", "IntSliderModel", value=3, min=0, max=10, description="$x_1$", layout="IPY_MODEL_l", readout_format="d"
+    )
+    move = update("s", value=4)
+    gone = message("comm_close", {"comm_id": "s", "data": {}})
+    for sent in (slider, display(view("s")), move, gone):
+        verdict = policy.apply(sent)
+        assert verdict.message is sent
+        assert verdict.notes == ()
+    assert policy.apply(move).message is None
+
+
+def test_binary_values_keep_their_buffers() -> None:
+    policy = opened(model("i", "ImageModel", format="png"))
+    data = {"method": "update", "state": {}, "buffer_paths": [["value"]]}
+    sent = message("comm_msg", {"comm_id": "i", "data": data}, buffers=(b"\x89PNG",))
+    assert policy.apply(sent).message is sent
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("AnyModel", "anywidget"),
+        ("FigureModel", "jupyterlab-plotly"),
+        ("LeafletMapModel", "jupyter-leaflet"),
+        ("XModel", "http://evil.test/x.js"),
+        ("XModel", "@jupyter-widgets/base/../../evil"),
+        ("XModel", "@Jupyter-Widgets/base"),
+        ("XModel", "__proto__"),
+        ("constructor", "@jupyter-widgets/base"),
+        ("ManagerBase", "@jupyter-widgets/base"),
+        ("", "@jupyter-widgets/base"),
+    ],
+)
+def test_another_module_is_not_loaded(name: str, module: str) -> None:
+    policy = OutputPolicy("safe")
+    verdict = policy.apply(model("c", name, module, _esm="export default {render(){}}"))
+    assert verdict.message is None
+    assert "only those of ipywidgets" in verdict.notes[0]
+    data, _ = filtered({"text/plain": "Widget()", **view("c")}, policy)
+    assert set(data) == {"text/plain"}
+
+
+@pytest.mark.parametrize("key", ["_view_module", "_model_module", "_view_name", "_view_module_version"])
+def test_a_view_of_another_module_is_not_loaded_at_the_start_or_later(key: str) -> None:
+    assert OutputPolicy("safe").apply(model("c", "ButtonModel", **{key: "http://evil.test/x.js"})).message is None
+    policy = opened(model("c", "ButtonModel"))
+    assert policy.apply(update("c", **{key: "http://evil.test/x.js"})).message is None
+
+
+@pytest.mark.parametrize("target", ["x", "", None, "jupyter.widget ", "jupyter.widget.version", ["jupyter.widget"]])
+def test_another_target_is_not_opened(target: Any) -> None:
+    sent = message("comm_open", {"comm_id": "c", "target_name": target, "data": {}})
+    assert OutputPolicy("safe").apply(sent).message is None
+
+
+def test_a_module_for_the_target_is_not_loaded() -> None:
+    good = model("c", "ButtonModel")
+    sent = message("comm_open", {**good.content, "target_module": "http://evil.test/x.js"})
+    assert OutputPolicy("safe").apply(sent).message is None
+
+
+def test_an_id_in_use_is_not_opened_again_as_another_class() -> None:
+    policy = opened(model("c", "TextModel", value="<img src=x onerror=x>"))
+    assert policy.apply(model("c", "HTMLModel")).message is None
+
+
+def test_the_number_of_comms_is_bounded() -> None:
+    policy = opened(*(model(f"c{number}", "LayoutModel", "@jupyter-widgets/base") for number in range(MAX_COMMS)))
+    verdict = policy.apply(model("one more", "ButtonModel"))
+    assert verdict.message is None
+    assert str(MAX_COMMS) in verdict.notes[0]
+
+
+def test_strict_has_no_widgets() -> None:
+    policy = OutputPolicy("strict")
+    assert policy.apply(model("c", "ButtonModel")).message is None
+    data, _ = filtered({"text/plain": "Button()", **view("c")}, policy)
+    assert data["text/plain"].startswith("Button()\n[sandbox_kernel: removed a widget")
+
+
+@pytest.mark.parametrize(
+    "path", [["__proto__", "x"], ["constructor", "prototype", "x"], [], [-1], [True], [1.5], [["x"]], "x", [None]]
+)
+def test_buffer_paths_cannot_leave_the_state(path: Any) -> None:
+    good = model("c", "ImageModel")
+    data = {**good.content["data"], "buffer_paths": [path]}
+    assert OutputPolicy("safe").apply(message("comm_open", {**good.content, "data": data})).message is None
+
+
+def test_poisonous_keys_are_taken_out_of_a_state() -> None:
+    poison: Any = {"__proto__": {"x": 1}}
+    state = state_of(OutputPolicy("safe"), model("c", "ButtonModel", a={"constructor": 1, "b": 2}, **poison))
+    assert "__proto__" not in state
+    assert state["a"] == {"b": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "kept"),
+    [
+        ("HTMLModel", "value", "<img src=x onerror=x><b>y</b>", "<img><b>y</b>"),
+        ("HTMLMathModel", "value", r"$\href{javascript:x}{y}$", r"$\ href{javascript:x}{y}$"),
+        ("LabelModel", "value", r"$\href{javascript:x}{y}$ <b>", r"$\ href{javascript:x}{y}$ <b>"),
+        ("TextModel", "value", r"<b>\href", r"<b>\href"),
+        ("ButtonModel", "description", r"$\style{x}{y}$", r"$\ style{x}{y}$"),
+        ("IntSliderModel", "description_allow_html", True, False),
+        ("ButtonModel", "icon", "check", "check"),
+        ("ButtonModel", "icon", "x\" onclick=\"y", ""),
+        ("ButtonModel", "_dom_classes", ["widget-interact", "jp-Dialog", 1], ["widget-interact"]),
+        ("ImageModel", "format", "url", "png"),
+        ("VideoModel", "format", "URL", "png"),
+        ("ImageModel", "format", "jpeg", "jpeg"),
+        ("LayoutModel", "width", "50%", "50%"),
+        ("LayoutModel", "border_top", "1px solid red", "1px solid red"),
+        ("LayoutModel", "grid_template_areas", '"a b" "c d"', '"a b" "c d"'),
+        ("LayoutModel", "width", "url(http://evil.test)", None),
+        ("LayoutModel", "margin", "-900px 0 0 0", None),
+        ("ButtonStyleModel", "button_color", "lightgreen", "lightgreen"),
+        ("ButtonStyleModel", "button_color", "url(http://evil.test)", None),
+        ("SliderStyleModel", "description_width", "initial", "initial"),
+        ("OutputModel", "msg_id", CELL, CELL),
+        ("OutputModel", "msg_id", "another-cell", ""),
+    ],
+)  # fmt: skip
+def test_a_value_is_what_its_view_can_bear(name: str, key: str, value: Any, kept: Any) -> None:
+    assert state_of(OutputPolicy("safe"), model("c", name, **{key: value}))[key] == kept
+    policy = opened(model("c", name))
+    assert state_of(policy, update("c", **{key: value}))[key] == kept
+
+
+def test_outputs_inside_an_output_widget_are_filtered_as_outputs_are() -> None:
+    outputs = [
+        {
+            "output_type": "display_data",
+            "data": {"text/html": "<img src=x onerror=x>", "application/javascript": "x"},
+            "metadata": {},
+        },
+        {"output_type": "stream", "name": "stdout", "text": "a\x1b]0;t\x07"},
+        {"output_type": "error", "ename": "E", "evalue": "\x9b", "traceback": []},
+        {
+            "output_type": "execute_result",
+            "data": {"text/html": "<script>x</script>"},
+            "metadata": {},
+            "execution_count": 1,
+        },
+        {"output_type": "display_data", "data": view("nested"), "metadata": {}},
+        {"output_type": "x", "data": {"text/html": "<script>"}},
+        "x",
+    ]
+    kept = state_of(OutputPolicy("safe"), model("c", "OutputModel", "@jupyter-widgets/output", outputs=outputs))[
+        "outputs"
+    ]
+    assert [output["output_type"] for output in kept] == [
+        "display_data",
+        "stream",
+        "error",
+        "execute_result",
+        "display_data",
+        "stream",
+    ]
+    assert faults(kept[0]["data"]["text/html"]) == faults(kept[3]["data"]["text/html"]) == []
+    assert kept[1]["text"] == "a"
+    assert kept[2]["evalue"] == ""
+    assert set(kept[4]["data"]) == {"text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "passes"),
+    [
+        (("slider", "value"), ("other", "value"), True),
+        (("slider", "max"), ("other", "min"), True),
+        (("text", "value"), ("html", "value"), False),
+        (("text", "value"), ("label", "value"), False),
+        (("slider", "value"), ("html", "value"), False),
+        (("slider", "value"), ("other", "_view_module"), False),
+        (("slider", "value"), ("other", "description_allow_html"), False),
+        (("slider", "value"), ("unknown", "value"), False),
+    ],
+)
+def test_a_link_in_the_browser_copies_numbers_only(source: Any, target: Any, passes: bool) -> None:
+    """What a Text holds is harmless there, and would be markup in an HTML."""
+    policy = opened(
+        model("slider", "IntSliderModel"),
+        model("other", "FloatSliderModel"),
+        model("text", "TextModel", value="<img src=x onerror=x>"),
+        model("html", "HTMLModel"),
+        model("label", "LabelModel"),
+    )
+    ends = {"source": [f"IPY_MODEL_{source[0]}", source[1]], "target": [f"IPY_MODEL_{target[0]}", target[1]]}
+    for name in ("LinkModel", "DirectionalLinkModel"):
+        assert (policy.apply(model(name, name, **ends)).message is not None) is passes
+
+
+def test_a_widgets_own_messages_do_nothing_but_focus() -> None:
+    policy = opened(model("c", "ButtonModel"))
+    focus = message("comm_msg", {"comm_id": "c", "data": {"method": "custom", "content": {"do": "focus"}}})
+    other = message("comm_msg", {"comm_id": "c", "data": {"method": "custom", "content": {"event": "x", "code": "y"}}})
+    assert policy.apply(focus).message is focus
+    assert policy.apply(other).message is None
+    assert policy.apply(message("comm_msg", {"comm_id": "c", "data": {"method": "request_state"}})).message is None
+
+
+def test_the_states_of_all_widgets_are_filtered_when_a_front_end_connects_anew() -> None:
+    policy = opened(model("c", "HTMLModel"))
+    policy.observe(message("comm_open", {"comm_id": "ask", "target_name": "jupyter.widget.control"}, channel="shell"))
+    entry = {"model_name": "HTMLModel", "model_module": "@jupyter-widgets/controls", "model_module_version": "2.0.0"}
+    states = {
+        "c": {**entry, "state": {"value": "<img src=x onerror=x>"}},
+        "unknown": {**entry, "state": {}},
+    }
+    data = {"method": "update_states", "states": states, "buffer_paths": []}
+    verdict = policy.apply(message("comm_msg", {"comm_id": "ask", "data": data}))
+    assert verdict.message is not None
+    assert verdict.message.content["data"]["states"] == {"c": {**entry, "state": {"value": "<img>"}}}
+
+
+def test_a_comm_that_the_front_end_opened_is_answered_until_it_closes_it() -> None:
+    policy = OutputPolicy("safe")
+    answer = message("comm_msg", {"comm_id": "c", "data": {"x": [1]}})
+    assert policy.apply(answer).message is None
+    policy.observe(message("comm_open", {"comm_id": "c", "target_name": "my.extension"}, channel="shell"))
+    assert policy.apply(answer).message is answer
+    policy.observe(message("comm_close", {"comm_id": "c"}, channel="shell"))
+    assert policy.apply(answer).message is None

@@ -1,0 +1,135 @@
+"""The audit is one line of ASCII JSON an event, whatever the event holds, and never an exception."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox_kernel.audit import MAX_LINE, Audit, open_audit
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    raw = path.read_bytes()
+    assert raw.endswith(b"\n")
+    assert all(0x20 <= byte < 0x7F or byte == 0x0A for byte in raw)
+    return [json.loads(line) for line in raw.splitlines()]
+
+
+def test_a_line_has_time_session_event_and_fields(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    audit = Audit(str(path), session="s1", clock=lambda: 0.0)
+    audit("cell", status="ok", seconds=1.5, notes=["a"])
+    audit.close()
+    assert lines(path) == [
+        {
+            "time": "1970-01-01T00:00:00.000+00:00",
+            "session": "s1",
+            "event": "cell",
+            "status": "ok",
+            "seconds": 1.5,
+            "notes": ["a"],
+        }
+    ]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "text", ["a\nb", "\x1b]0;t\x07", "\u2028", "\ud800", "é", '"}\n{"event":"forged"', "\x9b31m", "\x7f"]
+)
+def test_text_cannot_forge_a_line_or_reach_a_terminal(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "audit"
+    audit = Audit(str(path), session=text)
+    audit(text, **{"x": text, text[:3]: {text: [text]}})
+    audit.close()
+    (line,) = lines(path)
+    assert line["x"] == text
+    assert set(line) >= {"time", "session", "event"}
+
+
+def test_a_field_cannot_replace_the_head_of_a_line(tmp_path: Path) -> None:
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    audit("cell", time="never", session="another")
+    assert lines(tmp_path / "audit")[0]["session"] == "s1"
+    audit.close()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.text(),
+    st.dictionaries(
+        st.text(max_size=60),
+        st.recursive(
+            st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.binary()),
+            lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+            max_leaves=300,
+        ),
+    ),
+)
+def test_any_event_is_one_bounded_line(event: str, fields: dict[str, Any]) -> None:
+    line = Audit(None, session="s" * 5000)._line(event, fields)
+    assert len(line) <= MAX_LINE
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert isinstance(json.loads(line), dict)
+
+
+def test_a_long_line_is_cut_and_says_where(tmp_path: Path) -> None:
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    audit("cell", long=["\u2028" * 500] * 16, short="x")
+    audit.close()
+    (line,) = lines(tmp_path / "audit")
+    assert line["cut"] == "long"
+    assert line["short"] == "x"
+
+
+def test_a_link_is_not_followed_and_the_failure_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    reports: list[str] = []
+    audit = Audit(str(tmp_path / "link"), session="s1", report=reports.append)
+    audit("cell")
+    audit("cell")
+    assert len(reports) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_full_disk_is_reported_once_and_counted(tmp_path: Path) -> None:
+    reports: list[str] = []
+    audit = Audit("/dev/full", session="s1", report=reports.append)
+    for _ in range(3):
+        audit("cell")
+    audit.close()
+    assert len(reports) == 1
+    assert audit.lost == 3
+
+
+def test_lines_of_two_sessions_stand_side_by_side(tmp_path: Path) -> None:
+    path = str(tmp_path / "audit")
+    one, two = open_audit(path, session="1"), open_audit(path, session="2")
+    for _ in range(3):
+        one("cell")
+        two("cell")
+    one.close()
+    two.close()
+    one("cell")
+    assert [line["session"] for line in lines(tmp_path / "audit")] == ["1", "2"] * 3
+    assert one.lost == 0
+
+
+def test_the_file_is_not_handed_to_child_processes(tmp_path: Path) -> None:
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    assert audit._fd is not None
+    assert not os.get_inheritable(audit._fd)
+    audit.close()
+
+
+def test_without_a_path_nothing_is_written() -> None:
+    audit = open_audit(None)
+    audit("cell", x=object())
+    assert audit.lost == 0
