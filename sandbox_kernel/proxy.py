@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ class Proxy:
         self.audit = self.session.audit
         self.sockets: FrontSockets
         self._stopping = asyncio.Event()
+        self._cpu = (0.0, 0.0)
         self._shutdown: tuple[Message, bytes] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -164,10 +166,11 @@ class Proxy:
         content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
         try:
             usage = await self.session.usage()
-            used = min(int(usage["memory_bytes"]), limits.memory_bytes)
-            content["kernel_cpu"] = float(usage["cpu_percent"])
+            used = min(int(usage["memory_used"]), limits.memory_bytes)
+            percent = self._cpu_percent(float(usage["cpu_seconds"]))
+            content["kernel_cpu"] = percent
             content["kernel_memory"] = used
-            content["host_cpu_percent"] = float(usage["cpu_percent"]) / limits.cpus
+            content["host_cpu_percent"] = percent / limits.cpus
             content["host_virtual_memory"] = {
                 "total": limits.memory_bytes,
                 "available": limits.memory_bytes - used,
@@ -178,6 +181,12 @@ class Proxy:
         except (SandboxError, LookupError, TypeError, ValueError):
             pass  # the sandbox is starting, gone, or says nonsense: what is known remains
         return content
+
+    def _cpu_percent(self, seconds: float) -> float:
+        """Return the load since the last question in percent of one core; 0 for the first."""
+        now = time.monotonic()
+        (last, before), self._cpu = self._cpu, (now, seconds)
+        return round(max(0.0, 100 * (seconds - before) / (now - last)), 1) if last else 0.0
 
     def _reply(self, request: Message, client: bytes, content: dict[str, Any]) -> None:
         kind = protocol.reply_type(request.type)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import pytest
@@ -110,6 +111,27 @@ def connect(manager: KernelManager) -> BlockingKernelClient:
     client.start_channels()
     client.wait_for_ready(timeout=WAIT)
     return client
+
+
+def connect_another(manager: KernelManager) -> BlockingKernelClient:
+    """Return a client with an identity of its own; those that a manager makes share the manager's."""
+    client = BlockingKernelClient()
+    client.load_connection_file(manager.connection_file)
+    client.start_channels()
+    client.wait_for_ready(timeout=WAIT)
+    return client
+
+
+def replied(client: BlockingKernelClient, message_id: str, seconds: float) -> bool:
+    """Return whether a request is replied to within a time."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        try:
+            if client.get_shell_msg(timeout=left)["parent_header"].get("msg_id") == message_id:
+                return True
+        except Empty:
+            break
+    return False
 
 
 def containers_of(pid: int) -> list[dict[str, Any]]:
