@@ -230,7 +230,9 @@ class Agent:
             self.event("kernel_ready", number=kernel.number)
         size = sum(map(len, parts))
         if size > self.config["max_frame"] - 65536:
-            self.event("oversized", channel=kind, bytes=size, parent=parts[1][:4096].decode(errors="replace"))
+            self.event(
+                "oversized", channel=kind, bytes=size, parent=b"".join(parts[1:2])[:4096].decode(errors="replace")
+            )
         elif len(parts) <= wire.MAX_PARTS:
             self.send(kind, parts)
         return True

@@ -16,10 +16,13 @@ import orjson
 
 from . import wire
 from .engines.base import Container
-from .errors import EngineError, SandboxDied, WireError
+from .errors import EngineError, ProtocolError, SandboxDied, WireError
+from .model import format_bytes
 
 MAX_QUEUED_BYTES = 256 << 20
 """Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
+AGENT_RESERVE = 2 << 20
+"""Bytes by which a frame to the agent stays below what this end takes: the agent would end itself for a larger one."""
 PING_SECONDS = 10.0
 """The agent ends itself after 60 s without a byte from the host."""
 ANSWER_SECONDS = 30.0
@@ -32,6 +35,7 @@ class Link:
     def __init__(self, container: Container, max_frame: int) -> None:
         self.container = container
         self._decoder = wire.Decoder(max_frame)
+        self._max_sent = max_frame - AGENT_RESERVE
         self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
         self._queued_bytes = 0
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
@@ -41,9 +45,15 @@ class Link:
         """Why the link was given up, where it was not the container's end."""
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:
-        """Queue a frame. Raises `SandboxDied` when too much is waiting already."""
-        frame = wire.encode(kind, tuple(parts))
+        """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` when too much is waiting."""
+        try:
+            frame = wire.encode(kind, tuple(parts))
+        except wire.FrameError as error:
+            raise ProtocolError(f"the request cannot be sent: {error}") from None
         size = sum(map(len, frame))
+        if size > self._max_sent:
+            limit, value = format_bytes(self._max_sent), format_bytes(size)
+            raise ProtocolError("the request is too large", limit=limit, value=value, setting="message_limit")
         if self._queued_bytes + size > MAX_QUEUED_BYTES:
             raise SandboxDied("the sandbox does not read what it is sent", limit=f"{MAX_QUEUED_BYTES} bytes waiting")
         self._queued_bytes += size

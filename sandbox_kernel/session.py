@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import signal
 from collections.abc import Callable
@@ -20,12 +21,14 @@ from .audit import Audit
 from .engines.attestation import attest
 from .engines.base import Container, Engine, Handover
 from .errors import (
+    EngineUnavailable,
     KernelDied,
     OutOfMemory,
     OutputLimit,
     ProtocolError,
     SandboxDied,
     SandboxError,
+    WireError,
 )
 from .folders import Folders
 from .link import Link
@@ -87,6 +90,7 @@ class Session:
         self._failed_kernels = 0
         self._fatal: SandboxError | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._start_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.folders = Folders(settings, self.ask)
         self.traffic = Traffic(
@@ -204,7 +208,7 @@ class Session:
     async def kill_sandbox(self, error: SandboxError) -> None:
         self._fatal = error
         if self._link is not None:
-            await self._link.container.kill()
+            await self._remove(self._link.container)
 
     # --- the life of a container ---
 
@@ -242,22 +246,30 @@ class Session:
             error = self._too_slow("the container engine")
         except SandboxError as failure:
             error = failure
+        except OSError as failure:
+            error = EngineUnavailable(f"the container engine cannot be asked: {failure}")
         else:
             link = self._link = Link(container, self.limits.message_bytes + (2 << 20))
-            watch = asyncio.get_running_loop().call_at(deadline, self._check_ready)
+            self._expect_kernel(deadline)
             try:
                 if adopted:
                     link.tell("resume")
                 await self._read(link)
                 error = await self._reason(container)
+            except WireError as failure:
+                error = SandboxDied(failure.message, survived="nothing")
             except SandboxError as failure:
                 error = failure
+            except Exception as defect:
+                # What a sandbox sends may find a defect of ours; its cells must end all the same.
+                logging.getLogger("sandbox_kernel").exception("a defect, met in what a sandbox sent")
+                error = SandboxDied(f"sandbox_kernel failed at what the sandbox sent: {defect!r}", survived="nothing")
             finally:
-                watch.cancel()
+                self._expect_kernel(None)
                 await link.close()
                 if self._link is not None:
                     # Not given away: the container ends with this task, whatever ended the task.
-                    await asyncio.shield(container.kill())
+                    await self._remove(container)
                     self._link = None
             error = self._fatal or error
         self.ready = False
@@ -267,6 +279,13 @@ class Session:
         self._settled.set()
         self.traffic.sandbox_died(error)
 
+    async def _remove(self, container: Container) -> None:
+        try:
+            await asyncio.shield(container.kill())
+        except SandboxError as error:
+            # Its pipe is closed, so the agent ends; what an engine that fails leaves, `reap` finds.
+            self.audit("left", container=container.id, reason=str(error))
+
     async def _read(self, link: Link) -> None:
         async for kind, parts in link.frames():
             if kind == wire.AGENT:
@@ -275,7 +294,7 @@ class Session:
             try:
                 message = protocol.decode(kind, parts)
             except ProtocolError as error:
-                self.audit("dropped", reason=error.message)
+                self.traffic.drop(error.message, sum(map(len, parts)))
                 continue
             if message.parent.get("msg_id") == PROBE:
                 self._probe_answered(message)
@@ -285,6 +304,8 @@ class Session:
     async def _event(self, link: Link, event: dict[str, Any]) -> None:
         op = event["op"]
         if op == "hello":
+            if self.attested:
+                raise WireError("the sandbox introduced itself twice")
             attest(self._expected, event.get("report", {}), await link.container.inspect())
             self.audit("attested", image=self.settings.image, runtime=self.settings.runtime or "default")
             self.attested = True
@@ -300,6 +321,9 @@ class Session:
     def _kernel_ready(self, link: Link) -> None:
         if not self.attested:
             raise SandboxDied("the sandbox did not attest itself before its first kernel was ready")
+        if self.ready:
+            return
+        self._expect_kernel(None)
         self._failed_kernels = 0
         self.ready = True
         self.state = "ready"
@@ -336,18 +360,20 @@ class Session:
                 tail = str(event.get("tail", "")).strip()[-1000:]
                 raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
         link.tell("start_kernel")
+        self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
         self.traffic.kernel_died(error)
 
     def _oversized(self, event: dict[str, Any]) -> None:
         try:
             entry = self.traffic.ledger.find(orjson.loads(str(event.get("parent"))).get("msg_id"))
-        except (orjson.JSONDecodeError, AttributeError):
+            size = float(event["bytes"])
+        except (ValueError, LookupError, TypeError, AttributeError):
             entry = None
         if entry is not None:
             error = OutputLimit(
                 "the cell sent a single message that is too large",
                 limit=format_bytes(self.limits.message_bytes),
-                value=format_bytes(float(event.get("bytes", 0))),
+                value=format_bytes(size),
                 setting="message_limit",
             )
             self.traffic.condemn(entry, error)
@@ -369,8 +395,16 @@ class Session:
         how = "was killed" if reason.kind == "killed" else f"ended with exit code {reason.exit_code}"
         return SandboxDied(f"the sandbox {how}{': ' + detail if detail else ''}", survived="nothing")
 
+    def _expect_kernel(self, deadline: float | None) -> None:
+        """End the sandbox unless a kernel is ready in time; a cell can plant what makes the next one hang."""
+        if self._start_timer is not None:
+            self._start_timer.cancel()
+        self._start_timer = None
+        if deadline is not None:
+            self._start_timer = asyncio.get_running_loop().call_at(deadline, self._check_ready)
+
     def _check_ready(self) -> None:
-        if not self.ready and self.state == "starting":
+        if not self.ready and self.state in {"starting", "ready"}:
             self._spawn(self.kill_sandbox(self._too_slow("the kernel")))
 
     def _too_slow(self, what: str) -> SandboxDied:
@@ -420,5 +454,6 @@ def _kernel_death(event: dict[str, Any], memory_bytes: int) -> SandboxError:
         except ValueError:
             how = f"was ended by signal {number}"
     else:
-        how = f"ended itself with exit code {event.get('code')}"
+        code = event.get("code")
+        how = f"ended itself with exit code {code if isinstance(code, int) else 'unknown'}"
     return KernelDied(f"the kernel {how}", survived="files, but no variables")

@@ -26,6 +26,8 @@ PATIENCE_SECONDS = 3.0
 
 nbclient waits 4 s for idle and then drops outputs silently.
 """
+MAX_NOTED = 10_000
+"""Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
 KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""
 
@@ -83,6 +85,9 @@ class Traffic:
         self._inputs: dict[str, Entry] = {}
         self._debugger_attached = False
         self._session_budget = SessionBudget(limits)
+        self._dropped = CellBudget(limits)
+        """What was sent and did not pass. That costs work too, so there is as little of it as of one cell's output."""
+        self._noted = 0
         self._flooded = False
         self._kernel_verdict: SandboxError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,7 +122,7 @@ class Traffic:
     async def _prepare_and_transmit(self, entry: Entry, hook: Hook) -> None:
         try:
             notes = await hook()
-        except SandboxError as error:
+        except (SandboxError, OSError) as error:
             notes = [str(error)]
         if not entry.finished:
             self.notices.extend(notes)
@@ -129,10 +134,12 @@ class Traffic:
         try:
             self.port.transmit(wire.CHANNELS[entry.request.channel], protocol.encode(entry.request))
         except SandboxError as error:
+            if entry.is_comm:
+                self.notices.append(str(error))
             entry.verdict = error
             self._finish_now(entry)
             return
-        if entry.request.channel == "shell" and not entry.is_comm:
+        if not entry.is_comm:
             self._start_clock(entry, self.limits.cell_seconds)
 
     # --- clocks ---
@@ -156,15 +163,18 @@ class Traffic:
 
     def _time_is_up(self, entry: Entry) -> None:
         what = "the cell" if entry.is_execute else f"a {entry.request.type}"
-        self.condemn(
-            entry,
-            CellTimeout(
-                f"{what} ran longer than its time limit",
-                limit=f"{self.limits.cell_seconds:g} s",
-                value=f"{time.monotonic() - entry.started:.1f} s",
-                setting="cell_timeout",
-            ),
+        error = CellTimeout(
+            f"{what} ran longer than its time limit",
+            limit=f"{self.limits.cell_seconds:g} s",
+            value=f"{time.monotonic() - entry.started:.1f} s",
+            setting="cell_timeout",
         )
+        if entry.request.channel == "control":
+            # Nothing on control deserves an interrupt, which would meet the running cell.
+            entry.verdict = error
+            self._finish_now(entry)
+        else:
+            self.condemn(entry, error)
 
     def condemn(self, entry: Entry, error: SandboxError) -> None:
         """End a request from outside: interrupt, then kill its kernel, then its sandbox."""
@@ -211,21 +221,44 @@ class Traffic:
         """Take a decoded message of the kernel; `size` is its size on the wire in bytes."""
         entry = self.ledger.find(message.parent.get("msg_id"))
         if entry is None and (message.parent or message.channel != "iopub"):
-            self.audit("dropped", reason="unknown parent", type=message.type)
+            self.drop("unknown parent", size, message.type)
+            return
+        if entry is not None and not entry.sent:
+            self.drop("its request was not sent yet", size, message.type)
             return
         if message.channel == "iopub":
             self._published(message, entry, size)
         elif entry is not None and message.channel == "stdin":
-            self._input_request(message, entry)
+            self._input_request(message, entry, size)
         elif entry is not None:
-            self._replied(message, entry)
+            self._replied(message, entry, size)
+
+    def drop(self, reason: str, size: int, kind: str = "") -> None:
+        """Note a message that does not pass; a kernel that goes on sending such is ended."""
+        self._note("dropped", reason=reason, type=kind)
+        if not self._dropped.charge(size).allowed:
+            self._end_flood(self._dropped.exceeded, kind)
+
+    def _note(self, event: str, **fields: object) -> None:
+        self._noted += 1
+        if self._noted < MAX_NOTED:
+            self.audit(event, **fields)
+        elif self._noted == MAX_NOTED:
+            self.audit(event, **fields, last="no more of this is written in this session")
 
     def _published(self, message: Message, entry: Entry | None, size: int) -> None:
         if message.type == "status":
-            self._status(message, entry)
+            self._status(message, entry, size)
             return
         if entry is not None and message.type == "execute_input":
-            if entry.is_execute and not entry.finished and not entry.execution_count:
+            if (
+                not entry.is_execute
+                or entry.finished
+                or entry.execution_count
+                or message.content["execution_count"] < 1
+            ):
+                self.drop("out of turn", size, message.type)
+            else:
                 entry.execution_count = int(message.content["execution_count"])
                 content = {"code": entry.request.content.get("code", ""), "execution_count": entry.execution_count}
                 self._publish(Message(channel="iopub", header={"msg_type": "execute_input"}, content=content), entry)
@@ -253,14 +286,19 @@ class Traffic:
                 continue
             if entry is not None and not entry.finished:
                 self.condemn(entry, budget.exceeded or OutputLimit("the cell sent too much output"))
-            elif not self._flooded:
+            else:
                 # A thread goes on after its cell: nothing to interrupt, so its kernel has to go.
-                self._flooded = True
-                self.audit("flood", reason="too much output between cells", type=message.type)
-                self._kernel_verdict = budget.exceeded
-                self._spawn(self._kill_flooding_kernel())
+                self._end_flood(budget.exceeded, message.type)
             return False
         return True
+
+    def _end_flood(self, error: SandboxError | None, kind: str) -> None:
+        if self._flooded:
+            return
+        self._flooded = True
+        self.audit("flood", reason=str(error), type=kind)
+        self._kernel_verdict = error
+        self._spawn(self._kill_flooding_kernel())
 
     async def _kill_flooding_kernel(self) -> None:
         try:
@@ -269,9 +307,10 @@ class Traffic:
             self.audit("ladder", reason=str(failure))
             await self.port.kill_sandbox(failure)
 
-    def _status(self, message: Message, entry: Entry | None) -> None:
+    def _status(self, message: Message, entry: Entry | None, size: int) -> None:
         state = message.content["execution_state"]
-        if entry is None or entry.finished or not entry.sent or state not in {"busy", "idle"}:
+        if entry is None or entry.finished:
+            self.drop("out of turn", size, message.type)
             return
         if state == "busy" and not entry.busy:
             self.ledger.mark_busy(entry)
@@ -282,17 +321,21 @@ class Traffic:
         elif state == "idle" and entry.busy and not entry.idle:
             entry.idle = True
             self._finish_when_complete(entry)
+        else:
+            self.drop("out of turn", size, message.type)
 
-    def _replied(self, message: Message, entry: Entry) -> None:
-        if message.type != entry.reply_type or message.channel != entry.request.channel or not entry.sent:
-            self.audit("dropped", reason="not the reply to its request", type=message.type)
-        elif entry.reply is None and not entry.finished:
+    def _replied(self, message: Message, entry: Entry, size: int) -> None:
+        if message.type != entry.reply_type or message.channel != entry.request.channel:
+            self.drop("not the reply to its request", size, message.type)
+        elif entry.reply is not None or entry.finished:
+            self.drop("a second reply", size, message.type)
+        else:
             entry.reply = message
             self._finish_when_complete(entry)
 
-    def _input_request(self, message: Message, entry: Entry) -> None:
+    def _input_request(self, message: Message, entry: Entry, size: int) -> None:
         if entry.finished or entry.awaiting_input or not entry.request.content.get("allow_stdin", False):
-            self.audit("dropped", reason="input was not allowed", type=message.type)
+            self.drop("input was not allowed", size, message.type)
             return
         verdict = self.policy.apply(message)
         if verdict.message is None:
@@ -345,7 +388,7 @@ class Traffic:
     async def _collect_and_finish(self, entry: Entry, hook: Hook) -> None:
         try:
             self.notices.extend(await hook())
-        except SandboxError as error:
+        except (SandboxError, OSError) as error:
             self.notices.append(str(error))
         if not entry.finished:
             self._finish_now(entry)
@@ -354,6 +397,10 @@ class Traffic:
         """Deliver what a request is still owed, and let the next one go."""
         if entry.finished:
             return
+        if entry.is_execute:
+            # What was sent before this cell's end is known must be known too: its failure may abort it. That comes
+            # first, for a cell that is submitted after `finish` is sent.
+            self.front.drain()
         self.ledger.finish(entry)
         if not entry.busy:
             self._publish_status("busy", entry)
@@ -366,8 +413,6 @@ class Traffic:
             reply = self._error_reply(entry, KernelDied("the kernel sent no reply"))
         self._say_notices(entry)
         failed = reply is not None and reply.content.get("status") == "error"
-        if failed and entry.is_execute:
-            self.front.drain()
         if reply is not None:
             self._deliver_reply(entry, reply)
         self._publish_status("idle", entry)
@@ -402,8 +447,7 @@ class Traffic:
         if self._kernel_verdict is not None:
             error = self._kernel_verdict
             error.survived = "files, but no variables: a thread of an earlier cell went on sending"
-            self._kernel_verdict, self._flooded = None, False
-        self._debugger_attached = False
+        self._forget_kernel()
         flying = self.ledger.in_flight
         if not any(entry.is_execute for entry in flying):
             self.notices.append(f"{error} (This happened between two cells.)")
@@ -414,7 +458,7 @@ class Traffic:
 
     def sandbox_died(self, error: SandboxError) -> None:
         """End everything, also what has not been sent."""
-        self._debugger_attached = False
+        self._forget_kernel()
         flying, waiting = self.ledger.take_all()
         if not any(entry.is_execute for entry in flying + waiting):
             self.notices.append(str(error))
@@ -428,6 +472,10 @@ class Traffic:
                 aborting.add(entry.queue)
             self._finish_now(entry)
 
+    def _forget_kernel(self) -> None:
+        self._kernel_verdict, self._flooded, self._debugger_attached = None, False, False
+        self._dropped = CellBudget(self.limits)
+
     def _abort(self, entry: Entry) -> None:
         self.ledger.finish(entry)
         self._publish_status("busy", entry)
@@ -440,7 +488,7 @@ class Traffic:
     def _publish(self, message: Message, entry: Entry | None) -> None:
         verdict = self.policy.apply(message)
         for note in verdict.notes:
-            self.audit("policy", type=message.type, reason=note)
+            self._note("policy", type=message.type, reason=note)
         if verdict.message is None:
             return
         try:
@@ -451,7 +499,7 @@ class Traffic:
     def _deliver_reply(self, entry: Entry, reply: Message) -> None:
         verdict = self.policy.apply(reply)
         for note in verdict.notes:
-            self.audit("policy", type=reply.type, reason=note)
+            self._note("policy", type=reply.type, reason=note)
         if verdict.message is None:
             error = ProtocolError("the reply was refused by the output policy: " + "; ".join(verdict.notes))
             reply = self._error_reply(entry, error)
