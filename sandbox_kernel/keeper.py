@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 HOLD_SECONDS = 20.0
@@ -45,12 +46,13 @@ def listen(name: str) -> socket.socket:
 
 def keep(listener: socket.socket, fd: int, state: bytes, seconds: float) -> bool:
     """Give `fd` and `state` to the first process of the same user that comes; return whether one came."""
-    listener.settimeout(seconds)
-    while True:
+    deadline = time.monotonic() + seconds  # of all tries: who comes again and again must not keep a container
+    while (left := deadline - time.monotonic()) > 0:
+        listener.settimeout(left)
         try:
             peer, _ = listener.accept()
         except TimeoutError:
-            return False
+            break
         with peer:
             if not _same_user(peer):
                 continue
@@ -59,6 +61,7 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float) -> bool
                 socket.send_fds(peer, [struct.pack("!I", len(state))], [fd])
                 peer.sendall(state)
                 return True
+    return False
 
 
 def collect(name: str) -> tuple[int, dict[str, Any]] | None:
@@ -80,7 +83,9 @@ def collect(name: str) -> tuple[int, dict[str, Any]] | None:
             while len(data) < min(size, MAX_STATE) and (chunk := peer.recv(1 << 16)):
                 data += chunk
             state = json.loads(data)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
+            state = None
+        if not isinstance(state, dict):
             os.close(fds[0])
             return None
         return fds[0], state

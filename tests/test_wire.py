@@ -1,0 +1,133 @@
+"""The framing on scripted bytes: whole frames come out of any cut, and lies are refused before they cost anything."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_kernel import wire
+
+LIMIT = 1 << 16
+
+frames = st.lists(st.tuples(st.sampled_from(sorted(wire.KINDS)), st.lists(st.binary(max_size=300), max_size=8)))
+
+
+def raw(size: int, kind: int, lengths: list[int], body: bytes) -> bytes:
+    """Return a frame that claims whatever it is told to."""
+    return struct.pack(f"!IBH{len(lengths)}I", size, kind, len(lengths), *lengths) + body
+
+
+@given(frames, st.lists(st.integers(min_value=0, max_value=5000)))
+def test_frames_come_out_as_they_went_in_wherever_the_stream_is_cut(
+    sent: list[tuple[int, list[bytes]]], cuts: list[int]
+) -> None:
+    stream = b"".join(b"".join(wire.encode(kind, parts)) for kind, parts in sent)
+    decoder = wire.Decoder(LIMIT)
+    received = []
+    for start, end in pairwise([0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]):
+        received += decoder.feed(stream[start:end])
+    assert received == [(kind, tuple(parts)) for kind, parts in sent]
+    assert decoder.pending == b""
+
+
+@given(st.binary(max_size=2000), st.integers(min_value=1, max_value=2000))
+def test_any_bytes_are_frames_or_an_error_and_the_cut_does_not_matter(data: bytes, step: int) -> None:
+    def outcome(step: int) -> tuple[list[tuple[int, tuple[bytes, ...]]], str]:
+        decoder, found = wire.Decoder(LIMIT), []
+        try:
+            for start in range(0, len(data), step):
+                found += decoder.feed(data[start : start + step])
+        except wire.FrameError as error:
+            return found, str(error)
+        return found, f"{len(decoder.pending)} bytes wait"
+
+    # Frames that came in the same piece as the first broken one are lost with it.
+    assert outcome(step)[1] == outcome(1)[1]
+    assert outcome(1)[0][: len(outcome(step)[0])] == outcome(step)[0]
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, 1 << 31, 0xFFFFFFFF])
+def test_a_length_over_the_limit_is_refused_after_its_four_bytes(size: int) -> None:
+    decoder = wire.Decoder(LIMIT)
+    assert decoder.feed(struct.pack("!I", size)[:3]) == []
+    with pytest.raises(wire.FrameError, match=f"{size} bytes is over the limit of {LIMIT}"):
+        decoder.feed(struct.pack("!I", size)[3:])
+
+
+def test_the_largest_frame_that_is_allowed_passes() -> None:
+    part = bytes(LIMIT - 3 - 4)
+    (frame,) = wire.Decoder(LIMIT).feed(b"".join(wire.encode(wire.IOPUB, [part])))
+    assert frame == (wire.IOPUB, (part,))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (raw(0, 1, [], b""), "too short"),
+        (raw(2, 1, [], b""), "too short"),
+        (raw(3, 0, [], b""), "no frame kind 0"),
+        (raw(3, 6, [], b""), "no frame kind 6"),
+        (raw(3, 255, [], b""), "no frame kind 255"),
+        (struct.pack("!IBH", 3, 1, 1), "shorter than its table"),
+        (struct.pack("!IBH", 3, 1, wire.MAX_PARTS), "shorter than its table"),
+        (struct.pack("!IBH", 3, 1, wire.MAX_PARTS + 1), f"at most {wire.MAX_PARTS}"),
+        (raw(8, 1, [2], b"x"), "do not add up"),
+        (raw(8, 1, [0], b"x"), "do not add up"),
+        (raw(12, 1, [0xFFFFFFFF, 2], b"x"), "do not add up"),
+        (raw(11, 1, [0xFFFFFFFF, 1], b""), "do not add up"),
+    ],
+)
+def test_a_frame_that_lies_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(wire.FrameError, match=why):
+        wire.Decoder(LIMIT).feed(data)
+
+
+def test_after_an_error_nothing_is_read_any_more() -> None:
+    decoder = wire.Decoder(LIMIT)
+    with pytest.raises(wire.FrameError) as first:
+        decoder.feed(b"\xff" * 100)
+    with pytest.raises(wire.FrameError) as second:
+        decoder.feed(b"".join(wire.encode(wire.IOPUB, [b"honest"])))
+    assert str(first.value) == str(second.value)
+    assert decoder.pending == b""
+
+
+def test_a_frame_that_never_ends_holds_no_more_than_the_limit() -> None:
+    """The size stands at the beginning, so what comes after the frame belongs to the next one and is checked too."""
+    decoder = wire.Decoder(LIMIT)
+    missing = LIMIT - 7
+    decoder.feed(struct.pack("!IBHI", LIMIT, wire.IOPUB, 1, missing))
+    while missing > 1000:
+        assert decoder.feed(bytes(1000)) == []
+        missing -= 1000
+        assert len(decoder.pending) <= LIMIT + 4
+    with pytest.raises(wire.FrameError, match="too short"):
+        decoder.feed(bytes(missing + 4))
+    assert decoder.pending == b""
+
+
+@pytest.mark.parametrize("kind", [0, 6, 256, -1])
+def test_no_frame_of_an_unknown_kind_is_made(kind: int) -> None:
+    with pytest.raises(wire.FrameError):
+        wire.encode(kind, [b""])
+
+
+def test_no_frame_with_too_many_parts_is_made() -> None:
+    assert wire.encode(wire.IOPUB, [b""] * wire.MAX_PARTS)
+    with pytest.raises(wire.FrameError, match="parts"):
+        wire.encode(wire.IOPUB, [b""] * (wire.MAX_PARTS + 1))
+
+
+def test_no_frame_over_four_gigabytes_is_made() -> None:
+    part = bytes(16 << 20)
+    with pytest.raises(wire.FrameError, match="32-bit"):
+        wire.encode(wire.IOPUB, [part] * 256)
+
+
+def test_large_parts_are_not_copied() -> None:
+    part = bytes(1 << 20)
+    assert wire.encode(wire.IOPUB, [part])[1] is part
