@@ -7,6 +7,8 @@ host.
 """
 
 import collections
+import fcntl
+import itertools
 import json
 import os
 import signal
@@ -24,6 +26,8 @@ TAIL = 8192
 LEASE = 60.0
 """Seconds of silence after which the host is taken for dead; it sends a ping every few seconds."""
 READ = 1 << 18
+SMALL = 1 << 16
+"""Bytes below which parts are joined, so that a message is one write."""
 DELIMITER = b"<IDS|MSG>"
 CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdin"))
 
@@ -131,29 +135,37 @@ class Agent:
         if self.parked:
             self.held.append((kind, parts))
             return
+        small = []
         for data in wire.encode(kind, parts):
-            if data:
-                self.pending.append(memoryview(data))
-                self.pending_bytes += len(data)
-        self.flush()
+            if len(data) < SMALL:
+                small.append(data)
+            else:
+                self.enqueue(b"".join(small))
+                self.enqueue(data)
+                small = []
+        self.enqueue(b"".join(small))
+
+    def enqueue(self, data):
+        if data:
+            self.pending.append(memoryview(data))
+            self.pending_bytes += len(data)
 
     def event(self, op, **fields):
         self.send(wire.AGENT, [json.dumps(dict(fields, op=op)).encode()])
 
     def flush(self):
         while self.pending:
-            data = self.pending[0]
             try:
-                count = os.write(STDOUT, data)
+                count = os.writev(STDOUT, list(itertools.islice(self.pending, 64)))
             except BlockingIOError:
                 return
             except OSError:
                 os._exit(0)
             self.pending_bytes -= count
-            if count == len(data):
-                self.pending.popleft()
-            else:
-                self.pending[0] = data[count:]
+            while self.pending and count >= len(self.pending[0]):
+                count -= len(self.pending.popleft())
+            if count:
+                self.pending[0] = self.pending[0][count:]
 
     # --- the kernel ---
 
@@ -300,10 +312,16 @@ class Agent:
         wake_read, wake_write = os.pipe()
         for fd in (wake_read, wake_write, STDIN, STDOUT):
             os.set_blocking(fd, False)
+        for fd in (STDIN, STDOUT):
+            try:
+                fcntl.fcntl(fd, 1031, 1 << 20)  # F_SETPIPE_SZ; 1 MiB is what an ordinary user may have
+            except OSError:
+                pass
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.spawn()
         self.event("hello", report=agent_report.collect(), number=self.kernels)
+        self.flush()
         undumpable()
 
         import zmq
@@ -325,8 +343,6 @@ class Agent:
                     poller.unregister(STDOUT)
             # Only the pipes when congested: a kernel socket that stays readable would make this loop spin.
             ready = wait_for_pipes(wake_read) if congested else dict(poller.poll(1000))
-            if STDOUT in ready:
-                self.flush()
             if STDIN in ready:
                 self.receive()
             elif time.monotonic() - self.heard > LEASE:
@@ -349,6 +365,7 @@ class Agent:
             if self.parked and self.kernel is None:
                 self.spawn()
                 self.attach()
+            self.flush()
 
     def receive(self):
         self.heard = time.monotonic()
