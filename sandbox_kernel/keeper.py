@@ -76,6 +76,8 @@ def collect(name: str) -> tuple[int, dict[str, Any]] | None:
         except OSError:
             return None
         if len(head) != 4 or len(fds) != 1:
+            for fd in fds:
+                os.close(fd)
             return None
         (size,) = struct.unpack("!I", head)
         data = bytearray()
