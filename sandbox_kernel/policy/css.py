@@ -29,8 +29,8 @@ _FUNCTION = re.compile(r"([\w-]*)\s*\(", re.ASCII)
 _STRING = re.compile(r"\"[^\"'\n]*\"|'[^\"'\n]*'")
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
+MAX_SHEET = 2_000_000
+"""Characters of one style sheet; a Styler of 10,000 cells has about a million."""
 _SELECTOR = re.compile(r"[\w#.*:\[][\w\s#.*:>+~()=\"'\[\]-]{0,500}", re.ASCII)
 _CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)", re.ASCII)
 
@@ -70,26 +70,46 @@ def declarations(text: str) -> tuple[str, bool]:
 
 def stylesheet(text: str, scope: str) -> str | None:
     """Return a style sheet whose rules reach only inside elements of class `scope`, or None if it is not plain."""
-    text = _COMMENT.sub(" ", text)
-    if "\\" in text or "<" in text or "@" in text or _RULE.sub("", text).strip():
+    rules = _rules(text)
+    if rules is None:
         return None
-    rules = []
-    for selectors, body in _RULE.findall(text):
-        kept, whole = declarations(body)
+    kept = []
+    for selectors, body in rules:
+        harmless, whole = declarations(body)
         parts = [part.strip() for part in selectors.split(",")]
         if not whole or not all(_SELECTOR.fullmatch(part) and _closed(part) for part in parts):
             return None
-        rules.append(", ".join(f".{scope} {part}" for part in parts) + " {" + kept + "}")
-    return "\n".join(rules)
+        kept.append(", ".join(f".{scope} {part}" for part in parts) + " {" + harmless + "}")
+    return "\n".join(kept)
+
+
+def classes(text: str) -> set[str]:
+    """Return the classes that the selectors of a style sheet name."""
+    return {name for selectors, _ in _rules(text) or [] for name in _CLASS.findall(selectors)}
+
+
+def _rules(text: str) -> list[tuple[str, str]] | None:
+    """Return selectors and declarations of each rule, or None if there is anything else than rules."""
+    if len(text) > MAX_SHEET or "\\" in text or "<" in text or "@" in text:
+        return None
+    text = _without_comments(text)
+    *rules, rest = text.split("}")
+    pairs = [rule.split("{") for rule in rules]
+    if rest.strip() or any(len(pair) != 2 for pair in pairs):
+        return None
+    return [(selectors, body) for selectors, body in pairs]
+
+
+def _without_comments(text: str) -> str:
+    first, *others = text.split("/*")
+    pieces = [first]
+    for other in others:
+        _, end, after = other.partition("*/")
+        pieces.append(after if end else "")
+    return " ".join(pieces)
 
 
 def _closed(text: str) -> bool:
     """Return whether every quote and parenthesis is closed, so that what follows cannot be swallowed or set free."""
     text = _STRING.sub("", text)
     return not ('"' in text or "'" in text) and text.count("(") == text.count(")")
-
-
-def classes(text: str) -> set[str]:
-    """Return the classes that the selectors of a style sheet name."""
-    text = _COMMENT.sub(" ", text)
-    return {name for selectors, _ in _RULE.findall(text) for name in _CLASS.findall(selectors)}

@@ -1,4 +1,4 @@
-"""Active HTML in a frame that has no origin and no network. Imports nothing of this package.
+"""Active HTML in a frame that has no origin and no network. Imports blocks only.
 
 Two frames, one in the other. The inner one runs the scripts, without `allow-same-origin`: it cannot reach the page, its
 cookies or the Jupyter server. The Content-Security-Policy of both lets nothing load from a network. Three gaps that a
@@ -19,6 +19,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+
+from .blocks import blocks
 
 MIN_HEIGHT, DEFAULT_HEIGHT, MAX_HEIGHT = 80, 420, 1200
 """CSS pixels. A frame without an origin cannot tell its height to the page, so it is guessed and can be dragged."""
@@ -48,7 +50,6 @@ _PAGE = (
     'style="border:0;width:100%;height:{}px;resize:vertical;overflow:auto" srcdoc="{}"></iframe>'
 )
 
-_SCRIPT = re.compile(r"(<script\b(?P<attributes>[^>]*)>)(?P<code>.*?)(?=</script)", re.IGNORECASE | re.DOTALL)
 _TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([^\s\"'>]*)", re.IGNORECASE)
 _CODE = re.compile(r"|module|(?:text|application)/(?:x-)?(?:java|ecma)script", re.IGNORECASE)
 _SRC = re.compile(r"(?:^|[\s\"'/])src\s*=", re.IGNORECASE)
@@ -61,20 +62,19 @@ def wrap(source: str) -> str:
     """Return HTML that shows `source`, a document or a piece of one, inside the frames."""
     # What the parser of the browser would change before it hashes a script is changed here.
     source = re.sub(r"\r\n?", "\n", source).replace("\0", "").encode("utf-8", "replace").decode()
-    hashes: list[str] = []
-
-    def guard(match: re.Match[str]) -> str:
-        kind = _TYPE.search(match["attributes"])
-        if _SRC.search(match["attributes"]) or (kind and not _CODE.fullmatch(kind[1])):
-            return match[0]
-        code = _GUARD + match["code"]
-        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-        hashes.append(f"'sha256-{digest}'")
-        return match[1] + code
-
-    inner = _SCRIPT.sub(guard, source)
-    policy = _CSP.format(" ".join(dict.fromkeys(hashes)))
-    inner = _START.format(policy, _STYLE) + inner
+    hashes: dict[str, None] = {}
+    pieces = []
+    position = 0
+    for block in blocks(source, "script"):
+        kind = _TYPE.search(block.attributes)
+        if _SRC.search(block.attributes) or (kind and not _CODE.fullmatch(kind[1])):
+            continue
+        code = _GUARD + source[block.start : block.end]
+        hashes[base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()] = None
+        pieces += [source[position : block.start], code]
+        position = block.end
+    policy = _CSP.format(" ".join(f"'sha256-{digest}'" for digest in hashes))
+    inner = _START.format(policy, _STYLE) + "".join(pieces) + source[position:]
     outer = _START.format(policy, _FILL) + _OUTER.format(_quote(inner))
     return _PAGE.format(_height(source), _quote(outer))
 
@@ -92,7 +92,7 @@ def is_wrapped(source: str) -> bool:
 
 def loads_scripts(source: str) -> bool:
     """Return whether some script would come from a network; it does not."""
-    return any(_SRC.search(match["attributes"]) for match in _SCRIPT.finditer(source))
+    return any(_SRC.search(block.attributes) for block in blocks(source, "script"))
 
 
 def _quote(text: str) -> str:
@@ -106,7 +106,9 @@ def _unquote(text: str) -> str:
 
 def _height(source: str) -> int:
     """Guess from the largest height that the markup itself names; libraries write their plot's height in it."""
-    own = _SCRIPT.sub(lambda match: match[0] if len(match[0]) < LIBRARY else "", source)
+    own = source
+    for block in reversed([block for block in blocks(source, "script") if block.end - block.start > LIBRARY]):
+        own = own[: block.start] + own[block.end :]
     found = [int(height) for height in _HEIGHT.findall(own)]
     plausible = [height + 20 for height in found if MIN_HEIGHT <= height <= MAX_HEIGHT]
     return max(plausible, default=DEFAULT_HEIGHT)

@@ -1,6 +1,6 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports css, tex, frame and verdict, and nh3 when the first HTML is seen (start-up time counts).
+Imports blocks, css, tex, frame and verdict, and nh3 when the first HTML is seen (start-up time counts).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from html import unescape
 from typing import Any
 
 from . import css, frame, tex
+from .blocks import contents
 from .verdict import Notes
 
 _TAGS = frozenset(
@@ -20,6 +21,16 @@ _TAGS = frozenset(
     small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
+MAX_TAGS = 1_000_000
+MAX_NESTING = 10_000
+"""Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
+MAX_TEXT = 100_000
+_FLAT = frozenset(
+    "br caption col colgroup hr img source tbody td tfoot th thead tr wbr".split()  # noqa: SIM905
+)
+_FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{0,200}", re.IGNORECASE)
+"""Formats that a parser opens again in every paragraph, once for each way they are written."""
+
 _ATTRIBUTES = {
     "*": frozenset(("align", "class", "dir", "id", "lang", "style", "title")),
     "a": frozenset(("href",)),
@@ -41,11 +52,20 @@ _ATTRIBUTES = {
 }
 _DROPPED_WITH_CONTENT = frozenset(("script", "style", "template", "noscript", "iframe", "object", "title", "xmp"))
 
-_ACTIVE = re.compile(r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^>]*\ssrcdoc)\b", re.IGNORECASE)
+_ACTIVE = re.compile(
+    r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^>]{0,500}\ssrcdoc)\b", re.IGNORECASE
+)
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
-_STYLE_BLOCK = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<([a-zA-Z][\w:-]*)")
-_HANDLER = re.compile(r"<[^>]*\s(on[a-z]+|data-commandlinker-\w+|srcset|formaction)\s*=", re.IGNORECASE)
+_TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
+_HANDLER = re.compile(
+    r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+|focus[a-z]*|blur|toggle|begin"
+    r"|end|start|animation[a-z]+|transition[a-z]+|scroll[a-z]*|wheel|input|change|submit|copy|cut|paste|drag[a-z]*|drop"
+    r"|touch[a-z]+|before[a-z]+|resize|message|hashchange|page[a-z]+|unload)|data-commandlinker-\w{1,40}|srcset"
+    r"|formaction)=",
+    re.IGNORECASE,
+)
+"""For the notes only: which of the attributes that go is worth a word."""
+
 _MISSED = frozenset(
     """applet base button canvas embed form frame frameset iframe input link math meta object portal script select svg
     template textarea""".split()  # noqa: SIM905
@@ -63,7 +83,7 @@ _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0
 _MEDIA = re.compile(
     r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE
 )
-_PAGE = re.compile(r"<iframe\s[^>]*?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
+_PAGE = re.compile(r"<iframe\s[^>]{0,500}?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
 _SCOPE = re.compile(
     r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
 )
@@ -71,7 +91,7 @@ _SCOPE = re.compile(
 
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
-    if not frames or not _is_program(source) or _unwrap(source):
+    if not frames or not (_is_program(source) or _is_costly(source)) or _unwrap(source):
         return sanitise(source, notes)
     if frame.is_wrapped(source):
         return source
@@ -86,17 +106,30 @@ def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
     if "<" not in source and "&" not in source:
         return tex.clean(source)
+    if _is_costly(source):
+        notes.add("showed HTML as text: too much markup to check")
+        return f"<pre>{tex.clean(escape(source[:MAX_TEXT]))}</pre>"
     if unwrapped := _unwrap(source):
         return unwrapped
     kept = _markup(source, notes)
-    return _scoped(kept, "\n".join(_STYLE_BLOCK.findall(source)), notes)
+    return _scoped(kept, contents(source, "style"), notes)
+
+
+def _is_costly(source: str) -> bool:
+    """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
+    if source.count("<") <= MAX_NESTING // 100:
+        return False
+    tags = [tag.lower() for tag in _TAG.findall(source)]
+    nesting = sum(tag not in _FLAT for tag in tags)
+    formats = len(set(_FORMAT.findall(source)))
+    return nesting > MAX_NESTING or len(tags) > MAX_TAGS or formats * len(tags) > 10 * MAX_NESTING
 
 
 def _is_program(source: str) -> bool:
     if _ACTIVE.search(source):
         return True
     # A style sheet that cannot be confined to its own output shows as it should only in a frame.
-    styles = "\n".join(_STYLE_BLOCK.findall(source))
+    styles = contents(source, "style")
     return bool(styles) and (
         css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
     )

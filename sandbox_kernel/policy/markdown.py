@@ -17,10 +17,13 @@ from .verdict import Notes
 _NOT_JUST_TEXT = re.compile(r"[<&]|!\[|\]\((?!https?://)|\]:|mermaid|\x00", re.IGNORECASE)
 """Raw HTML and autolinks, entities, images, links to anything but http(s), definitions of links, diagrams."""
 
+MAX_SOURCE = 100_000
+"""Characters; more is a file, not an output, and would keep the parser busy for seconds."""
+
 _MATH = re.compile(
-    r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,}).*?^ {0,3}(?P=fence)|(?P<tick>`+)[^`].*?(?<!`)(?P=tick)(?!`))"
-    r"|(?P<math>\$\$.+?\$\$|(?<![\\$])\$(?=\S)[^$\n]{1,2000}?(?<=\S)\$(?!\d)|\\\\\(.+?\\\\\)|\\\\\[.+?\\\\\]"
-    r"|\\begin\{(?P<name>\w+\*?)\}.+?\\end\{(?P=name)\})",
+    r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,}).{0,5000}?^ {0,3}(?P=fence)|(?P<tick>`+)[^`].{0,5000}?(?<!`)(?P=tick)(?!`))"
+    r"|(?P<math>\$\$.{1,5000}?\$\$|(?<![\\$])\$(?=\S)[^$\n]{1,2000}?(?<=\S)\$(?!\d)|\\\\\(.{1,5000}?\\\\\)|\\\\\[.{1,5000}?\\\\\]"
+    r"|\\begin\{(?P<name>\w+\*?)\}.{1,5000}?\\end\{(?P=name)\})",
     re.DOTALL | re.MULTILINE,
 )
 _HOLE = re.compile("\ue000([0-9]{1,6})\ue001")
@@ -33,6 +36,9 @@ def is_text(source: str) -> bool:
 
 def render(source: str, notes: Notes) -> str:
     """Return sanitised HTML for Markdown, formulas left for the page to typeset."""
+    if len(source) > MAX_SOURCE:
+        notes.add("showed Markdown as text: too much of it to check")
+        return f"<pre>{tex.clean(html.escape(source[:MAX_SOURCE]))}</pre>"
     formulas: list[str] = []
 
     def cut(match: re.Match[str]) -> str:

@@ -18,6 +18,7 @@ _ESCAPE = re.compile(
     r"|\x1b[ -/]{0,16}[0-~]"
     r"|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]"
 )
+_KEEP = re.compile(r"\x1b\[(?:[0-9;:]{0,64}m|[0-2]?K)")
 _CUT = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,4})?\Z")
 """A control sequence that the end of a message cuts in two."""
 _SUSPECT = re.compile(r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -50,7 +51,7 @@ class Screen:
         if parent != self._parent:
             self._parent, self._row, self._cut = parent, 0, {}
         held = self._cut.pop(stream, "")
-        if not held and is_plain(text):
+        if not held and (is_plain(text) or is_plain(_KEEP.sub("", text))):
             self._row += text.count("\n")
             return text
         text = held + text
