@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -185,7 +186,8 @@ def leave(name: str, head: bytes, state: bytes, count: int, pipe: tuple[int, int
     listener = keeper.listen(name)
 
     def run() -> None:
-        with listener, listener.accept()[0] as peer:
+        # The other side may hang up as soon as it has seen enough.
+        with contextlib.suppress(ConnectionError), listener, listener.accept()[0] as peer:
             if head:
                 socket.send_fds(peer, [head], [pipe[1]] * count)
             peer.sendall(state)
