@@ -307,18 +307,7 @@ class Agent:
     # --- the loop ---
 
     def run(self):
-        # SIGINT is the kernel's; a process without handler for a signal cannot be sent it as PID 1 from inside.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        wake_read, wake_write = os.pipe()
-        for fd in (wake_read, wake_write, STDIN, STDOUT):
-            os.set_blocking(fd, False)
-        for fd in (STDIN, STDOUT):
-            try:
-                fcntl.fcntl(fd, 1031, 1 << 20)  # F_SETPIPE_SZ; 1 MiB is what an ordinary user may have
-            except OSError:
-                pass
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        wake_read = prepare_pipes()
         self.spawn()
         self.event("hello", report=agent_report.collect(), number=self.kernels)
         self.flush()
@@ -377,6 +366,23 @@ class Agent:
             os._exit(0)
         for kind, parts in self.decoder.feed(data):
             self.handle(kind, parts)
+
+
+def prepare_pipes():
+    """Make the pipes fit for a loop that never blocks; return the end that wakes it when a child has ended."""
+    # SIGINT is the kernel's; a process without handler for a signal cannot be sent it as PID 1 from inside.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wake_read, wake_write = os.pipe()
+    for fd in (wake_read, wake_write, STDIN, STDOUT):
+        os.set_blocking(fd, False)
+    for fd in (STDIN, STDOUT):
+        try:
+            fcntl.fcntl(fd, 1031, 1 << 20)  # F_SETPIPE_SZ; 1 MiB is what an ordinary user may have
+        except OSError:
+            pass
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return wake_read
 
 
 def wait_for_pipes(wake):

@@ -225,6 +225,7 @@ class _Builder:
                 ["python3", "-I", f"{BUILD_FOLDER}/recipe.py", *steps],
                 entrypoint=[],
                 network_mode="none",
+                network_disabled=True,  # else the engine puts its own /etc/hosts over that of the image
                 user="0:0",
                 labels={"sandbox-kernel.build": stage.tag},
             )

@@ -109,6 +109,8 @@ class Message:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
     buffers: tuple[bytes, ...] = ()
+    plain: bool = False
+    """Known to hold printable ASCII only, so that a large text need not be searched again for what it does not hold."""
 
     @property
     def type(self) -> str:

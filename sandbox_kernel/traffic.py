@@ -105,6 +105,8 @@ class Traffic:
             error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
             self._deliver_reply(refused, self._error_reply(refused, error))
             return
+        if entry.is_comm:
+            self.policy.observe(request)
         if request.type == "debug_request":
             self._watch_debugger(str(request.content.get("command", "")))
         self.pump()
@@ -337,12 +339,11 @@ class Traffic:
         if entry.finished or entry.awaiting_input or not entry.request.content.get("allow_stdin", False):
             self.drop("input was not allowed", size, message.type)
             return
-        verdict = self.policy.apply(message)
-        if verdict.message is None:
-            return
-        entry.awaiting_input = True
-        self._stop_clock(entry)
-        self.front.deliver(replace(verdict.message, parent=parent_of(entry)), entry.client)
+        allowed = self._filter(replace(message, parent=parent_of(entry)))
+        if allowed is not None:
+            entry.awaiting_input = True
+            self._stop_clock(entry)
+            self.front.deliver(allowed, entry.client)
 
     def _input_reply(self, reply: Message, client: bytes) -> None:
         for entry in self.ledger.in_flight:
@@ -486,26 +487,36 @@ class Traffic:
     # --- towards the front ends ---
 
     def _publish(self, message: Message, entry: Entry | None) -> None:
-        verdict = self.policy.apply(message)
-        for note in verdict.notes:
-            self._note("policy", type=message.type, reason=note)
-        if verdict.message is None:
-            return
-        try:
-            self.front.deliver(replace(verdict.message, parent=parent_of(entry)), None)
-        except ProtocolError as error:
-            self.audit("dropped", reason=str(error), type=message.type)
+        allowed = self._filter(replace(message, parent=parent_of(entry)))
+        if allowed is not None:
+            try:
+                self.front.deliver(allowed, None)
+            except ProtocolError as error:
+                self.audit("dropped", reason=str(error), type=message.type)
 
     def _deliver_reply(self, entry: Entry, reply: Message) -> None:
-        verdict = self.policy.apply(reply)
+        reply = replace(reply, channel=entry.request.channel, parent=parent_of(entry))
+        allowed = self._filter(reply)
+        try:
+            if allowed is not None:
+                self.front.deliver(allowed, entry.client)
+                return
+            error = ProtocolError("the reply was refused by the output policy")
+        except ProtocolError as refused:
+            error = refused
+        self.audit("dropped", reason=str(error), type=reply.type)
+        self.front.deliver(replace(self._error_reply(entry, error), parent=reply.parent), entry.client)
+
+    def _filter(self, message: Message) -> Message | None:
+        """Apply the output policy; None is a message that may not pass."""
+        try:
+            verdict = self.policy.apply(message)
+        except RecursionError:
+            self.audit("dropped", reason="nested too deep", type=message.type)
+            return None
         for note in verdict.notes:
-            self._note("policy", type=reply.type, reason=note)
-        if verdict.message is None:
-            error = ProtocolError("the reply was refused by the output policy: " + "; ".join(verdict.notes))
-            reply = self._error_reply(entry, error)
-        else:
-            reply = verdict.message
-        self.front.deliver(replace(reply, channel=entry.request.channel, parent=parent_of(entry)), entry.client)
+            self.audit("policy", type=message.type, reason=note)
+        return verdict.message
 
     def _publish_status(self, state: str, entry: Entry) -> None:
         header = {"msg_type": "status"}

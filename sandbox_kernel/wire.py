@@ -63,6 +63,7 @@ class Decoder:
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
         self._buffer = bytearray()
+        self._missing = 0
         self._broken: str | None = None
 
     @property
@@ -74,22 +75,36 @@ class Decoder:
         """Add `data` and return the frames that are now complete, each as (kind, parts)."""
         if self._broken is not None:
             raise FrameError(self._broken)
-        self._buffer += data
-        frames = []
-        start = 0
         try:
-            while True:
-                size = self._size(start)
-                if size is None or len(self._buffer) - start < _SIZE.size + size:
-                    break
-                start += _SIZE.size
-                frames.append(self._parse(start, start + size))
-                start += size
+            return self._feed(data)
         except FrameError as error:
             self._broken = str(error)
-            self._buffer = bytearray()
+            self._buffer, self._missing = bytearray(), 0
             raise
-        if start:
+
+    def _feed(self, data: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
+        if len(data) < self._missing:
+            # The middle of a frame: nothing to look at.
+            self._missing -= len(data)
+            self._buffer += data
+            return []
+        self._buffer += data
+        self._missing = 0
+        frames = []
+        start = 0
+        while True:
+            size = self._size(start)
+            if size is None:
+                break
+            end = start + _SIZE.size + size
+            if len(self._buffer) < end:
+                self._missing = end - len(self._buffer)
+                break
+            frames.append(self._parse(start + _SIZE.size, end))
+            start = end
+        if start == len(self._buffer):
+            self._buffer = bytearray()
+        elif start:
             del self._buffer[:start]
         return frames
 
