@@ -8,83 +8,23 @@ The same programs without our frames are the control: there, they get through.
 
 from __future__ import annotations
 
-import http.server
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import threading
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.policy import frame
+from sandbox_kernel.policy import OutputPolicy, frame
 
-SECONDS = 3
-"""How long the programs have in the page, from its load."""
-
-SWITCHES = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync""".split()  # noqa: SIM905
-
-
-@dataclass
-class Evil:
-    """Another origin: what reached it, over TCP (its first line) and UDP."""
-
-    requests: list[str] = field(default_factory=list)
-    datagrams: list[bytes] = field(default_factory=list)
-    connections: int = 0
-    tcp: int = 0
-    udp: int = 0
-
-    def paths(self) -> set[str]:
-        return {request.split()[1].lstrip("/") for request in self.requests if request.count(" ") > 1}
+from .browser import Evil, listening, show
+from .hostile import HTML, MARKDOWN
+from .messages import filtered
 
 
 @pytest.fixture
 def evil() -> Iterator[Evil]:
-    seen = Evil()
-    listener = socket.create_server(("127.0.0.1", 0))
-    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    datagrams.bind(("127.0.0.1", 0))
-    seen.tcp, seen.udp = listener.getsockname()[1], datagrams.getsockname()[1]
-
-    def answer(connection: socket.socket) -> None:
-        with connection:
-            connection.settimeout(SECONDS)
-            try:
-                if line := connection.recv(4096).partition(b"\r\n")[0]:
-                    seen.requests.append(line.decode("latin-1"))
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            except OSError:
-                return
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            seen.connections += 1
-            threading.Thread(target=answer, args=(connection,), daemon=True).start()
-
-    def receive() -> None:
-        while data := datagrams.recv(4096):
-            seen.datagrams.append(data)
-
-    threads = [threading.Thread(target=target, daemon=True) for target in (accept, receive)]
-    for thread in threads:
-        thread.start()
-    yield seen
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    datagrams.sendto(b"", datagrams.getsockname())
-    for thread in threads:
-        thread.join(5)
-    datagrams.close()
+    with listening() as seen:
+        yield seen
 
 
 def programs(evil: Evil) -> dict[str, str]:
@@ -134,52 +74,6 @@ def programs(evil: Evil) -> dict[str, str]:
     }
 
 
-def show(bodies: list[str], evil: Evil, folder: Path) -> list[str]:
-    """Load a page of `bodies` in a browser, and return the paths that the page itself asked its own server for."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert browser, "this test needs a browser: apt-get install chromium"
-    page = f"""<!DOCTYPE html><title>clean</title><link rel=icon href=data:,>
-        <script>addEventListener('message',()=>fetch('/message'))</script>{"".join(bodies)}
-        <script>setTimeout(()=>fetch('/done?'+document.title),{SECONDS}000)</script>"""
-    asked: list[str] = []
-    done = threading.Event()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(page.encode() if self.path == "/page" else b"")
-            if self.path.startswith("/done"):
-                done.set()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        process = subprocess.Popen(
-            [
-                browser,
-                *SWITCHES,
-                f"--user-data-dir={folder}",
-                "--host-resolver-rules=MAP *.test 127.0.0.1",
-                f"http://127.0.0.1:{server.server_port}/page",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            assert done.wait(40), "the page did not come to its end"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-            server.shutdown()
-    return asked
-
-
 def test_programs_in_our_frames_run_and_send_nothing(evil: Evil, tmp_path: Path) -> None:
     """No request of any kind; a browser may connect before it refuses to navigate, but then says nothing."""
     asked = show([frame.wrap(program) for program in programs(evil).values()], evil, tmp_path)
@@ -215,3 +109,51 @@ def test_in_a_single_frame_a_program_navigates_away_with_a_secret(evil: Evil, tm
 
     got = control(evil, tmp_path, ["location", "later", "fetch", "img"], single)
     assert {name.partition("?")[0] for name in got} == {"location", "later"}
+
+
+def page_of(sources: list[str]) -> str:
+    """Return a script that puts each source into the page as JupyterLab does: as markup, its scripts then run."""
+    data = json.dumps(sources).replace("<", "\\u003c")
+    return f"""<script>
+        window.onerror = () => true;
+        for (const source of {data}) {{
+            const output = document.createElement('div');
+            document.body.append(output);
+            output.innerHTML = source;
+            for (const script of output.querySelectorAll('script')) {{
+                const again = document.createElement('script');
+                for (const one of script.attributes) again.setAttribute(one.name, one.value);
+                again.textContent = script.textContent;
+                script.replaceWith(again);
+            }}
+        }}
+        for (const link of document.querySelectorAll('a[href^="java"], [onfocus]')) {{ link.click(); link.focus(); }}
+        setTimeout(() => {{ document.title = String(window.pwned) + getComputedStyle(document.body).display; }}, 2000);
+        </script>"""
+
+
+def test_hostile_outputs_run_nothing_and_load_nothing_in_a_page(evil: Evil, tmp_path: Path) -> None:
+    """Every output of the corpus, in one page, through the browser's own parser."""
+    at = f"http://evil.test:{evil.tcp}"
+    sources = []
+    for mode in ("safe", "strict"):
+        policy = OutputPolicy(mode)  # type: ignore[arg-type]
+        sources += [
+            filtered({"text/html": source.replace("http://evil.test", at)}, policy)[0]["text/html"]
+            for source in HTML.values()
+        ]
+        for source in MARKDOWN.values():
+            data, _ = filtered({"text/markdown": source.replace("http://evil.test", at)}, policy)
+            sources.append(data.get("text/html", ""))
+    asked = show([page_of(sources)], evil, tmp_path)
+    assert evil.requests == []
+    assert "/done?undefinedblock" in asked
+
+
+def test_the_same_outputs_unfiltered_run_and_load(evil: Evil, tmp_path: Path) -> None:
+    """The control. What takes the page away, or swallows the rest of it, is left out."""
+    at = f"http://evil.test:{evil.tcp}"
+    sources = [source.replace("http://evil.test", at) for name, source in HTML.items() if "refresh" not in name]
+    asked = show([page_of(sources)], evil, tmp_path)
+    assert "leak" in evil.paths()
+    assert "/done?1none" in asked
