@@ -1,0 +1,637 @@
+"""The traffic with a scripted kernel: every request ends with its reply and with idle, and nothing forged gets through.
+
+No container and no socket: the kernel's lines are said by the test, word for word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from sandbox_kernel import ledger, traffic, wire
+from sandbox_kernel.errors import KernelDied, ProtocolError, SandboxDied, SandboxError
+from sandbox_kernel.model import Channel, Limits, Message
+from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.traffic import Traffic
+
+Content = dict[str, Any]
+
+
+class Bench:
+    """A traffic between a front end and a kernel that are both the test's; it is the port and the front at once."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.ready = True
+        self.sent: list[Message] = []
+        """What the kernel was sent."""
+        self.delivered: list[tuple[Message, bytes | None]] = []
+        self.audited: list[dict[str, Any]] = []
+        self.unread: list[Message] = []
+        """Requests that wait in the front's sockets."""
+        self.did: list[str] = []
+        self.refuses: SandboxError | None = None
+        self.on_signal: Callable[[], None] = lambda: None
+        self.on_kill: Callable[[], None] = lambda: self.traffic.kernel_died(KernelDied("the kernel was killed"))
+        self._numbers = itertools.count(1)
+        settings = {"cell_seconds": 30.0, "interrupt_grace_seconds": 0.05, **limits}
+        self.traffic = Traffic(Limits(**settings), self, self, OutputPolicy("safe"), self._audit)
+
+    def _audit(self, event: str, **fields: Any) -> None:
+        self.audited.append({"event": event, **fields})
+
+    # the port
+
+    def transmit(self, kind: int, parts: list[bytes]) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        channel = next(name for name, number in wire.CHANNELS.items() if number == kind)
+        header, parent, metadata, content = (orjson.loads(part) for part in parts[:4])
+        self.sent.append(
+            Message(channel=channel, header=header, parent=parent, metadata=metadata, content=content)  # type: ignore[arg-type]
+        )
+
+    async def signal(self, number: int) -> None:
+        self.did.append(signal.Signals(number).name)
+        self.on_signal()
+
+    async def kill_kernel(self) -> None:
+        self.did.append("kill kernel")
+        self.on_kill()
+
+    async def kill_sandbox(self, error: SandboxError) -> None:
+        self.did.append("kill sandbox")
+        self.traffic.sandbox_died(error)
+
+    # the front
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        self.delivered.append((message, client))
+
+    def drain(self) -> None:
+        while self.unread:
+            self.traffic.submit(self.unread.pop(0), b"client")
+
+    # the script
+
+    def request(self, kind: str, content: Content | None = None, channel: Channel = "shell", **header: Any) -> Message:
+        header = {"msg_id": f"r{next(self._numbers)}", "msg_type": kind, **header}
+        return Message(channel=channel, header=header, content=content or {})
+
+    def submit(self, kind: str = "execute_request", content: Content | None = None, **options: Any) -> Message:
+        if kind == "execute_request":
+            content = {"code": "1", "allow_stdin": True, **(content or {})}
+        request = self.request(kind, content, **options)
+        self.traffic.submit(request, b"client")
+        return request
+
+    def say(
+        self, kind: str, content: Content, to: Message | None, channel: Channel = "iopub", *, size: int = 100
+    ) -> None:
+        """Let the kernel send a message."""
+        parent = dict(to.header) if to is not None else {}
+        self.traffic.receive(
+            Message(channel=channel, header={"msg_id": "k", "msg_type": kind}, parent=parent, content=content), size
+        )
+
+    def status(self, state: str, to: Message | None) -> None:
+        self.say("status", {"execution_state": state}, to)
+
+    def reply(self, to: Message, status: str = "ok", **content: Any) -> None:
+        kind = to.type.replace("_request", "_reply")
+        self.say(kind, {"status": status, **content}, to, to.channel)
+
+    def stream(self, text: str, to: Message | None, *, size: int = 100) -> None:
+        self.say("stream", {"name": "stdout", "text": text}, to, size=size)
+
+    def run(self, request: Message, status: str = "ok") -> None:
+        """Let the kernel do a request from busy to idle."""
+        self.status("busy", request)
+        self.reply(request, status)
+        self.status("idle", request)
+
+    def told(self, to: Message) -> list[str]:
+        """Return what the front end was told of a request: replies, outputs and states, in order."""
+        found = []
+        for message, _ in self.delivered:
+            if message.parent.get("msg_id") == to.id:
+                what = message.content.get("execution_state") or message.content.get("text")
+                found.append(str(what or message.content.get("ename") or message.content.get("status") or message.type))
+        return found
+
+    def reasons(self) -> list[str]:
+        return [line["reason"] for line in self.audited if line["event"] == "dropped"]
+
+    async def ended(self, request: Message, seconds: float = 3.0) -> list[str]:
+        """Wait until a request has its reply and its idle."""
+        entry = self.traffic.ledger.find(request.id)
+        assert entry is not None
+        async with asyncio.timeout(seconds):
+            await entry.done.wait()
+        return self.told(request)
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Callable[..., Bench]]:
+    benches: list[Bench] = []
+
+    def build(**limits: Any) -> Bench:
+        benches.append(Bench(**limits))
+        return benches[-1]
+
+    yield build
+    for bench in benches:
+        await bench.traffic.close()
+
+
+@pytest.fixture
+def bench(make: Callable[..., Bench]) -> Bench:
+    return make()
+
+
+@pytest.fixture(autouse=True)
+def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(traffic, "KILL_SECONDS", 0.1)
+
+
+# --- the ordinary way ---
+
+
+async def test_a_cell_from_busy_to_idle(bench: Bench) -> None:
+    cell = bench.submit(content={"code": "print(1)"})
+    assert [message.id for message in bench.sent] == [cell.id]
+    bench.status("busy", cell)
+    bench.say("execute_input", {"code": "forged", "execution_count": 1}, cell)
+    bench.stream("1\n", cell)
+    bench.reply(cell)
+    bench.status("idle", cell)
+    assert bench.told(cell) == ["busy", "execute_input", "1\n", "ok", "idle"]
+    shown = next(message for message, _ in bench.delivered if message.type == "execute_input")
+    assert shown.content["code"] == "print(1)"
+    assert [client for message, client in bench.delivered if message.type == "execute_reply"] == [b"client"]
+    assert bench.audited[-1]["event"] == "cell"
+
+
+async def test_the_next_cell_is_sent_when_the_one_before_has_ended(bench: Bench) -> None:
+    first, second = bench.submit(), bench.submit()
+    assert [message.id for message in bench.sent] == [first.id]
+    bench.run(first)
+    assert [message.id for message in bench.sent] == [first.id, second.id]
+
+
+async def test_cells_wait_until_a_kernel_is_ready(bench: Bench) -> None:
+    bench.ready = False
+    cell = bench.submit()
+    assert bench.sent == []
+    bench.ready = True
+    bench.traffic.pump()
+    assert [message.id for message in bench.sent] == [cell.id]
+
+
+async def test_an_unknown_request_gets_its_reply(bench: Bench) -> None:
+    request = bench.submit("invented_request", {"x": 1})
+    bench.run(request)
+    assert bench.told(request) == ["busy", "ok", "idle"]
+
+
+# --- failures behind one another ---
+
+
+async def test_a_failed_cell_aborts_those_behind_it(bench: Bench) -> None:
+    first, second, third = bench.submit(), bench.submit(), bench.submit()
+    bench.run(first, "error")
+    assert bench.told(second) == bench.told(third) == ["busy", "aborted", "idle"]
+    assert len(bench.sent) == 1
+
+
+async def test_a_failed_cell_aborts_what_was_not_even_read_yet(bench: Bench) -> None:
+    """None of the cells behind it may slip through to the kernel while the front's sockets are read."""
+    first, second = bench.submit(), bench.submit()
+    third = bench.request("execute_request", {"code": "3"})
+    bench.unread = [third]
+    bench.run(first, "error")
+    assert [message.id for message in bench.sent] == [first.id]
+    assert bench.told(second) == bench.told(third) == ["busy", "aborted", "idle"]
+
+
+async def test_a_failed_cell_without_stop_on_error_aborts_nothing(bench: Bench) -> None:
+    first, second = bench.submit(content={"stop_on_error": False}), bench.submit()
+    bench.run(first, "error")
+    assert [message.id for message in bench.sent] == [first.id, second.id]
+
+
+async def test_a_failed_cell_aborts_nothing_of_another_subshell(bench: Bench) -> None:
+    first = bench.submit()
+    bench.submit(subshell_id="a")
+    waiting = bench.submit(subshell_id="a")
+    bench.run(first, "error")
+    assert bench.told(waiting) == []
+
+
+# --- half an end ---
+
+
+async def test_a_reply_without_idle_ends_in_patience(bench: Bench) -> None:
+    cell, following = bench.submit(), bench.submit()
+    bench.status("busy", cell)
+    bench.reply(cell)
+    assert await bench.ended(cell) == ["busy", "ok", "idle"]
+    assert [message.id for message in bench.sent] == [cell.id, following.id]
+
+
+async def test_idle_without_a_reply_ends_in_patience(bench: Bench) -> None:
+    cell = bench.submit(content={"stop_on_error": False})
+    bench.status("busy", cell)
+    bench.status("idle", cell)
+    assert await bench.ended(cell) == ["busy", "KernelDied", "idle"]
+
+
+async def test_output_after_the_reply_prolongs_the_patience(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.reply(cell)
+    for _ in range(5):
+        await asyncio.sleep(0.05)
+        bench.stream("x", cell)
+    assert "idle" not in bench.told(cell)
+    bench.status("idle", cell)
+    assert bench.told(cell)[-2:] == ["ok", "idle"]
+
+
+async def test_late_output_of_a_thread_finds_its_cell(bench: Bench) -> None:
+    first, second = bench.submit(), bench.submit()
+    bench.run(first)
+    bench.status("busy", second)
+    bench.stream("late", first)
+    assert bench.told(first) == ["busy", "ok", "idle", "late"]
+    assert "late" not in bench.told(second)
+
+
+# --- forgeries ---
+
+
+async def test_an_unknown_parent_is_dropped(bench: Bench) -> None:
+    stranger = bench.request("execute_request")
+    for kind in ("stream", "status", "display_data", "execute_input", "error"):
+        bench.say(kind, {"execution_state": "idle", "execution_count": 1, "name": "stdout", "text": "x"}, stranger)
+    bench.reply(stranger)
+    bench.say("input_request", {"prompt": "?", "password": False}, stranger, "stdin")
+    bench.say("input_request", {"prompt": "?", "password": False}, None, "stdin")
+    assert bench.delivered == []
+    assert bench.reasons() == ["unknown parent"] * 8
+
+
+async def test_a_cell_that_was_not_sent_yet_says_nothing(bench: Bench) -> None:
+    """Ids of a client are counted up, so a running cell can guess the next one's."""
+    running, waiting = bench.submit(), bench.submit()
+    bench.status("busy", running)
+    bench.status("busy", waiting)
+    bench.stream("forged", waiting, size=1 << 30)
+    bench.reply(waiting)
+    bench.say("execute_input", {"code": "x", "execution_count": 7}, waiting)
+    bench.say("input_request", {"prompt": "?", "password": True}, waiting, "stdin")
+    bench.status("idle", waiting)
+    assert bench.told(waiting) == []
+    assert bench.reasons() == ["its request was not sent yet"] * 6
+    bench.reply(running)
+    bench.status("idle", running)
+    bench.run(waiting)
+    assert bench.told(waiting) == ["busy", "ok", "idle"]
+
+
+async def test_a_second_reply_or_state_is_dropped(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.status("busy", cell)
+    bench.reply(cell)
+    bench.reply(cell, "error")
+    bench.status("idle", cell)
+    for _ in range(3):
+        bench.status("idle", cell)
+        bench.status("busy", cell)
+        bench.reply(cell, "error")
+    assert bench.told(cell) == ["busy", "ok", "idle"]
+
+
+@pytest.mark.parametrize("state", ["dead", "restarting", "autorestarting", "starting", "terminating", "unknown", ""])
+async def test_a_cell_cannot_declare_its_kernel_dead(bench: Bench, state: str) -> None:
+    cell = bench.submit()
+    bench.status(state, cell)
+    bench.status(state, None)
+    bench.status("busy", None)
+    bench.status("idle", None)
+    assert bench.delivered == []
+
+
+async def test_idle_before_busy_is_nothing(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("idle", cell)
+    assert bench.told(cell) == []
+    bench.run(cell)
+    assert bench.told(cell) == ["busy", "ok", "idle"]
+
+
+async def test_a_reply_of_the_wrong_type_or_channel_is_dropped(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("complete_reply", {"status": "ok"}, cell, "shell")
+    bench.say("execute_reply", {"status": "ok"}, cell, "control")
+    bench.say("shutdown_reply", {"status": "ok"}, cell, "control")
+    assert bench.told(cell) == ["busy"]
+    assert bench.reasons() == ["not the reply to its request"] * 3
+
+
+async def test_a_forged_count_floods_nothing(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for count in (0, -1, False, 0, 5, 6, 0):
+        bench.say("execute_input", {"code": "x", "execution_count": count}, cell)
+    assert bench.told(cell) == ["busy", "execute_input"]
+
+
+async def test_what_does_not_pass_is_bounded_and_ends_the_kernel(make: Callable[..., Bench]) -> None:
+    """Otherwise a thread keeps the host busy, and fills its disk with the audit, for as long as it likes."""
+    bench = make(output_messages=50)
+    stranger = bench.request("execute_request")
+    for _ in range(49):
+        bench.stream("x", stranger)
+    await asyncio.sleep(0)
+    assert bench.did == []
+    for _ in range(50):
+        bench.stream("x", stranger)
+    await asyncio.sleep(0.01)
+    assert bench.did == ["kill kernel"]
+    cell = bench.submit()
+    bench.run(cell)
+    assert "OutputLimit" not in bench.told(cell)
+    assert any("too many messages" in text for text in bench.told(cell))
+
+
+async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
+    monkeypatch.setattr(traffic, "MAX_NOTED", 5)
+    for _ in range(20):
+        bench.stream("x", bench.request("execute_request"))
+    assert len(bench.audited) == 5
+    assert "no more" in bench.audited[-1]["last"]
+    cell = bench.submit()
+    bench.run(cell)
+    assert bench.audited[-1]["event"] == "cell"
+
+
+# --- clocks ---
+
+
+async def test_the_clock_ends_a_cell(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    cell = bench.submit()
+    bench.status("busy", cell)
+
+    def interrupted() -> None:
+        error = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": ["where it was"]}
+        bench.say("error", error, cell)
+        bench.reply(cell, "error", **error)
+        bench.status("idle", cell)
+
+    bench.on_signal = interrupted
+    assert await bench.ended(cell) == ["busy", "CellTimeout", "CellTimeout", "idle"]
+    assert bench.did == ["SIGINT"]
+    error = next(message.content for message, _ in bench.delivered if message.type == "error")
+    assert error["traceback"][0] == "where it was"
+
+
+async def test_the_ladder_goes_on_to_the_kernel(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    cell = bench.submit()
+    assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
+    assert bench.did == ["SIGINT", "kill kernel"]
+
+
+async def test_the_ladder_goes_on_to_the_sandbox(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    bench.on_kill = lambda: None
+    cell = bench.submit()
+    assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
+    assert bench.did == ["SIGINT", "kill kernel", "kill sandbox"]
+
+
+async def test_a_forged_end_does_not_save_the_next_cell_from_its_clock(make: Callable[..., Bench]) -> None:
+    """The kernel is still busy with the first cell; nothing is heard of the second."""
+    bench = make(cell_seconds=0.05)
+    first, second = bench.submit(), bench.submit()
+    bench.run(first)
+    assert (await bench.ended(second))[-2:] == ["CellTimeout", "idle"]
+    assert bench.did == ["SIGINT", "kill kernel"]
+
+
+async def test_a_control_request_has_a_clock_but_interrupts_nothing(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    request = bench.submit("debug_request", {"command": "threads"}, channel="control")
+    assert await bench.ended(request) == ["busy", "CellTimeout", "idle"]
+    assert bench.did == []
+    assert not bench.traffic.ledger.active
+
+
+async def test_a_comm_has_a_clock_once_the_kernel_is_busy_with_it(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    comm = bench.submit("comm_msg", {"comm_id": "1", "data": {}})
+    await asyncio.sleep(0.1)
+    assert bench.told(comm) == []
+    bench.status("busy", comm)
+    assert (await bench.ended(comm))[-1] == "idle"
+    assert bench.did == ["SIGINT", "kill kernel"]
+
+
+async def test_the_clock_waits_for_input_and_goes_on_after_it(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.2)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    await asyncio.sleep(0.3)
+    assert "CellTimeout" not in bench.told(cell)
+    answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": "x"})
+    bench.traffic.submit(answer, b"another client")
+    assert bench.sent[-1].channel == "shell"
+    bench.traffic.submit(answer, b"client")
+    assert bench.sent[-1].channel == "stdin"
+    assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_an_interrupt_ends_the_wait_for_input(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.1)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    bench.traffic.interrupted()
+    assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_input_that_was_not_allowed_does_not_stop_the_clock(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    cell = bench.submit(content={"allow_stdin": False})
+    bench.status("busy", cell)
+    bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    assert bench.reasons() == ["input was not allowed"]
+    assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_a_forged_breakpoint_does_not_stop_the_clock(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.05)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("debug_event", {"event": "stopped", "body": {}}, cell)
+    assert bench.told(cell) == ["busy"]
+    assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_a_breakpoint_stops_the_clock_until_the_debugger_goes_on(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.2)
+    attach = bench.submit("debug_request", {"command": "attach"}, channel="control")
+    bench.run(attach)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("debug_event", {"event": "stopped", "body": {}}, cell)
+    await asyncio.sleep(0.3)
+    assert "CellTimeout" not in bench.told(cell)
+    bench.submit("debug_request", {"command": "continue"}, channel="control")
+    assert "CellTimeout" in await bench.ended(cell)
+
+
+# --- deaths ---
+
+
+async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench: Bench) -> None:
+    cell, waiting = bench.submit(), bench.submit()
+    bench.status("busy", cell)
+    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    assert bench.told(cell) == ["busy", "KernelDied", "KernelDied", "idle"]
+    assert bench.told(waiting) == ["busy", "aborted", "idle"]
+
+
+async def test_what_waits_goes_to_the_next_kernel(bench: Bench) -> None:
+    cell, waiting = bench.submit(content={"stop_on_error": False}), bench.submit()
+    bench.status("busy", cell)
+    bench.ready = False
+    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    assert bench.told(waiting) == []
+    bench.ready = True
+    bench.traffic.pump()
+    bench.run(waiting)
+    assert bench.told(waiting) == ["busy", "ok", "idle"]
+
+
+async def test_a_reply_before_the_death_still_counts(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.reply(cell)
+    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    assert bench.told(cell) == ["busy", "ok", "idle"]
+
+
+async def test_a_death_between_cells_is_said_in_the_next(bench: Bench) -> None:
+    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    cell = bench.submit()
+    bench.run(cell)
+    assert bench.told(cell)[0] == "busy"
+    assert "the kernel ended" in bench.told(cell)[1]
+
+
+async def test_the_death_of_the_sandbox_ends_everything(bench: Bench) -> None:
+    cell, waiting = bench.submit(), bench.submit()
+    other, control = bench.submit(subshell_id="a"), bench.submit("debug_request", channel="control")
+    bench.ready = False
+    bench.traffic.sandbox_died(SandboxDied("gone"))
+    assert bench.told(cell) == bench.told(other) == ["busy", "SandboxDied", "SandboxDied", "idle"]
+    assert bench.told(waiting) == ["busy", "aborted", "idle"]
+    assert bench.told(control) == ["busy", "SandboxDied", "idle"]
+    assert not bench.traffic.ledger.active
+
+
+async def test_a_sandbox_that_takes_nothing_more_ends_the_request(bench: Bench) -> None:
+    bench.refuses = SandboxDied("the sandbox does not read what it is sent")
+    cell = bench.submit()
+    assert bench.told(cell) == ["busy", "SandboxDied", "SandboxDied", "idle"]
+    assert not bench.traffic.ledger.active
+
+
+async def test_a_comm_message_that_is_too_large_is_said_in_the_next_cell(bench: Bench) -> None:
+    bench.refuses = ProtocolError("the request is too large")
+    bench.submit("comm_msg", {"comm_id": "1", "data": {}})
+    bench.refuses = None
+    cell = bench.submit()
+    bench.run(cell)
+    assert "too large" in bench.told(cell)[1]
+
+
+# --- what a front end may do wrong ---
+
+
+async def test_an_id_used_twice_is_refused_and_changes_nothing(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.traffic.submit(cell, b"other")
+    refused = [message for message, client in bench.delivered if client == b"other"]
+    assert [message.content["ename"] for message in refused] == ["SandboxDied"]
+    bench.run(cell)
+    assert bench.told(cell)[-2:] == ["ok", "idle"]
+
+
+async def test_too_many_waiting_requests_are_refused(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
+    monkeypatch.setattr(ledger, "MAX_WAITING", 3)
+    bench.ready = False
+    for _ in range(3):
+        bench.submit()
+    refused = bench.submit()
+    assert bench.told(refused) == ["SandboxDied"]
+
+
+# --- limits on output ---
+
+
+async def test_too_much_output_interrupts_the_cell(make: Callable[..., Bench]) -> None:
+    bench = make(output_bytes=1000)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for _ in range(20):
+        bench.stream("x", cell)
+    assert (await bench.ended(cell))[-3:] == ["OutputLimit", "OutputLimit", "idle"]
+    assert bench.told(cell).count("x") == 10
+
+
+async def test_too_much_output_of_a_thread_ends_the_kernel(make: Callable[..., Bench]) -> None:
+    bench = make(output_bytes=1000)
+    cell = bench.submit()
+    bench.run(cell)
+    for _ in range(20):
+        bench.stream("x", cell)
+    await asyncio.sleep(0.01)
+    assert bench.did == ["kill kernel"]
+    assert bench.told(cell).count("x") == 10
+
+
+# --- hooks ---
+
+
+@pytest.mark.parametrize("failure", [SandboxDied("gone"), OSError("no space left"), None])
+async def test_a_cell_runs_and_ends_whatever_its_hooks_meet(bench: Bench, failure: Exception | None) -> None:
+    async def hook() -> list[str]:
+        await asyncio.sleep(0)
+        if failure is not None:
+            raise failure
+        return ["a note"]
+
+    bench.traffic.before_cell = bench.traffic.after_cell = hook
+    cell = bench.submit()
+    async with asyncio.timeout(3):
+        while not bench.sent:  # noqa: ASYNC110 (the hook has no event to wait for)
+            await asyncio.sleep(0)
+    bench.say("execute_input", {"code": "1", "execution_count": 1}, cell)
+    bench.run(replace(cell))
+    told = await bench.ended(cell)
+    assert told[-2:] == ["ok", "idle"]
+    assert len([text for text in told if str(failure or "a note").rstrip(".") in text]) == 2
