@@ -58,9 +58,9 @@ _ACTIVE = re.compile(
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
 _TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
 _HANDLER = re.compile(
-    r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+|focus[a-z]*|blur|toggle|begin"
-    r"|end|start|animation[a-z]+|transition[a-z]+|scroll[a-z]*|wheel|input|change|submit|copy|cut|paste|drag[a-z]*|drop"
-    r"|touch[a-z]+|before[a-z]+|resize|message|hashchange|page[a-z]+|unload)|data-commandlinker-\w{1,40}|srcset"
+    r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+"
+    r"|focus[a-z]*|blur|toggle|begin|end|start|animation[a-z]+|transition[a-z]+"
+    r"|scroll[a-z]*|wheel|input|change|submit|copy|cut|paste|drag[a-z]*|drop|touch[a-z]+|before[a-z]+|resize|message|hashchange|page[a-z]+|unload)|data-commandlinker-\w{1,40}|srcset"
     r"|formaction)=",
     re.IGNORECASE,
 )
@@ -73,7 +73,8 @@ _MISSED = frozenset(
 """Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
 
 _CLASS = re.compile(
-    r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
+    r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank"
+    r"|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
     r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
 )
 """Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""

@@ -21,7 +21,8 @@ MAX_SOURCE = 100_000
 """Characters; more is a file, not an output, and would keep the parser busy for seconds."""
 
 _MATH = re.compile(
-    r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,}).{0,5000}?^ {0,3}(?P=fence)|(?P<tick>`+)[^`].{0,5000}?(?<!`)(?P=tick)(?!`))"
+    r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,}).{0,5000}?^ {0,3}(?P=fence)"
+    r"|(?P<tick>`+)[^`].{0,5000}?(?<!`)(?P=tick)(?!`))"
     r"|(?P<math>\$\$.{1,5000}?\$\$|(?<![\\$])\$(?=\S)[^$\n]{1,2000}?(?<=\S)\$(?!\d)|\\\\\(.{1,5000}?\\\\\)|\\\\\[.{1,5000}?\\\\\]"
     r"|\\begin\{(?P<name>\w+\*?)\}.{1,5000}?\\end\{(?P=name)\})",
     re.DOTALL | re.MULTILINE,
