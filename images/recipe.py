@@ -76,8 +76,6 @@ def strip_system() -> None:
         python.symlink_to(shutil.which("python3") or sys.executable)
     for name in MOUNT_POINTS[:2]:  # an engine may give a tmpfs the mode of the folder that it covers
         Path(name).chmod(0o1777)
-    # An engine writes this file for a container with a network; a sandbox has none, and still looks up localhost.
-    Path("/etc/hosts").write_text("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n")
     compile_bytecode(Path(sysconfig.get_path("stdlib")))
 
 

@@ -30,8 +30,11 @@ Kind = Literal["base", "data"]
 
 ROOT_IMAGE = "python:3.13-slim-trixie"
 DEBIAN_SUITE = "trixie"
-DEBIAN_PACKAGES = ("libstdc++6", "netbase", "python3", "tzdata")
-"""What makes a bare Debian equal to ROOT_IMAGE, as far as a cell can tell. Python 3.13 is trixie's own."""
+DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzdata")
+"""What makes a bare Debian equal to ROOT_IMAGE, as far as a cell can tell. Python 3.13 is trixie's own.
+
+One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
+"""
 
 DIGEST_LABEL = "sandbox-kernel.contents"
 SETTINGS = (
@@ -225,7 +228,6 @@ class _Builder:
                 ["python3", "-I", f"{BUILD_FOLDER}/recipe.py", *steps],
                 entrypoint=[],
                 network_mode="none",
-                network_disabled=True,  # else the engine puts its own /etc/hosts over that of the image
                 user="0:0",
                 labels={"sandbox-kernel.build": stage.tag},
             )
