@@ -81,7 +81,7 @@ SETTINGS: dict[str, Setting] = {
             text(
                 re.compile(r"docker|unix:///\S+"), 'docker, or the address of a Docker-compatible socket: "unix:///..."'
             ),
-            'The container engine: "docker" finds its socket as Docker\'s own tools do; "unix:///PATH" is a socket '
+            'The container engine: "docker" finds a local Docker socket; "unix:///PATH" is a socket '
             "that speaks the same API, such as Podman's.",
         ),
         Setting(

@@ -98,7 +98,7 @@ class _Stage:
 def _chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[_Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
     recipes = recipes_folder()
-    texts = [(recipes / name).read_text() for name in ("recipe.py", "installer.lock")]
+    texts = [(recipes / name).read_text() for name in ("recipe.py", "plots.py", "installer.lock")]
     digest = _digest(architecture, *SETTINGS, *DEBIAN_PACKAGES, *texts)
     stages = []
     for name in ("base", "data") if kind == "data" else ("base",):
@@ -252,7 +252,8 @@ class _Builder:
                 folder = BUILD_FOLDER.lstrip("/")
                 for path in ready.files:
                     archive.add(path, f"{folder}/wheels/{path.name}")
-                archive.add(recipes_folder() / "recipe.py", f"{folder}/recipe.py")
+                for name in ("recipe.py", "plots.py"):
+                    archive.add(recipes_folder() / name, f"{folder}/{name}")
                 text = ready.requirements.encode()
                 info = tarfile.TarInfo(f"{folder}/requirements.txt")
                 info.size = len(text)

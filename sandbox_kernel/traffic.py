@@ -189,6 +189,7 @@ class Traffic:
     async def _end(self, entry: Entry, error: SandboxError) -> None:
         try:
             await self.port.signal(signal.SIGINT)
+            error.survived = "variables and files"
             if await _within(entry.done.wait(), self.limits.interrupt_grace_seconds):
                 return
             error.survived = "files, but no variables: the cell ignored the interrupt and its kernel was replaced"

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ class DockerEngine:
     """A Docker engine, or another that speaks its API, behind a unix socket."""
 
     def __init__(self, base_url: str | None = None, *, owner_pid: int | None = None) -> None:
-        """`base_url` is like DOCKER_HOST ("unix:///path"), which is the default; `owner_pid` is the process to name."""
+        """`base_url` is like "unix:///path", and found by itself if None; `owner_pid` is the process to name."""
         self.path = socket_path(base_url)
         self.owner_pid = owner_pid or os.getpid()
         self._background: set[asyncio.Task[Any]] = set()
@@ -292,14 +293,18 @@ def refusal(status: int, message: str, body: object) -> EngineError:
         return EngineError(
             "this engine does not take all protections of a sandbox over Docker's API (nor does Podman 4): use Docker "
             f"Engine 20.10 or later (it said: {message.strip()[:100]})",
-            setting="DOCKER_HOST",
+            setting="engine",
         )
     return EngineError(f"the container engine refused ({status}): {message.strip()[:500]}")
 
 
 def socket_path(base_url: str | None) -> str:
-    """Return the path of the engine's socket: what was asked for, else DOCKER_HOST, else the first that is there."""
-    url = base_url or os.environ.get("DOCKER_HOST") or ""
+    """Return the path of the engine's socket: what was asked for, else the first that is there.
+
+    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
+    `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
+    """
+    url = base_url or ""
     if url.startswith("/"):
         return url
     if url.startswith("unix://"):
@@ -308,14 +313,16 @@ def socket_path(base_url: str | None) -> str:
         raise ConfigurationError(
             f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
             "network would have to be secured first; ssh -L can forward the socket of another machine",
-            setting="DOCKER_HOST",
+            setting="engine",
         )
-    runtime, home = os.environ.get("XDG_RUNTIME_DIR", ""), os.path.expanduser("~")  # noqa: PTH111 (pathlib is slow)
+    user = os.getuid()
+    runtime, home = f"/run/user/{user}", pwd.getpwuid(user).pw_dir
     places = [
         "/var/run/docker.sock",
-        *([f"{runtime}/docker.sock", f"{runtime}/podman/podman.sock"] if runtime else []),
+        f"{runtime}/docker.sock",
         f"{home}/.docker/run/docker.sock",
         f"{home}/.docker/desktop/docker.sock",
+        f"{runtime}/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
     return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), places[0])

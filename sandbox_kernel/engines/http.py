@@ -143,11 +143,11 @@ class Connection:
 def unavailable(path: str, error: OSError) -> EngineUnavailable:
     """Translate what the system says of a socket into what a person can do about it."""
     if isinstance(error, FileNotFoundError):
-        why = f"there is no container engine at {path}: start it (systemctl start docker), or set DOCKER_HOST"
+        why = f"there is no container engine at {path}: start it (systemctl start docker), or name its socket"
     elif isinstance(error, PermissionError):
         why = f"{path} may not be opened by this user: join its group (usermod -aG docker USER), log in again"
     elif isinstance(error, ConnectionRefusedError):
         why = f"nothing answers at {path}: start the container engine (systemctl start docker)"
     else:
         why = f"the connection to the container engine at {path} was lost ({error})"
-    return EngineUnavailable(why, setting="DOCKER_HOST")
+    return EngineUnavailable(why, setting="engine")

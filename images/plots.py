@@ -1,0 +1,85 @@
+"""Plots that carry all they need: each output is one HTML document that works without a network and without its page.
+
+An IPython startup file. Nothing is imported here: each library is set up at the moment when a cell imports it.
+"""
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.util import find_spec
+
+
+def _plotly(module):
+    from plotly.io import to_html
+    from plotly.io._base_renderers import MimetypeRenderer
+
+    class SelfContained(MimetypeRenderer):
+        def to_mimebundle(self, figure):
+            return {"text/html": to_html(figure, include_plotlyjs=True, include_mathjax=False, full_html=False)}
+
+    module.renderers["sandbox"] = SelfContained()
+    module.renderers.default = "sandbox"
+
+
+def _altair(module):
+    from altair.utils.html import spec_to_html
+
+    def show(spec, **metadata):
+        versions = {
+            "vega_version": module.VEGA_VERSION,
+            "vegaembed_version": module.VEGAEMBED_VERSION,
+            "vegalite_version": module.VEGALITE_VERSION,
+        }
+        html = spec_to_html(spec, mode="vega-lite", template="inline", output_div="vis", **versions)
+        return {"text/html": html, "text/plain": "alt.Chart(...)"}
+
+    module.renderers.register("sandbox", show)
+    module.renderers.enable("sandbox")
+
+
+def _bokeh(module):
+    from bokeh.io.notebook import show_app
+    from bokeh.io.state import curstate
+
+    def load(resources=None, verbose=False, hide_banner=True, load_timeout=5000):
+        pass
+
+    def show(model, state=None, notebook_handle=False):
+        from bokeh.embed import file_html
+        from bokeh.resources import INLINE
+        from IPython.display import publish_display_data
+
+        html = file_html(model, INLINE, suppress_callback_warning=True)
+        publish_display_data({"text/html": html, "text/plain": repr(model)})
+
+    module.install_notebook_hook("jupyter", load, show, show_app, overwrite=True)
+    curstate().output_notebook("jupyter")
+
+
+_SETUP = {"plotly.io._renderers": _plotly, "altair.vegalite.v6.display": _altair, "bokeh.io": _bokeh}
+
+
+class _After(Loader):
+    def __init__(self, loader, setup):
+        self.loader, self.setup = loader, setup
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        self.loader.exec_module(module)
+        try:
+            self.setup(module)
+        except Exception as error:  # another version of the library: its own way of showing is better than none
+            print(f"{module.__name__} keeps its own renderer: {error!r}", file=sys.stderr)
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        setup = _SETUP.pop(name, None)
+        spec = find_spec(name) if setup else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _After(spec.loader, setup)
+        return spec
+
+
+sys.meta_path.insert(0, _Finder())
