@@ -1,0 +1,207 @@
+"""A real JupyterLab and a real Chromium for one test, both on loopback, both gone afterwards.
+
+Knows nothing of outputs. Chromium resolves `*.test` to this machine and no other name at all, so whatever a page tries,
+no request leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+
+WAIT = 60.0
+"""Seconds for what takes ten on a quiet machine."""
+QUIET = 2.0
+"""Seconds without anything new, after which nothing is expected any more."""
+
+SWITCHES = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1200,1000",
+    "--host-resolver-rules=MAP *.test 127.0.0.1, EXCLUDE 127.0.0.1, MAP * ~NOTFOUND",
+)
+
+SETTINGS = {
+    # Cells outside of the window are rendered too.
+    "notebook-extension/tracker": {"windowingMode": "none", "autoStartDefaultKernel": True},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "docmanager-extension/plugin": {"autosave": False},
+}
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = WAIT) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)  # the step of a bounded wait
+
+
+def settled(count: Callable[[], int]) -> None:
+    """Wait until a count stays as it is."""
+    end = time.monotonic() + WAIT
+    last, since = count(), time.monotonic()
+    while time.monotonic() - since < QUIET:
+        assert time.monotonic() < end, "there was always something new"
+        time.sleep(0.1)  # as above
+        if (now := count()) != last:
+            last, since = now, time.monotonic()
+
+
+class Lab:
+    """One JupyterLab with one browser in it."""
+
+    def __init__(self, url: str, token: str, folder: Path, browser: Chrome) -> None:
+        self.url, self.token, self.folder, self.browser = url, token, folder, browser
+
+    def open(self, kernel: str, *cells: str) -> None:
+        """Open a new notebook of these cells, with a kernel that is ready."""
+        document = nbformat.v4.new_notebook()
+        document.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
+        document.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+        nbformat.write(document, self.folder / "notebook.ipynb")
+        self.browser.get(f"{self.url}lab/tree/notebook.ipynb?reset&token={self.token}")
+        ready = "const p = window.jupyterapp?.shell?.currentWidget; return p?.sessionContext?.session?.kernel?.status"
+        eventually(lambda: self.js(ready) == "idle", "a notebook whose kernel is idle")
+
+    def js(self, code: str, *arguments: Any) -> Any:
+        return self.browser.execute_script(code, *arguments)  # type: ignore[no-untyped-call]
+
+    def run_all(self) -> None:
+        """Run all cells and wait until all have ended and the last output is there."""
+        self.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        counts = """return window.jupyterapp.shell.currentWidget.content.widgets
+            .every(cell => cell.model.type != 'code' || cell.model.executionCount > 0)"""
+        try:
+            eventually(lambda: self.js(counts), "all cells have run")
+        except AssertionError:
+            print(self.js("return document.querySelector('.jp-Notebook').innerText"))
+            raise
+
+    def cells(self) -> list[str]:
+        """Return the sources of all cells as they stand now."""
+        sources: list[str] = self.js("""return window.jupyterapp.shell.currentWidget.content.widgets
+            .map(cell => cell.model.sharedModel.getSource())""")
+        return sources
+
+    def output(self, cell: int) -> Any:
+        """Return the output area of a cell."""
+        return self.js(f"return document.querySelectorAll('.jp-Notebook .jp-CodeCell')[{cell}].querySelector({OUTPUT!r})")
+
+    def ask(self, path: str) -> Any:
+        request = urllib.request.Request(f"{self.url}{path}", headers={"Authorization": f"token {self.token}"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=WAIT) as answer:  # noqa: S310
+            return json.load(answer)
+
+
+OUTPUT = ".jp-OutputArea"
+
+
+def install(folder: Path, name: str, image: str, *settings: str) -> None:
+    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", name]
+    subprocess.run([*command, "--image", image, *settings], check=True, capture_output=True, timeout=WAIT)
+
+
+@contextmanager
+def running_lab(folder: Path, image: str) -> Iterator[Lab]:
+    """Start both, with the kernels `sandbox-python` and `sandbox-trusted`, and end them."""
+    for name in ("notebooks", "home", "tmp"):
+        (folder / name).mkdir()
+    for name, values in SETTINGS.items():
+        path = folder / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    install(folder / "prefix", "sandbox-python", image, "--cell-timeout", "120")
+    install(folder / "prefix", "sandbox-trusted", image, "--cell-timeout", "120", "--outputs", "trusted")
+    with _server(folder) as (url, token), _chromium(folder) as browser:
+        yield Lab(url, token, folder / "notebooks", browser)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON"))}
+    return kept | {
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "JUPYTER_PATH": str(folder / "prefix/share/jupyter"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+    }
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[tuple[str, str]]:
+    token = secrets.token_hex(16)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = f"""-m jupyterlab --no-browser --allow-root --expose-app-in-browser --ServerApp.ip=127.0.0.1
+        --ServerApp.port={port} --IdentityProvider.token={token} --LabApp.news_url=
+        --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.extension_manager=readonly"""
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *command.split(), f"--ServerApp.root_dir={folder / 'notebooks'}"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder / "notebooks",
+            env=_environment(folder),
+            start_new_session=True,
+        )
+    found = folder / "runtime" / f"jpserver-{process.pid}.json"
+    try:
+        eventually(lambda: found.exists() or process.poll() is not None, "JupyterLab runs")
+        assert found.exists(), (folder / "server.log").read_text()
+        yield json.loads(found.read_text())["url"], token
+    finally:
+        process.send_signal(signal.SIGTERM)  # kernels and terminals are ended by the server
+        try:
+            process.wait(30)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(10)
+
+
+@contextmanager
+def _chromium(folder: Path) -> Iterator[Chrome]:
+    binary = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.fail("this test needs a browser: apt-get install chromium chromium-driver")
+    options = ChromeOptions()
+    options.binary_location = binary
+    options.unhandled_prompt_behavior = "accept"
+    for switch in (*SWITCHES, f"--user-data-dir={folder / 'browser'}"):
+        options.add_argument(switch)
+    browser = Chrome(options=options, service=Service(executable_path=driver, env=_environment(folder)))
+    try:
+        browser.set_script_timeout(WAIT)
+        browser.set_page_load_timeout(WAIT)
+        yield browser
+    finally:
+        browser.quit()
