@@ -22,6 +22,7 @@ RECIPES = image.recipes_folder()
 KINDS = ("base", "data")
 
 IMPORT_NAMES = {
+    "vl-convert-python": "vl_convert",
     "beautifulsoup4": "bs4",
     "pillow": "PIL",
     "python-dateutil": "dateutil",
