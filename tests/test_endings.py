@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from conftest import Kernel
+from kernels import Kernel
 
 Start = Callable[..., Kernel]
 

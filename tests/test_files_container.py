@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Kernel
 from files_odd import ODD, fill_with_odd_things
+from kernels import Kernel
 
 Start = Callable[..., Kernel]
 

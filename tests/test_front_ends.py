@@ -11,7 +11,7 @@ from pathlib import Path
 import jupyter_kernel_test
 import nbformat
 import pytest
-from conftest import Kernel, containers_of, eventually, install
+from kernels import Kernel, containers_of, eventually, install
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 

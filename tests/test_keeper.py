@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Kernel, containers_of, eventually
+from kernels import Kernel, containers_of, eventually
 
 from sandbox_kernel import keeper
 from sandbox_kernel.engines.docker import DockerEngine

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Kernel, containers_of, eventually
+from kernels import Kernel, containers_of, eventually
 
 Start = Callable[..., Kernel]
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from conftest import WAIT, Kernel, connect_another, replied
 from jupyter_client.blocking.client import BlockingKernelClient
+from kernels import WAIT, Kernel, connect_another, replied
 
 from sandbox_kernel import __version__
 

@@ -1,0 +1,152 @@
+"""Real kernels for the tests: what they are, how to talk to them, and how to see that they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+from sandbox_kernel.engines.docker import DockerEngine
+
+WAIT = 60.0
+"""Seconds for what takes two on a quiet machine."""
+
+
+class Result:
+    """What one execute request brought back."""
+
+    def __init__(self, reply: dict[str, Any], messages: list[dict[str, Any]], seconds: float) -> None:
+        self.reply = reply["content"]
+        self.header = reply["header"]
+        self.messages = messages
+        self.seconds = seconds
+
+    def text(self, name: str = "stdout") -> str:
+        streams = (m["content"] for m in self.messages if m["msg_type"] == "stream")
+        return "".join(content["text"] for content in streams if content["name"] == name)
+
+    @property
+    def ename(self) -> str:
+        return str(self.reply.get("ename", ""))
+
+    @property
+    def value(self) -> str:
+        """The plain text of the last result or display."""
+        shown = [m for m in self.messages if m["msg_type"] in {"execute_result", "display_data"}]
+        return str(shown[-1]["content"]["data"]["text/plain"]) if shown else ""
+
+    def __repr__(self) -> str:
+        return f"<{self.reply.get('status')} {self.ename} {self.reply.get('evalue', '')} {self.messages}>"
+
+
+class Kernel:
+    """A kernel process and one client."""
+
+    def __init__(self, manager: KernelManager) -> None:
+        self.manager = manager
+        self.client = connect(manager)
+
+    @property
+    def pid(self) -> int:
+        assert self.manager.provisioner is not None
+        return int(self.manager.provisioner.pid)
+
+    def run(
+        self, code: str, timeout: float = WAIT, client: BlockingKernelClient | None = None, **kwargs: Any
+    ) -> Result:
+        """Run a cell and wait for its reply and its idle."""
+        client = client or self.client
+        begin = time.monotonic()
+        message_id = client.execute(code, **kwargs)
+        return self.collect(message_id, begin, timeout, client)
+
+    def collect(
+        self, message_id: str, begin: float, timeout: float = WAIT, client: BlockingKernelClient | None = None
+    ) -> Result:
+        client = client or self.client
+        messages = []
+        while True:
+            message = client.get_iopub_msg(timeout=max(0.1, begin + timeout - time.monotonic()))
+            if message["parent_header"].get("msg_id") != message_id:
+                continue
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                break
+            messages.append(message)
+        while True:
+            reply = client.get_shell_msg(timeout=max(0.1, begin + timeout - time.monotonic()))
+            if reply["parent_header"].get("msg_id") == message_id:
+                return Result(reply, messages, time.monotonic() - begin)
+
+    def start(self, code: str, **kwargs: Any) -> tuple[str, float]:
+        """Send a cell and return once the kernel runs it."""
+        begin = time.monotonic()
+        message_id = self.client.execute(code, **kwargs)
+        while True:
+            message = self.client.get_iopub_msg(timeout=WAIT)
+            if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == "execute_input":
+                return message_id, begin
+
+    def containers(self) -> list[dict[str, Any]]:
+        return containers_of(self.pid)
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        if self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=not self.manager.is_alive())
+
+
+def connect(manager: KernelManager) -> BlockingKernelClient:
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=WAIT)
+    return client
+
+
+def connect_another(manager: KernelManager) -> BlockingKernelClient:
+    """Return a client with an identity of its own; those that a manager makes share the manager's."""
+    client = BlockingKernelClient()
+    client.load_connection_file(manager.connection_file)
+    client.start_channels()
+    client.wait_for_ready(timeout=WAIT)
+    return client
+
+
+def replied(client: BlockingKernelClient, message_id: str, seconds: float) -> bool:
+    """Return whether a request is replied to within a time."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        try:
+            if client.get_shell_msg(timeout=left)["parent_header"].get("msg_id") == message_id:
+                return True
+        except Empty:
+            break
+    return False
+
+
+def containers_of(pid: int) -> list[dict[str, Any]]:
+    return [row for row in asyncio.run(DockerEngine().list()) if row["owner_pid"] == pid]
+
+
+def eventually(condition: Callable[[], object], seconds: float, what: str) -> float:
+    """Wait until `condition` holds; return how long it took. Fails when it does not in time."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)  # the step of a bounded wait, not a wait itself
+    return time.monotonic() - begin
+
+
+def install(folder: Path, *settings: str, name: str = "sandbox-python") -> KernelSpecManager:
+    """Install a kernelspec below `folder` as a user would, and return a manager that finds only that."""
+    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", name, *settings]
+    subprocess.run(command, check=True, capture_output=True)
+    return KernelSpecManager(kernel_dirs=[str(folder / "share/jupyter/kernels")])
