@@ -121,9 +121,10 @@ def warm_up() -> None:
     startup = HOME / ".ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(HERE / "plots.py", startup / "00-plots.py")
-    code = "import matplotlib.font_manager"
     environment = {**os.environ, "HOME": str(HOME)}
-    subprocess.run([sys.executable, "-c", code], check=False, env=environment, stderr=subprocess.DEVNULL)
+    # The first plot would search all fonts, and the first completion parse the types of Python's own modules.
+    for code in ("import matplotlib.font_manager", "import jedi; jedi.Interpreter('impor', [{}]).complete()"):
+        subprocess.run([sys.executable, "-c", code], check=False, env=environment, stderr=subprocess.DEVNULL)
     for path in HOME.rglob("*"):  # another user copies these
         path.chmod(0o755 if path.is_dir() else 0o644)
 
