@@ -25,6 +25,7 @@ import nbformat
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.remote.webelement import WebElement
 
 WAIT = 60.0
 """Seconds for what takes ten on a quiet machine."""
@@ -92,14 +93,11 @@ class Lab:
 
     def run_all(self) -> None:
         """Run all cells and wait until all have ended and the last output is there."""
+        count = len(self.cells())
         self.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        counts = """return window.jupyterapp.shell.currentWidget.content.widgets
-            .every(cell => cell.model.type != 'code' || cell.model.executionCount > 0)"""
-        try:
-            eventually(lambda: self.js(counts), "all cells have run")
-        except AssertionError:
-            print(self.js("return document.querySelector('.jp-Notebook').innerText"))
-            raise
+        ended = """return window.jupyterapp.shell.currentWidget.content.widgets
+            .filter(cell => cell.model.executionCount > 0).length"""
+        eventually(lambda: self.js(ended) >= count, "all cells have run")
 
     def cells(self) -> list[str]:
         """Return the sources of all cells as they stand now."""
@@ -107,17 +105,20 @@ class Lab:
             .map(cell => cell.model.sharedModel.getSource())""")
         return sources
 
-    def output(self, cell: int) -> Any:
+    def output(self, cell: int) -> WebElement:
         """Return the output area of a cell."""
-        return self.js(f"return document.querySelectorAll('.jp-Notebook .jp-CodeCell')[{cell}].querySelector({OUTPUT!r})")
+        return self.browser.find_elements("css selector", ".jp-Notebook .jp-CodeCell")[cell].find_element(
+            "css selector", ".jp-OutputArea"
+        )
+
+    def text(self, cell: int) -> list[str]:
+        """Return the outputs of a cell as a person reads them."""
+        return [one.text for one in self.output(cell).find_elements("css selector", ".jp-OutputArea-output")]
 
     def ask(self, path: str) -> Any:
         request = urllib.request.Request(f"{self.url}{path}", headers={"Authorization": f"token {self.token}"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=WAIT) as answer:  # noqa: S310
             return json.load(answer)
-
-
-OUTPUT = ".jp-OutputArea"
 
 
 def install(folder: Path, name: str, image: str, *settings: str) -> None:
