@@ -82,6 +82,7 @@ class Proxy:
         self._publish_status("starting", {})
         self.sockets.listen()
         parent = loop.create_task(self._watch_parent())
+        self._spawn(self._reap())
         try:
             await self._stopping.wait()
             await self._stop()
@@ -244,6 +245,15 @@ class Proxy:
                 os.close(handover.fd)
         await self.session.engine.pass_on(handover.state, process.pid)
         process.returncode = 0  # it outlives this process; nobody here waits for it
+
+    async def _reap(self) -> None:
+        """Remove what earlier kernels left that were killed between creating a container and starting it."""
+        await self.session.settled()
+        try:
+            if count := await self.session.engine.reap():
+                self.audit("reaped", containers=count)
+        except (SandboxError, TimeoutError, OSError) as error:
+            self.audit("reap_failed", reason=str(error))
 
     async def _watch_parent(self) -> None:
         """End when the process that started this kernel is gone, as ipykernel does."""
