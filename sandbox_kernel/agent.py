@@ -39,7 +39,8 @@ class Kernel:
         self.number = number
         self.ready = False
         self.tail = b""
-        self.folder = os.path.join(config["runtime"], "k%d" % number)
+        # User code may write here too: a name that it could guess would be one that it could take.
+        self.folder = os.path.join(config["runtime"], "k%d-%s" % (number, os.urandom(8).hex()))
         os.makedirs(self.folder, 0o700)
         self.address = os.path.join(self.folder, "s")
         path = os.path.join(self.folder, "connection.json")

@@ -94,10 +94,11 @@ class Link:
                         yield kind, parts
                         continue
                     head, extra = self._parse(parts)
-                    if head["op"] != "reply":
-                        yield kind, parts
-                    elif (future := self._asked.get(head.get("id", 0))) is not None and not future.done():
+                    future = self._asked.get(head.get("id", 0)) if head["op"] == "reply" else None
+                    if future is not None and not future.done():
                         future.set_result((head, extra))
+                    else:
+                        yield kind, parts
         finally:
             self._abandon()
 

@@ -40,7 +40,10 @@ from .traffic import Front, Traffic
 UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 MAX_FAILED_KERNELS = 3
-"""Kernels that end before they are ready, one after another, before their sandbox is given up."""
+"""Kernels that end before they take up a cell, one after another, before their sandbox is given up.
+
+A cell can plant code that every later kernel of its sandbox runs at its start.
+"""
 PROBE = "sandbox-kernel-probe"
 EXIT_SECONDS = 5.0
 LANGUAGE_INFO = (
@@ -155,6 +158,7 @@ class Session:
         """Replace the kernel by a new one in the same container: files are kept."""
         if self._link is not None:
             self.audit("restart")
+            self.traffic.kernel_worked = True  # its end is no failure
             await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
 
     async def park(self) -> Handover:
@@ -289,7 +293,7 @@ class Session:
     async def _read(self, link: Link) -> None:
         async for kind, parts in link.frames():
             if kind == wire.AGENT:
-                await self._event(link, orjson.loads(parts[0]))
+                await self._event(link, orjson.loads(parts[0]), sum(map(len, parts)))
                 continue
             try:
                 message = protocol.decode(kind, parts)
@@ -301,7 +305,7 @@ class Session:
             elif self.ready:
                 self.traffic.receive(message, sum(map(len, parts)))
 
-    async def _event(self, link: Link, event: dict[str, Any]) -> None:
+    async def _event(self, link: Link, event: dict[str, Any], size: int) -> None:
         op = event["op"]
         if op == "hello":
             if self.attested:
@@ -309,22 +313,19 @@ class Session:
             attest(self._expected, event.get("report", {}), await link.container.inspect())
             self.audit("attested", image=self.settings.image, runtime=self.settings.runtime or "default")
             self.attested = True
-        elif op == "kernel_ready" or (op == "resumed" and event.get("ready")):
+        elif not self.ready and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):
             self._kernel_ready(link)
         elif op == "kernel_exited":
             self._kernel_exited(link, event)
         elif op == "oversized":
             self._oversized(event)
-        elif op not in {"refused", "resumed"}:
-            self.audit("dropped", reason="unknown agent event", type=op[:100])
+        elif op != "resumed" or self.ready:
+            self.traffic.drop("an agent's word that nobody waits for", size, op[:100])
 
     def _kernel_ready(self, link: Link) -> None:
         if not self.attested:
             raise SandboxDied("the sandbox did not attest itself before its first kernel was ready")
-        if self.ready:
-            return
         self._expect_kernel(None)
-        self._failed_kernels = 0
         self.ready = True
         self.state = "ready"
         if not self.kernel_info:
@@ -351,14 +352,13 @@ class Session:
         self._settled.set()
 
     def _kernel_exited(self, link: Link, event: dict[str, Any]) -> None:
-        was_ready, self.ready = self.ready, False
+        self.ready = False
         error = _kernel_death(event, self.limits.memory_bytes)
         self.audit("kernel_died", error=error.name, reason=str(error), tail=str(event.get("tail", ""))[-2000:])
-        if not was_ready:
-            self._failed_kernels += 1
-            if self._failed_kernels >= MAX_FAILED_KERNELS:
-                tail = str(event.get("tail", "")).strip()[-1000:]
-                raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
+        self._failed_kernels = 0 if self.traffic.kernel_worked else self._failed_kernels + 1
+        if self._failed_kernels >= MAX_FAILED_KERNELS:
+            tail = str(event.get("tail", "")).strip()[-1000:]
+            raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
         self.traffic.kernel_died(error)

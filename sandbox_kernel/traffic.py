@@ -88,6 +88,8 @@ class Traffic:
         self._dropped = CellBudget(limits)
         """What was sent and did not pass. That costs work too, so there is as little of it as of one cell's output."""
         self._noted = 0
+        self.kernel_worked = False
+        """Whether this kernel took up a cell."""
         self._flooded = False
         self._kernel_verdict: SandboxError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -317,6 +319,7 @@ class Traffic:
             return
         if state == "busy" and not entry.busy:
             self.ledger.mark_busy(entry)
+            self.kernel_worked = self.kernel_worked or entry.is_execute
             if entry.is_comm:
                 entry.started = time.monotonic()
                 self._start_clock(entry, self.limits.cell_seconds)
@@ -476,6 +479,7 @@ class Traffic:
 
     def _forget_kernel(self) -> None:
         self._kernel_verdict, self._flooded, self._debugger_attached = None, False, False
+        self.kernel_worked = False
         self._dropped = CellBudget(self.limits)
 
     def _abort(self, entry: Entry) -> None:
