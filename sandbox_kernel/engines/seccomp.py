@@ -69,6 +69,10 @@ AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
 """Without a network, AF_INET reaches the loopback of the sandbox only: the debugger and asyncio's tests need that."""
 
+PROTOCOLS = (0, 6, 17)
+"""The type's own, TCP, UDP. Any other (ICMP, SCTP, MPTCP, …) is one more piece of the host's
+kernel within reach, which is even loaded when it is asked for."""
+
 AF_NETLINK, EINVAL = 16, 22
 """libzmq asks getifaddrs() before it binds to an address, and aborts the process on any error but this one."""
 
@@ -132,7 +136,11 @@ def profile() -> dict[str, Any]:
         "syscalls": [
             _rule(ALLOWED),
             _rule(ABSENT, action="SCMP_ACT_ERRNO", errnoRet=ENOSYS),
-            *(_rule(("socket",), args=[_equals(0, family)]) for family in FAMILIES),
+            *(
+                _rule(("socket",), args=[_equals(0, family), _equals(2, protocol)])
+                for family in FAMILIES
+                for protocol in PROTOCOLS
+            ),
             _rule(("socket",), args=[_equals(0, AF_NETLINK)], action="SCMP_ACT_ERRNO", errnoRet=EINVAL),
             _rule(("socketpair",), args=[_equals(0, AF_UNIX)]),
             _rule(("clone",), args=[_masked(0, NEW_NAMESPACES, 0)]),
