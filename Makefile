@@ -22,6 +22,7 @@ setup: $(VENV)/.installed ## engine, image and kernelspec, as far as they are mi
 test: $(VENV)/.installed ## everything that is checked, with gVisor beside Docker's own runtime
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
+	@$(BIN)/python -c 'from sandbox_kernel.machine import install_browser; install_browser()'
 	@$(MAKE) --no-print-directory lint
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)

@@ -334,6 +334,17 @@ def with_runtime(settings: str, name: str, path: str, arguments: tuple[str, ...]
     return json.dumps(values, indent=4) + "\n"
 
 
+# --- a browser, which only this project's own tests need -----------------------------------------------------------
+
+
+def install_browser(progress: Say = print) -> bool:
+    """Install Chromium and its driver where that is possible; return whether both are there."""
+    missing = not (shutil.which("chromium") and shutil.which("chromedriver"))
+    if missing and _may_install():
+        install_packages(["chromium", "chromium-driver"], Steps(progress))
+    return bool(shutil.which("chromium") and shutil.which("chromedriver"))
+
+
 # --- small helpers ----------------------------------------------------------------------------------------------------
 
 

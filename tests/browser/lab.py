@@ -85,8 +85,11 @@ class Lab:
         document.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
         nbformat.write(document, self.folder / "notebook.ipynb")
         self.browser.get(f"{self.url}lab/tree/notebook.ipynb?reset&token={self.token}")
-        ready = "const p = window.jupyterapp?.shell?.currentWidget; return p?.sessionContext?.session?.kernel?.status"
-        eventually(lambda: self.js(ready) == "idle", "a notebook whose kernel is idle")
+        ready = """const app = window.jupyterapp, panel = app?.shell?.currentWidget;
+            return panel?.context?.isReady && panel.content.widgets.length === arguments[0]
+                && panel.sessionContext.session?.kernel?.status === 'idle'
+                && app.commands.isEnabled('notebook:run-all-cells')"""
+        eventually(lambda: self.js(ready, len(cells)), "a notebook whose kernel is idle")
 
     def js(self, code: str, *arguments: Any) -> Any:
         return self.browser.execute_script(code, *arguments)  # type: ignore[no-untyped-call]

@@ -10,12 +10,11 @@ from policy.browser import Evil, listening
 from .corpus import UNSUITED, Attack, attacks, cells
 from .lab import Lab, eventually, settled
 
-AFTER = """
-    const act = window.jupyterapp.commands;
-    for (const one of document.querySelectorAll('.jp-OutputArea *')) {
+USED = """
+    for (const one of document.querySelectorAll('.jp-OutputArea ' + arguments[0])) {
         const address = one.closest('a')?.protocol ?? '';
         if (address === 'http:' || address === 'https:') continue;  // to follow an honest link is a person's own choice
-        try { one.click?.() ?? one.dispatchEvent(new MouseEvent('click', {bubbles: true})); } catch {}
+        if (one.click) one.click(); else one.dispatchEvent(new MouseEvent('click', {bubbles: true}));
         for (const kind of ['mouseover', 'focus', 'pointerrawupdate', 'dblclick'])
             one.dispatchEvent(new Event(kind, {bubbles: kind === 'mouseover'}));
     }
@@ -34,7 +33,7 @@ RAN = """
 class Seen:
     """What came of a notebook of attacks."""
 
-    def __init__(self, lab: Lab, evil: Evil, kernel: str, chosen: list[Attack]) -> None:
+    def __init__(self, lab: Lab, evil: Evil, kernel: str, chosen: list[Attack], used: str) -> None:
         by_number = {attack.number: attack.name for attack in chosen}
         sources = cells(chosen)
         lab.open(kernel, *sources)
@@ -42,7 +41,7 @@ class Seen:
         lab.run_all()
         settled(lambda: len(evil.requests))
         self.first = lab.text(0)
-        lab.js(AFTER)
+        lab.js(USED, used)
         lab.js("fetch(arguments[0], {mode: 'no-cors'}).catch(() => 0)", f"http://evil.test:{evil.tcp}/0")
         eventually(lambda: "0" in evil.paths(), "the page's own request, which shows that the listener counts")
         settled(lambda: len(evil.requests))
@@ -62,26 +61,27 @@ class Seen:
 def test_hostile_outputs_do_nothing_in_jupyterlab(lab: Lab) -> None:
     with listening() as evil:
         chosen = list(attacks(evil.tcp))
-        seen = Seen(lab, evil, "sandbox-python", chosen)
-    print(vars(seen))
-    lab.browser.save_screenshot("/tmp/bt/safe.png")
-    assert len(chosen) >= 60
+        seen = Seen(lab, evil, "sandbox-python", chosen, used="*")
+    assert len(chosen) >= 200
     assert seen.ran == set()
     assert seen.asked == set()
     assert seen.terminals == []
     assert (seen.new_cells, seen.changed) == (0, [])
-    assert seen.first == seen.first_after == ["'the first cell'"]
+    assert seen.first[0] == seen.first_after[0] == "'the first cell'"  # a thread of its may add to it, late
     assert seen.last == ["the last cell"]
     assert (seen.windows, seen.stayed, seen.kernel) == (1, True, "idle")
+    assert seen.title[0] == seen.title[1]
 
 
 def test_the_same_outputs_fire_when_they_are_trusted(lab: Lab) -> None:
+    """The control. What takes away the page is left out, and only what acts at a click is clicked."""
     with listening() as evil:
         chosen = [attack for attack in attacks(evil.tcp) if attack.name not in UNSUITED]
-        seen = Seen(lab, evil, "sandbox-trusted", chosen)
-    print(vars(seen))
-    lab.browser.save_screenshot("/tmp/bt/trusted.png")
-    assert len(seen.ran) >= 15
-    assert len(seen.asked) >= 15
+        seen = Seen(lab, evil, "sandbox-trusted", chosen, used=":is([data-commandlinker-command], a[href*=script])")
+    assert len(seen.ran) >= 30, seen.ran
+    assert len(seen.asked) >= 20, seen.asked
+    assert len(seen.ran | seen.asked) >= 60
     assert seen.terminals
     assert seen.new_cells > 0
+    assert seen.changed
+    assert seen.windows > 1
