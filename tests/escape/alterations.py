@@ -73,7 +73,14 @@ def folder(body: Body, given: Given) -> None:
 
 MASKED_LESS = host(MaskedPaths=[], ReadonlyPaths=[])
 
+
+def nothing(body: Body, _: Given) -> None:
+    """Change nothing: PID 1 is then the driver of the attacks, which does not protect itself as the agent does."""
+    assert body["User"] != "0:0"
+
+
 ALTERATIONS: dict[str, Alteration] = {
+    "a process like any other": nothing,
     "no filter": no_filter,
     "the host's network": network("host"),
     "the host's processes": host(PidMode="host"),

@@ -5,4 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "engines")]
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """Real kernels start from the image that the attacks run in."""
+    from engine_tools import IMAGE
+
+    return IMAGE

@@ -37,6 +37,11 @@ class Attack:
         return self.run.__name__
 
     @property
+    def on_agent(self) -> bool:
+        """Whether it goes for PID 1, and so needs a real session's."""
+        return self.run.__module__ == "attacks_agent"
+
+    @property
     def verdict(self) -> str:
         verb = "finds_nothing" if self.refused == {"nothing"} else "is_refused"
         return f"{self.name}_{verb}"

@@ -1,7 +1,8 @@
 """Every attack in a real sandbox, on every runtime; and the same attack where its protection is taken away.
 
 All attacks of one runtime, or of one alteration, share a container and run one after the other, each in a process of
-its own of which nothing is left. The attacks are in attacks_*.py, the alterations in alterations.py.
+its own of which nothing is left. The attacks are in attacks_*.py, the alterations in alterations.py. Attacks on
+the agent run in test_agent.py; their controls here.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def runtimes() -> set[str]:
 
 
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
-@pytest.mark.parametrize("attack", [pytest.param(name, id=each.verdict) for name, each in ATTACKS.items()])
+@pytest.mark.parametrize(
+    "attack", [pytest.param(name, id=each.verdict) for name, each in ATTACKS.items() if not each.on_agent]
+)
 def test_the_attack(batch: Batch, runtimes: set[str], attack: str, runtime: str) -> None:
     """It ends in a way that is expected of it: an error for that reason, a signal, or empty hands."""
     if runtime not in runtimes:

@@ -16,16 +16,17 @@ from typing import Any, cast
 
 from engine_tools import IMAGE, SMALL
 
-import attacks_files  # noqa: F401 (fills the table)
+import attacks_agent  # noqa: F401 (fills the table)
+import attacks_files  # noqa: F401
 import attacks_kernel  # noqa: F401
 import attacks_limits  # noqa: F401
 import attacks_network  # noqa: F401
-from alterations import ALTERATIONS
+from alterations import ALTERATIONS, Alteration
 from sandbox_kernel.engines.docker import DockerEngine
 from sandbox_kernel.engines.hardening import container_arguments
 from sandbox_kernel.model import SandboxSpec
 
-MODULES = ("inside", "attacks_network", "attacks_kernel", "attacks_files", "attacks_limits")
+MODULES = ("inside", "attacks_agent", "attacks_network", "attacks_kernel", "attacks_files", "attacks_limits")
 BATCH_SECONDS = 150.0
 
 _BOOT = """
@@ -110,33 +111,43 @@ def targets(session: str, folder: Path) -> Iterator[dict[str, Any]]:
         }
 
 
+async def run_once(
+    names: list[str], runtime: str, change: Alteration | None, given: dict[str, Any], **fields: Any
+) -> Outcomes:
+    """Run attacks in one container until all have ended, or one has ended the container; `fields` are the spec's."""
+    spec, engine = spec_for(runtime, **fields), DockerEngine()
+    body = container_arguments(spec)
+    if change is not None:
+        change(body, given)
+    container = await (engine.start(spec) if change is None else engine.start_body(spec.session_id, body))
+    try:
+        await container.send(json.dumps({**given, "modules": sources(), "names": names}).encode() + b"\n")
+        output = b""
+        async with asyncio.timeout(BATCH_SECONDS):
+            while output.count(b"\n") < len(names) and (data := await container.receive()):
+                output += data
+            ended = [json.loads(line) for line in output.splitlines()]
+            if len(ended) < len(names):
+                reason = await container.wait()
+                ended.append([names[len(ended)], f"sandbox {reason.kind}", reason.detail])
+    finally:
+        await container.kill()
+    return {name: (word, said) for name, word, said in ended}
+
+
 async def _run(names: list[str], runtime: str, alteration: str | None, folder: Path) -> Outcomes:
-    """Run attacks until all have ended, or one has ended the container."""
-    spec, engine = spec_for(runtime), DockerEngine()
-    with targets(spec.session_id, folder) as given:
+    found: Outcomes = {}
+    with targets(secrets.token_hex(8), folder) as given:
         loop = asyncio.get_running_loop()
         udp, _ = await loop.create_datagram_endpoint(_Echo, local_addr=("127.0.0.1", 0))
         given["udp"] = udp.get_extra_info("sockname")[1]
-        body = container_arguments(spec)
-        if alteration is not None:
-            ALTERATIONS[alteration](body, given)
-        container = None
+        change = None if alteration is None else ALTERATIONS[alteration]
         try:
-            container = await (engine.start(spec) if alteration is None else engine.start_body(spec.session_id, body))
-            await container.send(json.dumps({**given, "modules": sources(), "names": names}).encode() + b"\n")
-            output = b""
-            async with asyncio.timeout(BATCH_SECONDS):
-                while output.count(b"\n") < len(names) and (data := await container.receive()):
-                    output += data
-                ended = [json.loads(line) for line in output.splitlines()]
-                if len(ended) < len(names):
-                    reason = await container.wait()
-                    ended.append([names[len(ended)], f"sandbox {reason.kind}", reason.detail])
+            while left := [name for name in names if name not in found]:
+                found |= await run_once(left, runtime, change, given)
         finally:
-            if container is not None:
-                await container.kill()
             udp.close()
-    return {name: (word, said) for name, word, said in ended}
+    return found
 
 
 def run(names: list[str], runtime: str, alteration: str | None, folder: Path) -> Outcomes:
@@ -144,7 +155,4 @@ def run(names: list[str], runtime: str, alteration: str | None, folder: Path) ->
 
     An attack that ends its whole container has an outcome like "sandbox out_of_memory"; the others get a new one.
     """
-    found: Outcomes = {}
-    while left := [name for name in names if name not in found]:
-        found |= asyncio.run(_run(left, runtime, alteration, folder))
-    return found
+    return asyncio.run(_run(names, runtime, alteration, folder))

@@ -1,0 +1,135 @@
+"""A cell against the agent of its own session, with everything real: proxy, agent, kernel, container."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tools
+from inside import ATTACKS
+from sandbox_kernel.engines.docker import DockerEngine
+
+Launch = Callable[..., Any]
+
+_CELL = """
+import json, sys, types
+given = json.loads({given!r})
+for name, source in given["modules"]:
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name + ".py", "exec", dont_inherit=True), module.__dict__)
+import inside
+print(json.dumps({{name: inside.outcome(inside.ATTACKS[name].run) for name in given["names"]}}))
+"""
+ON_AGENT = {name: each for name, each in ATTACKS.items() if each.on_agent}
+OPEN_FILES = "gVisor checks the user of a process's open files, not whether it may be debugged"
+ENDS = "gVisor lets PID 1 be killed from inside"
+GVISOR = {
+    "pipe_of_the_agent": OPEN_FILES,
+    "input_of_the_agent": OPEN_FILES,
+    "environment_of_the_agent": OPEN_FILES,
+    "signals_to_the_agent": ENDS,
+}
+"""What a cell can do to its agent there, and why. The host believes an agent nothing once a cell has run: a cell that
+speaks in its place, or ends it, gets what it could send anyway, and ends its own session; see the tests below."""
+
+
+@pytest.fixture(scope="module", params=["runc", "runsc"])
+def session(request: pytest.FixtureRequest, launch_kernel: Launch) -> Iterator[tuple[str, Any]]:
+    if request.param not in asyncio.run(DockerEngine().info())["Runtimes"]:
+        pytest.skip(f"the engine has no runtime {request.param!r}")
+    kernel = launch_kernel("--runtime", request.param)
+    yield request.param, kernel
+    kernel.close()
+
+
+def attack_from_a_cell(kernel: Any, names: list[str]) -> Any:
+    return kernel.run(_CELL.format(given=json.dumps({"modules": tools.sources(), "names": names})))
+
+
+@pytest.fixture(scope="module")
+def ended(session: tuple[str, Any]) -> tools.Outcomes:
+    """Return how the attacks ended; the kernel is asked for its arithmetic after them."""
+    runtime, kernel = session
+    names = [name for name in sorted(ON_AGENT) if runtime == "runc" or GVISOR.get(name) != ENDS]
+    result = attack_from_a_cell(kernel, names)
+    found = {name: tuple(each) for name, each in json.loads(result.text()).items()}
+    assert kernel.run("6 * 7").value == "42", "the session outlives the attacks"
+    return found
+
+
+@pytest.mark.parametrize("attack", [pytest.param(name, id=each.verdict) for name, each in ON_AGENT.items()])
+def test_the_attack(session: tuple[str, Any], ended: tools.Outcomes, attack: str) -> None:
+    different = GVISOR.get(attack) if session[0] == "runsc" else None
+    if different == ENDS:
+        pytest.skip(f"{ENDS}; test_an_agent_killed_by_its_cell_ends_that_session_only shows what comes of it")
+    word, said = ended[attack]
+    assert word in ({"worked"} if different else ON_AGENT[attack].refused), said
+
+
+def test_ending_every_process_one_can_costs_a_cell_its_kernel_only(session: tuple[str, Any]) -> None:
+    _, kernel = session
+    code = "import os, signal\ntry: os.kill(-1, 9)\nexcept OSError: pass\nos.kill(os.getpid(), 9)"
+    assert kernel.run(code).ename == "KernelDied"
+    assert kernel.run("6 * 7").value == "42"
+
+
+@pytest.fixture
+def gvisor() -> str:
+    if "runsc" not in asyncio.run(DockerEngine().info())["Runtimes"]:
+        pytest.skip("the engine has no runtime 'runsc'")
+    return "runsc"
+
+
+def test_an_agent_killed_by_its_cell_ends_that_session_only(start_kernel: Launch, gvisor: str) -> None:
+    """The cell ends with its reason, the proxy stays, and another session does not notice."""
+    kernel, other = start_kernel("--runtime", gvisor), start_kernel("--runtime", gvisor)
+    assert attack_from_a_cell(kernel, ["signals_to_the_agent"]).ename == "SandboxDied"
+    assert kernel.manager.is_alive()
+    assert other.run("6 * 7").value == "42"
+
+
+def test_a_cell_that_speaks_as_its_agent_ends_its_session_only(start_kernel: Launch, gvisor: str) -> None:
+    """Bytes that are no frames end the sandbox, with a reason; a forged answer has no question."""
+    kernel = start_kernel("--runtime", gvisor)
+    code = "import os; os.write(os.open('/proc/1/fd/1', os.O_WRONLY), b'\\xff' * 4096)\nwhile True: pass"
+    assert kernel.run(code).ename == "SandboxDied"
+    assert kernel.manager.is_alive()
+
+
+PLANT = r"""
+import os, pathlib
+folder = pathlib.Path.home() / ".ipython/profile_default/startup"
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "bad.py").write_text("import os; os.write(2, b'\\x1b]0;owned\\x07\\x1b[2J\\r\\u202eforged'); os._exit(3)")
+os._exit(3)
+"""
+
+
+def test_what_a_dying_kernel_writes_cannot_drive_a_terminal(start_kernel: Launch) -> None:
+    """A cell makes every later kernel die with escapes as its last words, which are then part of an error's text."""
+    kernel = start_kernel()
+    kernel.run(PLANT)
+    results = [kernel.run("1")]
+    while results[-1].ename == "KernelDied" and len(results) < 10:
+        results.append(kernel.run("1"))
+    assert results[-1].ename == "SandboxDied", results[-1]
+    assert "forged" in results[-1].reply["evalue"], "its last words are shown"
+    for result in results:
+        for text in _texts([result.reply, *(message["content"] for message in result.messages)]):
+            rest = re.sub(r"\x1b\[[0-9;]*m", "", text)  # colours pass, as in every output
+            assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", rest), repr(text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
