@@ -14,7 +14,10 @@ def _plotly(module):
 
     class SelfContained(MimetypeRenderer):
         def to_mimebundle(self, figure):
-            return {"text/html": to_html(figure, include_plotlyjs=True, include_mathjax=False, full_html=False)}
+            html = to_html(
+                figure, include_plotlyjs=True, include_mathjax=False, full_html=False, default_height="525px"
+            )
+            return {"text/html": html}
 
     module.renderers["sandbox"] = SelfContained()
     module.renderers.default = "sandbox"
@@ -30,6 +33,10 @@ def _altair(module):
             "vegalite_version": module.VEGALITE_VERSION,
         }
         html = spec_to_html(spec, mode="vega-lite", template="inline", output_div="vis", **versions)
+        height = spec.get("height")
+        # Vega gives the chart its size only when it draws; the frame around it has to know before. 300 is its default.
+        room = (height if isinstance(height, int | float) else 300) + 80
+        html += f"<style>#vis{{min-height:{room:.0f}px}}</style>"
         return {"text/html": html, "text/plain": "alt.Chart(...)"}
 
     module.renderers.register("sandbox", show)

@@ -31,6 +31,9 @@ MAX_NOTED = 10_000
 KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""
 
+REWRITES = frozenset({"clear_output", "error", "execute_result"})
+"""What a cell may publish only while it runs."""
+
 Notes = list[str]
 Hook = Callable[[], Awaitable[Notes]]
 Audit = Callable[..., None]
@@ -268,6 +271,10 @@ class Traffic:
                 content = {"code": entry.request.content.get("code", ""), "execution_count": entry.execution_count}
                 self._publish(Message(channel="iopub", header={"msg_type": "execute_input"}, content=content), entry)
                 self._say_notices(entry)
+            return
+        if entry is not None and entry.finished and message.type in REWRITES:
+            # A thread may print late, but nobody takes away what an earlier cell has shown.
+            self.drop("its cell has ended", size, message.type)
             return
         if not self._within_limits(message, entry, size):
             return

@@ -77,6 +77,7 @@ BUNDLES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 CODE = {
+    "clearing the first cell": "send('clear_output', dict(wait=False), parent=first)",
     "set_next_input": f"ip.set_next_input('{RUN}')",
     "set_next_input, replacing": f"ip.set_next_input('{RUN}', replace=True)",
     "page with HTML": f"ip.payload_manager.write_payload(dict(source='page', start=0, data={{'text/html': '<img src=x onerror={RUN}>', 'text/plain': 'x'}}))",

@@ -54,7 +54,7 @@ DRAWN = {
 }
 """What holds inside of a frame once the library has drawn."""
 
-MAX_HIDDEN = 100
+MAX_HIDDEN = 10
 """CSS pixels. The height of a frame is guessed; what is below its edge is reached by scrolling or dragging the edge."""
 
 COLOURS = """
