@@ -21,12 +21,24 @@ import attacks_files  # noqa: F401
 import attacks_kernel  # noqa: F401
 import attacks_limits  # noqa: F401
 import attacks_network  # noqa: F401
+import attacks_rights  # noqa: F401
 from alterations import ALTERATIONS, Alteration
 from sandbox_kernel.engines.docker import DockerEngine
 from sandbox_kernel.engines.hardening import container_arguments
 from sandbox_kernel.model import SandboxSpec
 
-MODULES = ("inside", "attacks_agent", "attacks_network", "attacks_kernel", "attacks_files", "attacks_limits")
+MODULES = (
+    "inside",
+    *("attacks_agent", "attacks_network", "attacks_kernel", "attacks_rights", "attacks_files", "attacks_limits"),
+)
+    "inside",
+    "attacks_agent",
+    "attacks_network",
+    "attacks_kernel",
+    "attacks_rights",
+    "attacks_files",
+    "attacks_limits",
+)
 BATCH_SECONDS = 150.0
 
 _BOOT = """
