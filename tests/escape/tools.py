@@ -29,9 +29,6 @@ from sandbox_kernel.model import SandboxSpec
 
 MODULES = (
     "inside",
-    *("attacks_agent", "attacks_network", "attacks_kernel", "attacks_rights", "attacks_files", "attacks_limits"),
-)
-    "inside",
     "attacks_agent",
     "attacks_network",
     "attacks_kernel",
