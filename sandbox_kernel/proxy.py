@@ -179,7 +179,7 @@ class Proxy:
                 "used": used,
                 "free": limits.memory_bytes - used,
             }
-        except (SandboxError, LookupError, TypeError, ValueError):
+        except (SandboxError, LookupError, TypeError, ValueError, ArithmeticError):
             pass  # the sandbox is starting, gone, or says nonsense: what is known remains
         return content
 

@@ -24,6 +24,8 @@ NO_COPY = 1 << 16
 BURST = 100
 """Messages read in a row before other work gets its turn."""
 LINGER_MS = 1000
+QUEUED_MESSAGES = 110_000
+"""For each client; a cell's own limits (`output_messages`, `output_limit`) bound what there is to wait."""
 
 OnRequest = Callable[[Message, bytes], None]
 OnRefused = Callable[..., None]
@@ -62,6 +64,8 @@ class FrontSockets:
             socket.router_handover = 1
         else:
             socket.xpub_verbose = 1  # every subscription gets its welcome
+            # All of a cell's outputs may wait for a slow client; beyond ZMQ's 1,000, idle itself would be lost.
+            socket.sndhwm = QUEUED_MESSAGES
         if connection.get("curve_secretkey"):
             socket.curve_secretkey = str(connection["curve_secretkey"]).encode()
             socket.curve_publickey = str(connection["curve_publickey"]).encode()

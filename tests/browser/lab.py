@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -202,10 +203,13 @@ def _chromium(folder: Path) -> Iterator[Chrome]:
     options.unhandled_prompt_behavior = "accept"
     for switch in (*SWITCHES, f"--user-data-dir={folder / 'browser'}"):
         options.add_argument(switch)
-    browser = Chrome(options=options, service=Service(executable_path=driver, env=_environment(folder)))
-    try:
-        browser.set_script_timeout(WAIT)
-        browser.set_page_load_timeout(WAIT)
-        yield browser
-    finally:
-        browser.quit()
+    # Chromium makes a unix socket among its temporary files, whose path may have 108 characters.
+    with TemporaryDirectory(prefix="lab-") as short:
+        environment = _environment(folder) | {"TMPDIR": short}
+        browser = Chrome(options=options, service=Service(executable_path=driver, env=environment))
+        try:
+            browser.set_script_timeout(WAIT)
+            browser.set_page_load_timeout(WAIT)
+            yield browser
+        finally:
+            browser.quit()
