@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "engines")]
+sys.path += [
+    str(Path(__file__).parent),
+    str(Path(__file__).parent.parent / "engines"),
+]  # at the end: other folders have a conftest, too
 
 
 @pytest.fixture(scope="session")
