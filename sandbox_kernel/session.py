@@ -33,6 +33,7 @@ from .errors import (
 from .folders import Folders
 from .link import Link
 from .model import ExitReason, Message, SandboxSpec, Settings, format_bytes
+from .names import printable
 from .policy import OutputPolicy
 from .shipping import agent_command
 from .traffic import Front, Traffic
@@ -357,7 +358,7 @@ class Session:
         self.audit("kernel_died", error=error.name, reason=str(error), tail=str(event.get("tail", ""))[-2000:])
         self._failed_kernels = 0 if self.traffic.kernel_worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
-            tail = str(event.get("tail", "")).strip()[-1000:]
+            tail = printable(str(event.get("tail", "")).strip()[-1000:], 1000)
             raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
@@ -385,7 +386,7 @@ class Session:
                 reason = await container.wait()
         except TimeoutError:
             reason = ExitReason(kind="killed", detail="its stream ended")
-        detail = reason.detail.strip()[-1000:]
+        detail = printable(reason.detail.strip()[-1000:], 1000)
         if reason.kind == "out_of_memory":
             return _out_of_memory(self.limits.memory_bytes, "nothing: the whole sandbox was ended")
         if reason.kind == "engine_lost":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Kernel, eventually
+from kernels import Kernel, eventually
 
 from sandbox_kernel.engines.docker import REAP_AGE_SECONDS, DockerEngine
 
