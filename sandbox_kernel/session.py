@@ -91,6 +91,7 @@ class Session:
         self._life: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         self.attested = False
+        self._idled = False
         self._failed_kernels = 0
         self._fatal: SandboxError | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -282,7 +283,10 @@ class Session:
         self.state = "gone"
         self.audit("sandbox_ended", error=error.name, reason=str(error))
         self._settled.set()
-        self.traffic.sandbox_died(error)
+        idled, self._idled = self._idled, False
+        self.traffic.sandbox_died(error, keep_waiting=idled)
+        if idled and self.traffic.ledger.active:
+            self.launch()  # for what came while the idle sandbox was on its way out
 
     async def _remove(self, container: Container) -> None:
         try:
@@ -430,6 +434,8 @@ class Session:
         error = SandboxDied(
             "the sandbox was idle and was ended", limit=limit, setting="idle_timeout", survived="nothing"
         )
+        self.ready = False
+        self._idled = True
         self._spawn(self.kill_sandbox(error))
 
     def _spawn(self, coroutine: Any) -> None:

@@ -468,9 +468,15 @@ class Traffic:
                 entry.verdict = entry.verdict or error
             self._finish_now(entry)
 
-    def sandbox_died(self, error: SandboxError) -> None:
-        """End everything, also what has not been sent."""
+    def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False) -> None:
+        """End everything, also what has not been sent, unless that may wait for the next sandbox."""
         self._forget_kernel()
+        if keep_waiting and not any(self.ledger.running_cells()):
+            self.notices.append(str(error))
+            for entry in self.ledger.in_flight:
+                entry.verdict = entry.verdict or error
+                self._finish_now(entry)
+            return
         flying, waiting = self.ledger.take_all()
         if not any(entry.is_execute for entry in flying + waiting):
             self.notices.append(str(error))
@@ -488,6 +494,7 @@ class Traffic:
         self._kernel_verdict, self._flooded, self._debugger_attached = None, False, False
         self.kernel_worked = False
         self._dropped = CellBudget(self.limits)
+        self.policy.restarted()
 
     def _abort(self, entry: Entry) -> None:
         self.ledger.finish(entry)

@@ -1,0 +1,45 @@
+"""Too much output of every shape: the cell ends by its name, the host stays small, the next cell works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kernels import Kernel
+
+Start = Callable[..., Kernel]
+
+GROWTH = 200 << 20
+"""Bytes that a flood may cost the kernel process at its highest."""
+
+
+def status(pid: int, field: str) -> int:
+    """Return a size of a process in bytes: VmRSS, or VmHWM, its highest so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field + ":"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["while True: print('x' * 10**6)", "for n in range(10**6): display(n)"],
+    ids=["large prints", "small displays"],
+)
+def test_a_flood_ends_and_costs_bounded_memory(start_kernel: Start, code: str) -> None:
+    kernel = start_kernel("--output-messages", "20000")
+    before = status(kernel.pid, "VmRSS")
+    result = kernel.run(code, timeout=150)
+    assert result.ename == "OutputLimit"
+    assert "Setting to change" in result.reply["evalue"]
+    assert status(kernel.pid, "VmHWM") - before < GROWTH
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_a_single_display_over_the_limit_never_reaches_the_host(start_kernel: Start) -> None:
+    kernel = start_kernel("--memory", "3G")
+    before = status(kernel.pid, "VmRSS")
+    result = kernel.run("display({'text/plain': 'x' * (400 << 20)}, raw=True)", timeout=150)
+    assert result.ename == "OutputLimit"
+    assert "message_limit" in result.reply["evalue"]
+    assert status(kernel.pid, "VmHWM") - before < GROWTH
+    assert kernel.run("1 + 1").value == "2"
