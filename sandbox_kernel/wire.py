@@ -32,6 +32,7 @@ CHANNELS = {"shell": SHELL, "control": CONTROL, "stdin": STDIN, "iopub": IOPUB}
 MAX_PARTS = 4096
 """No honest message carries more parts; ipywidgets sends one buffer an array."""
 
+_LARGE = 1 << 20
 _SIZE = struct.Struct("!I")
 _HEAD = struct.Struct("!BH")
 
@@ -101,7 +102,9 @@ class Decoder:
                 self._missing = end - len(self._buffer)
                 break
             frames.append(self._parse(start + _SIZE.size, end))
-            start = end
+            start = end if self._buffer else 0
+            if not self._buffer:
+                break
         if start == len(self._buffer):
             self._buffer = bytearray()
         elif start:
@@ -131,9 +134,17 @@ class Decoder:
         position += 4 * count
         if position + sum(lengths) != end:
             raise FrameError("the parts of a frame do not add up to its length")
-        parts = []
+        parts: list[bytes] = []
         with memoryview(self._buffer) as view:
-            for length in lengths:
+            for length in lengths[:-1]:
                 parts.append(bytes(view[position : position + length]))
                 position += length
+        if count and lengths[-1] > _LARGE and end == len(self._buffer):
+            # The last part of all that is here: the buffer itself becomes the part, which saves copying 50 MB.
+            rest, self._buffer = self._buffer, bytearray()
+            del rest[:position]
+            parts.append(rest)  # type: ignore[arg-type]
+        elif count:
+            with memoryview(self._buffer) as view:
+                parts.append(bytes(view[position:end]))
         return kind, tuple(parts)

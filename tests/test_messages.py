@@ -35,8 +35,10 @@ def published(client: BlockingKernelClient, message_id: str, *kinds: str) -> dic
 
 def test_kernel_info_is_honest(kernel: Kernel) -> None:
     """It says who answers, what runs inside, and the limits, on both channels."""
-    kernel.client.kernel_info()
-    reply = kernel.client.get_shell_msg(timeout=WAIT)["content"]
+    message_id = kernel.client.kernel_info()
+    while (message := kernel.client.get_shell_msg(timeout=WAIT))["parent_header"]["msg_id"] != message_id:
+        pass
+    reply = message["content"]
     assert reply["implementation"] == "sandbox_kernel"
     assert reply["implementation_version"] == __version__
     assert reply["language_info"]["name"] == "python"
