@@ -32,26 +32,21 @@ class Folders:
     @property
     def before_cell(self) -> Hook | None:
         """The hook that copies in, None without an upload folder."""
-        uploads = self._uploads
-        if uploads is None:
-            return None
-
-        async def copy_in() -> list[str]:
-            return _notes(await uploads.sync(self._ask), "not copied into the sandbox")
-
-        return copy_in
+        return self._hook(self._uploads, "not copied into the sandbox")
 
     @property
     def after_cell(self) -> Hook | None:
         """The hook that copies out, None without a download folder."""
-        downloads = self._downloads
-        if downloads is None:
+        return self._hook(self._downloads, "not copied to the downloads folder")
+
+    def _hook(self, side: Uploads | Downloads | None, refusal: str) -> Hook | None:
+        if side is None:
             return None
 
-        async def copy_out() -> list[str]:
-            return _notes(await downloads.sync(self._ask), "not copied to the downloads folder")
+        async def copy() -> list[str]:
+            return _notes(await side.sync(self._ask), refusal)
 
-        return copy_out
+        return copy
 
     def forget_scratch(self) -> None:
         """Note that a new container has an empty scratch."""

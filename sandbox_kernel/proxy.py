@@ -115,7 +115,7 @@ class Proxy:
 
     async def _answer(self, request: Message, client: bytes) -> None:
         self._publish_status("busy", request.header)
-        content: dict[str, Any] | None
+        content: dict[str, Any]
         match request.type:
             case "kernel_info_request":
                 content = await self._kernel_info()
