@@ -128,6 +128,7 @@ class Agent:
         self.kernels = 0
         self.kernel = None
         self.ooms = 0
+        self.meter = None
         self.heard = time.monotonic()
 
     # --- towards the host ---
@@ -274,6 +275,10 @@ class Agent:
             return {"ok": True}, b""
         if op == "usage":
             return dict(agent_report.usage(), ok=True), b""
+        if op == "meter":
+            # One at a time: a new one takes the place of the one before. Without "start", it is read and ended.
+            meter, self.meter = self.meter, agent_report.Meter() if request.get("start") else None
+            return dict(meter.read() if meter is not None else {}, ok=True), b""
         if op == "signal":
             if self.kernel is None:
                 return {"ok": False, "error": "no-kernel", "message": "no kernel is running"}, b""
@@ -332,7 +337,10 @@ class Agent:
                 else:
                     poller.unregister(STDOUT)
             # Only the pipes when congested: a kernel socket that stays readable would make this loop spin.
-            ready = wait_for_pipes(wake_read) if congested else dict(poller.poll(1000))
+            pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
+            ready = wait_for_pipes(wake_read) if congested else dict(poller.poll(pause))
+            if self.meter is not None:
+                self.meter.sample()
             if STDIN in ready:
                 self.receive()
             elif time.monotonic() - self.heard > LEASE:

@@ -12,6 +12,7 @@ import resource
 import socket
 import stat
 import sys
+import time
 
 SCRATCH = "/mnt/data"
 CGROUP = "/sys/fs/cgroup"
@@ -72,30 +73,81 @@ def collect() -> dict[str, object]:
 
 def usage() -> dict[str, object]:
     """Return what the sandbox uses of what it may use: bytes, CPU seconds since its start, processes and threads."""
-    used, files = None, 0
-    v1 = _v1("memory")
-    if v1:
-        used = _number(_read(v1 + "/memory.usage_in_bytes"))
-        files = _field(v1 + "/memory.stat", "total_inactive_file")
-    elif os.path.exists(CGROUP + "/memory.current"):
-        used = _number(_read(CGROUP + "/memory.current"))
-        files = _field(CGROUP + "/memory.stat", "inactive_file")
-    nanoseconds = _number(_read(_v1("cpuacct") + "/cpuacct.usage"))
-    microseconds = _field(CGROUP + "/cpu.stat", "usage_usec")
     space = os.statvfs(SCRATCH) if os.path.isdir(SCRATCH) else None
     limits = _limits()
     return {
-        # The system drops cached files before it runs out of memory, so they are not counted as used.
-        "memory_used": None if used is None else max(0, used - max(0, files)),
+        "memory_used": memory_used(),
         "memory_limit": limits["memory_bytes"],
-        "cpu_seconds": nanoseconds / 1e9
-        if nanoseconds is not None
-        else (microseconds / 1e6 if microseconds >= 0 else None),
+        "cpu_seconds": cpu_seconds(),
         "pids_used": _number(_read((_v1("pids") or CGROUP) + "/pids.current")),
         "pids_limit": limits["pids"],
         "scratch_used": (space.f_blocks - space.f_bfree) * space.f_frsize if space else None,
         "scratch_limit": space.f_blocks * space.f_frsize if space else None,
     }
+
+
+def memory_used() -> int | None:
+    """Return the bytes in use; the system drops cached files before it runs out, so they are not counted as used."""
+    v1 = _v1("memory")
+    return _without_cache(_number(_read(v1 + "/memory.usage_in_bytes" if v1 else CGROUP + "/memory.current")))
+
+
+def cpu_seconds() -> float | None:
+    """Return the CPU seconds of all processes since the container's start."""
+    nanoseconds = _number(_read(_v1("cpuacct") + "/cpuacct.usage"))
+    if nanoseconds is not None:
+        return nanoseconds / 1e9
+    microseconds = _field(CGROUP + "/cpu.stat", "usage_usec")
+    return microseconds / 1e6 if microseconds >= 0 else None
+
+
+def _without_cache(count: int | None) -> int | None:
+    v1 = _v1("memory")
+    files = (
+        _field(v1 + "/memory.stat", "total_inactive_file") if v1 else _field(CGROUP + "/memory.stat", "inactive_file")
+    )
+    return None if count is None else max(0, count - max(0, files))
+
+
+def _highest() -> int | None:
+    """Return the most bytes that were ever in use, cached files included: the system counts, and never backwards."""
+    v1 = _v1("memory")
+    return _number(_read(v1 + "/memory.max_usage_in_bytes" if v1 else CGROUP + "/memory.peak"))
+
+
+class Meter:
+    """CPU seconds and the peak of memory of one stretch of time, such as a cell.
+
+    The peak is the system's own if it rose meanwhile, to the byte. Below an earlier peak only samples are left: they
+    miss what comes and goes between two of them.
+    """
+
+    INTERVAL = 0.1
+    """Seconds between two samples."""
+
+    def __init__(self) -> None:
+        self._cpu = cpu_seconds()
+        self._highest = _highest()
+        self._peak = memory_used()
+        self._sampled = time.monotonic()
+
+    def sample(self) -> None:
+        """Look at the memory, unless that was done just now."""
+        if time.monotonic() - self._sampled >= self.INTERVAL:
+            self._sampled = time.monotonic()
+            self._peak = max(self._peak or 0, memory_used() or 0) or None
+
+    def read(self) -> dict[str, object]:
+        """Return both figures up to now; what cannot be known is None."""
+        self._sampled = 0.0
+        self.sample()
+        cpu, highest = cpu_seconds(), _highest()
+        if highest is not None and self._highest is not None and highest > self._highest:
+            self._peak = max(self._peak or 0, _without_cache(highest) or 0) or None
+        return {
+            "cpu_seconds": None if cpu is None or self._cpu is None else cpu - self._cpu,
+            "memory_peak": self._peak,
+        }
 
 
 def oom_kills() -> int:

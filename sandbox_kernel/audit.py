@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ MAX_ITEMS = 16
 """Members of one list or object, and levels of nesting, in a line."""
 
 Report = Callable[[str], None]
+Observer = Callable[[str, Mapping[str, Any]], None]
 
 
 def open_audit(path: str | None, *, session: str | None = None, report: Report | None = None) -> Audit:
@@ -52,6 +53,8 @@ class Audit:
     ) -> None:
         self.lost = 0
         """Lines that could not be written."""
+        self.observer: Observer | None = None
+        """Called with each event and its fields, also where nothing is written. Texts in there may be hostile."""
         self._session = session
         self._report = report
         self._clock = clock
@@ -66,6 +69,8 @@ class Audit:
 
     def __call__(self, event: str, /, **fields: Any) -> None:
         """Append one line: the time, the session, `event`, and the fields."""
+        if self.observer is not None:
+            self.observer(event, fields)
         if self._fd is None:
             return
         line = self._line(event, fields)

@@ -18,9 +18,10 @@ Hook = Callable[[], Awaitable[list[str]]]
 class Folders:
     """Both folders of one session; either may be missing."""
 
-    def __init__(self, settings: Settings, ask: Ask) -> None:
+    def __init__(self, settings: Settings, ask: Ask, audit: Callable[..., None] = lambda event, **fields: None) -> None:
         limits = FileLimits()
         self._ask = ask
+        self._audit = audit
         self._ledger = Ledger()
         self._uploads = (
             Uploads(UploadFolder(settings.uploads, limits), self._ledger, limits) if settings.uploads else None
@@ -44,7 +45,10 @@ class Folders:
             return None
 
         async def copy() -> list[str]:
-            return _notes(await side.sync(self._ask), refusal)
+            report = await side.sync(self._ask)
+            for path, reason in report.refused:
+                self._audit("file_refused", what=refusal, path=path, reason=reason)
+            return _notes(report, refusal)
 
         return copy
 

@@ -97,7 +97,7 @@ class Session:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.folders = Folders(settings, self.ask)
+        self.folders = Folders(settings, self.ask, self.audit)
         self.traffic = Traffic(
             self.limits,
             self,
@@ -149,6 +149,28 @@ class Session:
     async def usage(self) -> dict[str, Any]:
         """Return what the sandbox uses of its limits. Raises `SandboxDied` when there is none."""
         return (await self.ask("usage", timeout=5.0))[0]
+
+    def start_meter(self) -> None:
+        """Measure what is used from now on; does nothing without a sandbox."""
+        if self._link is not None:
+            with contextlib.suppress(SandboxDied):
+                self._link.tell("meter", start=True)
+
+    async def read_meter(self) -> tuple[float | None, int | None]:
+        """Return CPU seconds and the peak of memory in bytes since `start_meter`, as the sandbox says; None if unknown.
+
+        Cells can make their sandbox lie: the figures are for people, and nothing may depend on them.
+        """
+        try:
+            reply, _ = await self.ask("meter", timeout=5.0)
+        except SandboxDied:
+            return None, None
+        cpu, peak = reply.get("cpu_seconds"), reply.get("memory_peak")
+        longest = 1e9  # seconds, and nothing else that a hostile number could be
+        return (
+            float(cpu) if isinstance(cpu, (int, float)) and 0 <= cpu < longest else None,
+            peak if type(peak) is int and 0 <= peak <= self.limits.memory_bytes else None,
+        )
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""

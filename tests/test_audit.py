@@ -133,3 +133,13 @@ def test_without_a_path_nothing_is_written() -> None:
     audit = open_audit(None)
     audit("cell", x=object())
     assert audit.lost == 0
+
+
+def test_an_observer_sees_each_event_also_where_nothing_is_written(tmp_path: Path) -> None:
+    """What a run reports of its own policy events does not need a file."""
+    seen: list[tuple[str, dict[str, object]]] = []
+    for audit in (Audit(None, session="s1"), Audit(str(tmp_path / "audit"), session="s1")):
+        audit.observer = lambda event, fields: seen.append((event, dict(fields)))
+        audit("policy", reason="removed")
+        audit.close()
+    assert seen == [("policy", {"reason": "removed"})] * 2

@@ -65,3 +65,27 @@ def test_no_limit_is_no_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert (limits["memory_bytes"], limits["pids"], limits["cpu_quota"]) == (None, None, None)
     assert agent_report.usage()["memory_used"] is None
     assert agent_report.oom_kills() == -1
+
+
+@pytest.mark.parametrize(
+    ("files", "highest", "cpu"),
+    [
+        (V1, "memory/memory.max_usage_in_bytes", ("cpu,cpuacct/cpuacct.usage", "2000000000")),
+        (V2, "memory.peak", ("cpu.stat", "usage_usec 2000000\n")),
+    ],
+    ids=["v1", "v2"],
+)
+def test_a_meter_takes_the_systems_own_peak_if_it_rose(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], highest: str, cpu: tuple[str, str]
+) -> None:
+    write(tmp_path, {**files, highest: "90000000\n"})
+    monkeypatch.setattr(agent_report, "CGROUP", str(tmp_path))
+    meter = agent_report.Meter()
+    assert meter.read()["memory_peak"] == 40_000_000  # an earlier peak is not this one's
+    write(tmp_path, {highest: "110000000\n", cpu[0]: cpu[1]})
+    assert meter.read() == {"memory_peak": 100_000_000, "cpu_seconds": 0.5}
+
+
+def test_a_meter_without_control_groups_knows_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(agent_report, "CGROUP", str(tmp_path))
+    assert agent_report.Meter().read() == {"memory_peak": None, "cpu_seconds": None}
