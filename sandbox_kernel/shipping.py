@@ -63,6 +63,11 @@ def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = 
         "home": "/opt/sandbox/home",
         "scratch": SCRATCH,
         "environment": environment,
-        "kernel": ["-m", "ipykernel_launcher", "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"],
+        "kernel": [
+            *("-m", "ipykernel_launcher", "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"),
+            # ipykernel sleeps 0.5 ms a cell so that outputs may overtake the reply; the host keeps every reply until
+            # idle, the last of a cell's outputs, has come.
+            "--IPythonKernel._execute_sleep=0",
+        ],
     }
     return (python, "-I", "-c", source or agent_source(), json.dumps(config))
