@@ -10,6 +10,7 @@ from typing import Any
 
 from .files import DownloadFolder, FileLimits, UploadFolder
 from .model import Settings
+from .scratch import Stamp
 from .transfer import Ask, Downloads, Ledger, Report, Uploads
 
 Hook = Callable[[], Awaitable[list[str]]]
@@ -55,6 +56,10 @@ class Folders:
     def forget_scratch(self) -> None:
         """Note that a new container has an empty scratch."""
         self._ledger.forget_scratch()
+
+    def arrived(self, path: str, stamp: Stamp) -> None:
+        """Note that a front end wrote a file into scratch: no cell made it, so it does not go to the downloads."""
+        self._ledger.inside[path] = stamp
 
     def state(self) -> dict[str, Any]:
         """Return what a successor process needs to know, as plain JSON."""

@@ -63,6 +63,12 @@ REQUESTS: dict[str, Request] = {
     "usage_request": Request(_CONTROL, "usage_reply", "proxy"),
     "interrupt_request": Request(_BOTH, "interrupt_reply", "proxy"),
     "shutdown_request": Request(_BOTH, "shutdown_reply", "proxy"),
+    # Our own, on the control channel so that they are answered while a cell runs; see file_messages.py.
+    "sandbox_file_write_request": Request(_CONTROL, "sandbox_file_write_reply", "proxy"),
+    "sandbox_file_read_request": Request(_CONTROL, "sandbox_file_read_reply", "proxy"),
+    "sandbox_file_list_request": Request(_CONTROL, "sandbox_file_list_reply", "proxy"),
+    "sandbox_file_mkdir_request": Request(_CONTROL, "sandbox_file_mkdir_reply", "proxy"),
+    "sandbox_file_remove_request": Request(_CONTROL, "sandbox_file_remove_reply", "proxy"),
 }
 
 COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 from . import __version__, keeper, protocol
 from .config import make_engine
 from .errors import SandboxError
+from .file_messages import FileMessages
 from .model import Message, Settings, format_bytes
+from .names import FileLimits
 from .session import Session
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""
 PARENT_SECONDS = 1.0
+
+NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
+"""Requests whose statuses a Jupyter Server does not take for the kernel's."""
 
 HELP_LINKS = [
     {"text": "Python Reference", "url": "https://docs.python.org/3"},
@@ -64,6 +69,13 @@ class Proxy:
         self.meeting_place = keeper.address(connection_file, str(connection.get("key", "")))
         self.session = Session(settings, make_engine(settings), self)
         self.audit = self.session.audit
+        self.files = FileMessages(
+            self.session.started,
+            self.session.ask,
+            self.audit,
+            limit=FileLimits().file_bytes,
+            arrived=self.session.folders.arrived,
+        )
         self.sockets: FrontSockets
         self._stopping = asyncio.Event()
         self._cpu = (0.0, 0.0)
@@ -116,6 +128,7 @@ class Proxy:
     async def _answer(self, request: Message, client: bytes) -> None:
         self._publish_status("busy", request.header)
         content: dict[str, Any]
+        buffers: list[bytes] = []
         match request.type:
             case "kernel_info_request":
                 content = await self._kernel_info()
@@ -127,10 +140,14 @@ class Proxy:
                 content = {}
             case "usage_request":
                 content = await self._usage()
-            case _:
+            case "shutdown_request":
                 content = {"restart": bool(request.content.get("restart", False))}
-        self._reply(request, client, {"status": "ok", **content})
+            case _:
+                content, buffers = await self.files.answer(request)
+        self._reply(request, client, {"status": "ok", **content}, buffers)
         self._publish_status("idle", request.header)
+        if request.type not in NO_WORK:
+            self._still_busy()
         if request.type == "shutdown_request":
             self._shutdown = (request, client)
             self._stopping.set()
@@ -159,6 +176,7 @@ class Proxy:
                 "outputs": self.settings.outputs,
                 "network": "none",
                 "limits": asdict(limits),
+                "file_messages": self.files.described(),
             },
         }
 
@@ -189,10 +207,23 @@ class Proxy:
         (last, before), self._cpu = self._cpu, (now, seconds)
         return round(max(0.0, 100 * (seconds - before) / (now - last)), 1) if last else 0.0
 
-    def _reply(self, request: Message, client: bytes, content: dict[str, Any]) -> None:
-        kind = protocol.reply_type(request.type)
-        header = {"msg_type": kind}
-        self.deliver(Message(channel=request.channel, header=header, parent=request.header, content=content), client)
+    def _still_busy(self) -> None:
+        """Say of running cells that they run: a Jupyter Server keeps one state for a kernel, and just heard idle."""
+        for entry in self.session.traffic.ledger.running_cells():
+            if entry.busy:
+                self._publish_status("busy", entry.request.header)
+
+    def _reply(self, request: Message, client: bytes, content: dict[str, Any], buffers: list[bytes]) -> None:
+        self.deliver(
+            Message(
+                channel=request.channel,
+                header={"msg_type": protocol.reply_type(request.type)},
+                parent=request.header,
+                content=content,
+                buffers=tuple(buffers),
+            ),
+            client,
+        )
 
     def _publish_status(self, state: str, parent: Any) -> None:
         content = {"execution_state": state}
@@ -211,6 +242,7 @@ class Proxy:
         self.session.launch()
 
     async def _stop(self) -> None:
+        await self.files.close()
         request = self._shutdown[0] if self._shutdown is not None else None
         if request is None:
             return

@@ -88,15 +88,11 @@ async def read(ask: Ask, path: str, limit: int = FileLimits().file_bytes) -> byt
 
 async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) -> AsyncIterator[bytes]:
     """Yield a file of scratch in chunks. Raises `FileRefused` if it is not, or does not stay, what `stamp` says."""
-    check_name(path)
     offset = 0
     while True:
-        reply, data = await call(ask, "file.read", path=path, offset=offset, size=CHUNK_BYTES)
-        seen = Stamp.parse(reply.get("stamp"))
+        seen, data = await chunk(ask, path, offset, CHUNK_BYTES, limit)
         stamp = stamp or seen
-        check_size(stamp.size, limit)
-        # A short answer would be honest only for a file that changed, and could go on for ever.
-        if seen != stamp or len(data) != min(CHUNK_BYTES, stamp.size - offset):
+        if seen != stamp:
             raise FileRefused("it changed while it was copied")
         offset += len(data)
         yield data
@@ -104,9 +100,31 @@ async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) ->
             return
 
 
+async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tuple[Stamp, bytes]:
+    """Return the state of a file and up to `size` bytes of it. Raises `FileRefused`, also if it is over `limit`."""
+    check_name(path)
+    reply, data = await call(ask, "file.read", path=path, offset=offset, size=size)
+    stamp = Stamp.parse(reply.get("stamp"))
+    check_size(stamp.size, limit)
+    # A short answer would be honest only for a file that changed, and could go on for ever.
+    if len(data) != max(0, min(size, stamp.size - offset)):
+        raise FileRefused("it changed while it was copied")
+    return stamp, data
+
+
 async def listing(ask: Ask, limit: int = MAX_LISTED) -> list[ScratchFile]:
     """Return the regular files of scratch that have proper names, in the order of their paths."""
+    return (await scan(ask, limit))[0]
+
+
+async def scan(ask: Ask, limit: int = MAX_LISTED) -> tuple[list[ScratchFile], bool]:
+    """Return what `listing` does, and whether scratch was looked at as a whole."""
     reply, _ = await call(ask, "file.list", limit=limit)
+    # A long listing is not for the loop's thread.
+    return await asyncio.to_thread(_proper, reply, limit), reply.get("complete") is True
+
+
+def _proper(reply: dict[str, Any], limit: int) -> list[ScratchFile]:
     files = {}
     for path, value in entries(reply, limit):
         with suppress(FileRefused):

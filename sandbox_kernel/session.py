@@ -139,6 +139,17 @@ class Session:
         """Wait until the kernel is ready, or its start has failed."""
         await self._settled.wait()
 
+    async def started(self) -> str:
+        """Start a sandbox unless there is one; return its id once it is attested and ready. Raises `SandboxError`."""
+        self._touch()
+        if self._idled and self._life is not None:
+            await asyncio.wait({self._life})
+        self.launch()
+        await self.settled()
+        if self._link is None:
+            raise self.failure or SandboxDied("no sandbox is running")
+        return self._link.container.id
+
     async def interrupt(self) -> None:
         """Send SIGINT to the kernel and its children."""
         if self.ready and self._link is not None:
@@ -211,6 +222,7 @@ class Session:
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
+        self._settled.set()
         await self.traffic.close()
         for task in list(self._tasks):
             task.cancel()

@@ -25,7 +25,7 @@ ORDER = """
     agent_report agent_files agent shipping
     config_values config
     link ledger traffic session
-    keeper sockets proxy
+    keeper sockets file_messages proxy
     machine wheels image install trial doctor cli __main__
 """.split()  # noqa: SIM905 (a list of words reads better as words)
 """A module may import those before it. ARCHITECTURE.md describes them in the same order."""
