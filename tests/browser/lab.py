@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import nbformat
 import pytest
@@ -73,11 +73,20 @@ def settled(count: Callable[[], int]) -> None:
             last, since = now, time.monotonic()
 
 
+class Server(NamedTuple):
+    """Where a JupyterLab listens, and which process it is."""
+
+    url: str
+    token: str
+    pid: int
+
+
 class Lab:
     """One JupyterLab with one browser in it."""
 
-    def __init__(self, url: str, token: str, folder: Path, browser: Chrome) -> None:
-        self.url, self.token, self.folder, self.browser = url, token, folder, browser
+    def __init__(self, server: Server, folder: Path, browser: Chrome) -> None:
+        self.url, self.token, self.pid = server
+        self.folder, self.browser = folder, browser
 
     def open(self, kernel: str, *cells: str) -> None:
         """Open a new notebook of these cells, with a kernel that is ready."""
@@ -130,19 +139,26 @@ def install(folder: Path, name: str, image: str, *settings: str) -> None:
     subprocess.run([*command, "--image", image, *settings], check=True, capture_output=True, timeout=WAIT)
 
 
+KERNELS = {
+    "sandbox-python": ("--cell-timeout", "120"),
+    "sandbox-trusted": ("--cell-timeout", "120", "--outputs", "trusted"),
+}
+"""The kernels that tests of outputs need: names and settings."""
+
+
 @contextmanager
-def running_lab(folder: Path, image: str) -> Iterator[Lab]:
-    """Start both, with the kernels `sandbox-python` and `sandbox-trusted`, and end them."""
+def running_lab(folder: Path, image: str, kernels: Mapping[str, Sequence[str]] = KERNELS) -> Iterator[Lab]:
+    """Start both, with these kernels, and end them."""
     for name in ("notebooks", "home", "tmp"):
         (folder / name).mkdir()
     for name, values in SETTINGS.items():
         path = folder / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    install(folder / "prefix", "sandbox-python", image, "--cell-timeout", "120")
-    install(folder / "prefix", "sandbox-trusted", image, "--cell-timeout", "120", "--outputs", "trusted")
-    with _server(folder) as (url, token), _chromium(folder) as browser:
-        yield Lab(url, token, folder / "notebooks", browser)
+    for name, settings in kernels.items():
+        install(folder / "prefix", name, image, *settings)
+    with _server(folder) as server, _chromium(folder) as browser:
+        yield Lab(server, folder / "notebooks", browser)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -160,7 +176,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[tuple[str, str]]:
+def _server(folder: Path) -> Iterator[Server]:
     token = secrets.token_hex(16)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -181,7 +197,7 @@ def _server(folder: Path) -> Iterator[tuple[str, str]]:
     try:
         eventually(lambda: found.exists() or process.poll() is not None, "JupyterLab runs")
         assert found.exists(), (folder / "server.log").read_text()
-        yield json.loads(found.read_text())["url"], token
+        yield Server(json.loads(found.read_text())["url"], token, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)  # kernels and terminals are ended by the server
         try:
