@@ -144,3 +144,31 @@ class ConfigurationError(SandboxError):
     """A setting has a value that cannot work."""
 
     fault = "configuration"
+
+
+# --- the caller of the SDK -------------------------------------------------------------------------------------------
+
+
+class SandboxClosed(SandboxError):
+    """A sandbox was used after its end, or outside of the event loop or process that it belongs to."""
+
+    fault = "configuration"
+
+
+class CallCancelled(SandboxError):
+    """Nobody waits for the cell any more, so it is ended."""
+
+    fault = "configuration"
+
+
+class CallbackFailed(SandboxError):
+    """A callback of `run_code` raised an exception, which is the cause of this one.
+
+    The cell ran to its end all the same: `execution` is what it brought.
+    """
+
+    fault = "configuration"
+
+    def __init__(self, message: str, execution: object) -> None:
+        super().__init__(message)
+        self.execution = execution

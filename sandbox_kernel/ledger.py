@@ -44,6 +44,8 @@ class Entry:
     """What it may still send; made with its first output."""
     awaiting_input: bool = False
     started: float = 0.0
+    seconds: float | None = None
+    """A time limit of its own; it never extends the one that every cell has."""
     remaining: float | None = None
     """Seconds left on the clock while it is stopped."""
     timer: asyncio.TimerHandle | None = None
@@ -140,6 +142,14 @@ class Ledger:
         entry.stop_timers()
         entry.done.set()
         self._in_flight.pop(entry.request.id, None)
+
+    def take_waiting(self, entry: Entry) -> bool:
+        """Take one request out of its queue; return whether it was still waiting there."""
+        waiting = self._waiting.get(entry.queue, deque())
+        if entry not in waiting:
+            return False
+        waiting.remove(entry)
+        return True
 
     def take_waiting_cells(self, queue: str) -> list[Entry]:
         """Take out the cells that a failed one aborts (`stop_on_error`)."""

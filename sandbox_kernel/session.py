@@ -91,7 +91,7 @@ class Session:
         self._life: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         self.attested = False
-        self._idled = False
+        self._idled = self._restarting = False
         self._failed_kernels = 0
         self._fatal: SandboxError | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -127,13 +127,13 @@ class Session:
 
         self._begin(take, adopted=True)
 
-    def submit(self, request: Message, client: bytes) -> None:
-        """Take a request of a front end."""
+    def submit(self, request: Message, client: bytes, seconds: float | None = None) -> None:
+        """Take a request of a front end; `seconds` is a shorter time limit than that of every cell."""
         if self.state == "closed":
             return
         self._touch()
         self.launch()
-        self.traffic.submit(request, client)
+        self.traffic.submit(request, client, seconds)
 
     async def settled(self) -> None:
         """Wait until the kernel is ready, or its start has failed."""
@@ -190,10 +190,14 @@ class Session:
         return await self._link.ask(op, data, **fields)
 
     async def restart(self) -> None:
-        """Replace the kernel by a new one in the same container: files are kept."""
+        """Replace the kernel by a new one in the same container: files are kept. `settled` waits for it."""
         if self._link is not None:
             self.audit("restart")
             self.traffic.kernel_worked = True  # its end is no failure
+            self.ready = False  # what is sent from here on is for the new one
+            self._restarting = True
+            self._settled.clear()
+            self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
             await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
 
     async def park(self) -> Handover:
@@ -212,6 +216,13 @@ class Session:
         life.cancel()
         await asyncio.gather(life, return_exceptions=True)
         return handover
+
+    def abandon(self) -> None:
+        """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
+        self.state = "closed"
+        self.ready = False
+        if self._link is not None:
+            self._link.container.abandon()
 
     async def close(self) -> None:
         """End the session and its container; idempotent, bounded."""
@@ -257,6 +268,7 @@ class Session:
         self.attested = adopted  # it was attested when it started, and the engine cannot change it since
         self.failure = self._fatal = None
         self._failed_kernels = 0
+        self._restarting = False
         self._life = asyncio.create_task(self._live(open_container, adopted=adopted))
 
     def _spec(self) -> SandboxSpec:
@@ -392,7 +404,8 @@ class Session:
 
     def _kernel_exited(self, link: Link, event: dict[str, Any]) -> None:
         self.ready = False
-        error = _kernel_death(event, self.limits.memory_bytes)
+        restarting, self._restarting = self._restarting, False
+        error = _restarted() if restarting else _kernel_death(event, self.limits.memory_bytes)
         self.audit("kernel_died", error=error.name, reason=str(error), tail=str(event.get("tail", ""))[-2000:])
         self._failed_kernels = 0 if self.traffic.kernel_worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
@@ -400,7 +413,7 @@ class Session:
             raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
-        self.traffic.kernel_died(error)
+        self.traffic.kernel_died(error, asked_for=restarting)
 
     def _oversized(self, event: dict[str, Any]) -> None:
         try:
@@ -482,6 +495,10 @@ def _out_of_memory(limit: int, survived: str) -> OutOfMemory:
     return OutOfMemory(
         "the cell used more memory than the sandbox has", limit=format_bytes(limit), setting="memory", survived=survived
     )
+
+
+def _restarted() -> KernelDied:
+    return KernelDied("the kernel was restarted", survived="files, but no variables")
 
 
 def _kernel_death(event: dict[str, Any], memory_bytes: int) -> SandboxError:

@@ -99,8 +99,8 @@ class Traffic:
 
     # --- requests ---
 
-    def submit(self, request: Message, client: bytes) -> None:
-        """Take a request of a front end; it goes to the kernel when its turn comes."""
+    def submit(self, request: Message, client: bytes, seconds: float | None = None) -> None:
+        """Take a request of a front end; it goes to the kernel when its turn comes. `seconds` is a shorter limit."""
         if request.channel == "stdin":
             self._input_reply(request, client)
             return
@@ -108,8 +108,10 @@ class Traffic:
         if entry is None:
             refused = Entry(request, client, "")
             error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
-            self._deliver_reply(refused, self._error_reply(refused, error))
+            if refused.reply_type is not None:
+                self._deliver_reply(refused, self._error_reply(refused, error))
             return
+        entry.seconds = seconds
         if entry.is_comm:
             self.policy.observe(request)
         if request.type == "debug_request":
@@ -147,7 +149,7 @@ class Traffic:
             self._finish_now(entry)
             return
         if not entry.is_comm:
-            self._start_clock(entry, self.limits.cell_seconds)
+            self._start_clock(entry, min(self.limits.cell_seconds, entry.seconds or self.limits.cell_seconds))
 
     # --- clocks ---
 
@@ -170,14 +172,25 @@ class Traffic:
 
     def _time_is_up(self, entry: Entry) -> None:
         what = "the cell" if entry.is_execute else f"a {entry.request.type}"
+        own = entry.seconds is not None and entry.seconds < self.limits.cell_seconds
         error = CellTimeout(
             f"{what} ran longer than its time limit",
-            limit=f"{self.limits.cell_seconds:g} s",
+            limit=f"{entry.seconds if own else self.limits.cell_seconds:g} s",
             value=f"{time.monotonic() - entry.started:.1f} s",
-            setting="cell_timeout",
+            setting="timeout" if own else "cell_timeout",
         )
         if entry.request.channel == "control":
             # Nothing on control deserves an interrupt, which would meet the running cell.
+            entry.verdict = error
+            self._finish_now(entry)
+        else:
+            self.condemn(entry, error)
+
+    def withdraw(self, entry: Entry, error: SandboxError) -> None:
+        """End a request that nobody waits for any more; it may not even have been sent."""
+        if self.ledger.take_waiting(entry):
+            self._abort(entry)
+        elif not entry.sent and not entry.finished:
             entry.verdict = error
             self._finish_now(entry)
         else:
@@ -420,7 +433,7 @@ class Traffic:
         if entry.verdict is not None:
             if entry.is_execute:
                 self._publish_error(entry, entry.verdict)
-            reply = self._error_reply(entry, entry.verdict)
+            reply = self._error_reply(entry, entry.verdict) if entry.reply_type is not None else None
         elif reply is None and entry.reply_type is not None:
             reply = self._error_reply(entry, KernelDied("the kernel sent no reply"))
         self._say_notices(entry)
@@ -454,14 +467,14 @@ class Traffic:
         for entry in self.ledger.take_waiting_cells(queue):
             self._abort(entry)
 
-    def kernel_died(self, error: SandboxError) -> None:
-        """End what was in the kernel; what waits will go to the next one."""
+    def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
+        """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
         if self._kernel_verdict is not None:
             error = self._kernel_verdict
             error.survived = "files, but no variables: a thread of an earlier cell went on sending"
         self._forget_kernel()
         flying = self.ledger.in_flight
-        if not any(entry.is_execute for entry in flying):
+        if not asked_for and not any(entry.is_execute for entry in flying):
             self.notices.append(f"{error} (This happened between two cells.)")
         for entry in flying:
             if entry.reply is None:  # a reply that was sent before the death still counts

@@ -25,6 +25,7 @@ ORDER = """
     agent_report agent_files agent shipping
     config_values config
     link ledger traffic session
+    execution callbacks lifetimes client_values client_cell client_files client background blocking
     keeper sockets file_messages proxy
     machine wheels image install trial doctor cli __main__
 """.split()  # noqa: SIM905 (a list of words reads better as words)
@@ -37,7 +38,7 @@ SHIPPED = ("wire", "agent_report", "agent_files", "agent")
 """What runs in the container, under these names without a package."""
 
 MAX_LINES = 350
-LONGER = {"agent": 450, "machine": 380, "session": 500, "traffic": 620}
+LONGER = {"agent": 450, "machine": 380, "session": 560, "traffic": 620}
 """Files over the limit, and how long each may be at most. A file that fits again leaves this list."""
 
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")

@@ -30,6 +30,9 @@ class Container(Protocol):
     async def kill(self) -> None:
         """End and remove the container without asking it. Idempotent; returns when it is gone, or the engine is."""
 
+    def abandon(self) -> None:
+        """Close this process's end of the connection, without a loop; the container ends if nobody else holds it."""
+
     async def inspect(self) -> dict[str, Any]:
         """Return what the engine says of the container, in the form that the attestation compares with the spec."""
 

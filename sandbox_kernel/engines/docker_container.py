@@ -110,6 +110,10 @@ class DockerContainer:
         except TimeoutError as error:
             raise EngineError("the engine did not remove the container", limit=f"{KILL_SECONDS:.0f} s") from error
 
+    def abandon(self) -> None:
+        self._pipe.abandon()
+        self._events.close()
+
     async def rename_owner(self, pid: int) -> None:
         """Write into the container's name that it belongs to process `pid` from now on."""
         self.name = await self._engine.rename(self.id, self._session_id, pid)

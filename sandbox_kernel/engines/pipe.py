@@ -121,6 +121,10 @@ class Pipe:
         _wake(self._reader)
         _wake(self._writer)
 
+    def abandon(self) -> None:
+        """Close this process's file descriptor and nothing else; the loop, if it lives, is another process's."""
+        self._socket.close()
+
     def detach(self) -> tuple[int, dict[str, Any]]:
         """Give the file descriptor away, and what `attach` needs with it. No receive or send may be under way."""
         self._release()

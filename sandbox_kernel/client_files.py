@@ -1,0 +1,258 @@
+"""Files of a sandbox for callers of the SDK: written, read, listed, removed, uploaded and downloaded.
+
+Paths are relative to /mnt/data, where the cells run; absolute ones are taken if they lie there. Imports errors, model,
+the rules for names, and scratch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO, Literal, Protocol, overload
+
+from . import scratch
+from .errors import ConfigurationError, FileRefused
+from .model import SCRATCH, format_bytes
+from .names import CHUNK_BYTES, FileLimits, check_name, check_size
+from .scratch import Ask, Stamp
+
+Name = str | PurePath
+Data = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
+"""Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
+MAX_UPLOADED = FileLimits().files
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file of the sandbox."""
+
+    path: str
+    """Relative to /mnt/data."""
+    size: int
+    """Bytes."""
+
+    def __repr__(self) -> str:
+        return f"FileInfo({self.path!r}, {format_bytes(self.size)})"
+
+
+FileList = list[FileInfo]
+
+
+class Scratch(Protocol):
+    """What files need of a sandbox."""
+
+    async def ask(self, *, fresh: bool) -> Ask:
+        """Return the way to ask the agent; with `fresh`, a sandbox that is gone is replaced by a new one."""
+
+    def arrived(self, path: str, stamp: Stamp) -> None:
+        """Note that a file was written by the caller, and not by a cell."""
+
+
+class AsyncFiles:
+    """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
+
+    def __init__(self, place: Scratch) -> None:
+        self._place = place
+        self._limit = FileLimits().file_bytes
+
+    async def write(self, path: Name, data: Data) -> FileInfo:
+        """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
+        name = relative(path)
+        if isinstance(data, os.PathLike):
+            with open_local(data) as file:
+                return await self._write(name, file)
+        if isinstance(data, str):
+            data = data.encode()
+        if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
+            raise ConfigurationError(
+                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}", setting="data"
+            )
+        return await self._write(name, data)
+
+    @overload
+    async def read(self, path: Name, format: Literal["bytes"] = "bytes") -> bytes: ...
+    @overload
+    async def read(self, path: Name, format: Literal["text"]) -> str: ...
+    @overload
+    async def read(self, path: Name, format: Literal["stream"]) -> AsyncIterator[bytes]: ...
+    async def read(
+        self,
+        path: Name,
+        format: Literal["bytes", "text", "stream"] = "bytes",  # noqa: A002 (the name people know)
+    ) -> bytes | str | AsyncIterator[bytes]:
+        """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
+        if format not in {"bytes", "text", "stream"}:
+            raise ConfigurationError(f'format must be "bytes", "text" or "stream", not {format!r}', setting="format")
+        pieces = self._pieces(relative(path))
+        if format == "stream":
+            return pieces
+        content = b"".join([piece async for piece in pieces])
+        if format == "bytes":
+            return content
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise FileRefused(f"{str(path)!r}: it is not UTF-8 text; read it as bytes") from None
+
+    async def list(self, path: Name = "") -> FileList:
+        """Return the regular files in a folder and in those below it, in the order of their paths."""
+        folder = str(path).removeprefix(SCRATCH).strip("/")
+        under = relative(folder) + "/" if folder not in {"", "."} else ""
+        found = await scratch.listing(await self._place.ask(fresh=False))
+        return [FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under)]
+
+    async def exists(self, path: Name) -> bool:
+        """Return whether there is a regular file, or a folder, of that name."""
+        reply, _ = await (await self._place.ask(fresh=False))("file.read", path=relative(path), offset=0, size=0)
+        return reply.get("ok") is True or reply.get("error") == "is_folder"
+
+    async def remove(self, path: Name) -> None:
+        """Remove a file or an empty folder."""
+        name = relative(path)
+        await named(name, scratch.remove(await self._place.ask(fresh=False), name))
+
+    async def make_folder(self, path: Name) -> None:
+        """Make a folder and those above it; that it is there already is fine."""
+        name = relative(path)
+        await named(name, scratch.make_folder(await self._place.ask(fresh=True), name))
+
+    async def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
+        """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
+
+        Links in a folder are left out. Raises `FileRefused` for a folder of more than 1000 files.
+        """
+        source = Path(local)
+        name = relative(path if path is not None else Path.cwd().joinpath(source).name)
+        if not await asyncio.to_thread(source.is_dir):
+            return [await self.write(name, source)]
+        files = await asyncio.to_thread(regular_files, source)
+        return [await self.write(f"{name}/{file.relative_to(source).as_posix()}", file) for file in files]
+
+    async def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
+        """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder.
+
+        An existing file is replaced, a link is replaced and not followed, and nothing is left of a copy that fails.
+        """
+        name = relative(path)
+        target = Path(local) if local is not None else Path()
+        if await asyncio.to_thread(target.is_dir):
+            target /= PurePath(name).name
+        pieces = self._pieces(name)
+        descriptor, partial = await asyncio.to_thread(tempfile.mkstemp, prefix=".download-", dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
+                os.fchmod(file.fileno(), 0o666 & ~_umask())
+            await asyncio.to_thread(os.replace, partial, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial)  # noqa: PTH108 (one call, on the way out)
+            raise
+        return target
+
+    async def _write(self, name: str, data: bytes | bytearray | memoryview | BinaryIO) -> FileInfo:
+        whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
+        done = 0
+
+        async def chunks() -> AsyncIterator[bytes]:
+            nonlocal done
+            while True:
+                piece: Any
+                if whole is not None:
+                    piece = bytes(whole[done : done + CHUNK_BYTES])
+                else:
+                    piece = await asyncio.to_thread(data.read, CHUNK_BYTES)  # type: ignore[union-attr]
+                    if not isinstance(piece, bytes):
+                        raise ConfigurationError("the file must be opened in binary mode", setting="data")
+                if not piece:
+                    return
+                done += len(piece)
+                check_size(done, self._limit)
+                yield piece
+
+        async def copy() -> None:
+            check_size(len(whole) if whole is not None else 0, self._limit)
+            ask = await self._place.ask(fresh=True)
+            stamp = await scratch.send(ask, name, chunks(), len(whole) if whole is not None else None)
+            self._place.arrived(name, stamp)
+
+        await named(name, copy())
+        return FileInfo(name, done)
+
+    async def _pieces(self, name: str) -> AsyncIterator[bytes]:
+        ask = await self._place.ask(fresh=False)
+        try:
+            async for piece in scratch.stream(ask, name, self._limit):
+                yield piece
+        except FileRefused as error:
+            raise about(name, error) from None
+
+
+def relative(path: Name) -> str:
+    """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
+    if not isinstance(path, (str, PurePath)):
+        raise ConfigurationError(f"a path must be text, not {type(path).__name__}", setting="path")
+    text = str(path)
+    text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
+    while text.startswith("./"):
+        text = text[2:]
+    try:
+        return str(check_name(text))
+    except FileRefused as error:
+        if text.startswith("/"):
+            raise FileRefused(f"{text!r}: the sandbox's files are in {SCRATCH}") from None
+        raise about(text, error) from None
+
+
+def about(name: str, error: FileRefused) -> FileRefused:
+    """Return a refusal that says which file it is about."""
+    return FileRefused(f"{name!r}: {error.message}", limit=error.limit, value=error.value, setting=error.setting)
+
+
+async def named(name: str, work: Awaitable[None]) -> None:
+    """Wait for something that is done with a file, and name the file where it is refused."""
+    try:
+        await work
+    except FileRefused as error:
+        raise about(name, error) from None
+
+
+def open_local(path: os.PathLike[str]) -> BinaryIO:
+    """Open a regular file of this machine; a FIFO would block for ever, and a device has no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileRefused(f"{os.fspath(path)!r}: it is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def regular_files(folder: Path) -> list[Path]:
+    """Return the regular files of a folder of this machine, links left out. Raises `FileRefused` for too many."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if stat.S_ISREG(path.lstat().st_mode):
+                found.append(path)
+            if len(found) > MAX_UPLOADED:
+                raise FileRefused(f"{str(folder)!r}: it holds too many files", limit=str(MAX_UPLOADED))
+    return found
+
+
+def _umask() -> int:
+    """Return the umask, which can only be read by setting it."""
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0o077
