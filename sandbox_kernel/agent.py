@@ -230,14 +230,11 @@ class Agent:
         if socket is None:
             return False
         try:
-            parts = socket.recv_multipart(self.zmq.NOBLOCK)
+            parts = receive(socket, self.zmq.NOBLOCK)
         except self.zmq.Again:
             return False
-        try:
-            start = parts.index(DELIMITER) + 2
-        except ValueError:
+        if parts is None:
             return True
-        parts = parts[start:]
         if kind == wire.IOPUB and not kernel.ready:
             # The kernel's iopub_welcome, or anything else it publishes, shows that the subscription is in force.
             kernel.ready = True
@@ -375,6 +372,20 @@ class Agent:
             os._exit(0)
         for kind, parts in self.decoder.feed(data):
             self.handle(kind, parts)
+
+
+def receive(socket, flags):
+    """Return the parts of a message from its header on, or None if it is none of Jupyter's."""
+    parts = [socket.recv(flags)]
+    while socket.rcvmore:
+        # After the delimiter: signature, header, parent and metadata. Content and buffers may be large: they are not
+        # copied out of the memory in which they came.
+        large = not isinstance(parts[-1], bytes) or (len(parts) > 4 and parts[-5] == DELIMITER)
+        parts.append(socket.recv(flags, copy=False).buffer if large else socket.recv(flags))
+    try:
+        return parts[parts.index(DELIMITER) + 2 :]
+    except ValueError:
+        return None
 
 
 def prepare_pipes():

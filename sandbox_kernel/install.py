@@ -47,7 +47,11 @@ def _is_fixed(value: object) -> bool:
 def kernel_spec(
     values: Mapping[str, object], settings: Settings, *, python: str, isolation: list[str]
 ) -> dict[str, Any]:
-    """Return kernel.json: the template with this Python, and `values` as arguments of the kernel."""
+    """Return kernel.json: the template with this Python, and `values` as arguments of the kernel.
+
+    The template's environment has glibc ask for large pages, which makes a display of 50 MB take half of the
+    processor's time; no variable is a setting.
+    """
     spec: dict[str, Any] = json.loads((template_folder() / "kernel.json").read_text())
     argv: list[str] = []
     for word in spec["argv"]:
