@@ -6,13 +6,16 @@ The path of the kernel imports nothing that it does not need: its start-up time 
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
+from pathlib import Path
 
 from . import __version__
 from .errors import ConfigurationError
+from .model import Settings
 
 
 def main(argv: list[str]) -> int:
-    """Return the exit code: 2 for a setting that cannot work, else the kernel's or the command's own."""
+    """Return the exit code: 2 for arguments without a connection file, else the kernel's or the command's own."""
     if argv == ["--version"]:
         sys.stdout.write(f"sandbox-kernel {__version__}\n")
         return 0
@@ -22,17 +25,26 @@ def main(argv: list[str]) -> int:
         return command_line(argv)
     from .config import from_argv
 
+    settings: Settings | ConfigurationError
     try:
         connection_file, settings = from_argv(argv)
     except ConfigurationError as error:
         sys.stderr.write(f"sandbox-kernel: {error}\n")
-        return 2
+        connection_file, settings = _connection_file(argv), error
+        if connection_file is None:
+            return 2
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
         return 2
     from .proxy import main as run_kernel
 
     return run_kernel(connection_file, settings)
+
+
+def _connection_file(argv: list[str]) -> str | None:
+    """Return the connection file among arguments of which one is wrong, if it can be said."""
+    found = [after for word, after in pairwise(argv) if word == "-f" and Path(after).is_file()]
+    return found[0] if len(found) == 1 else None
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ class SandboxError(Exception):
     """
 
     fault: ClassVar[Fault] = "platform"
+    words: ClassVar[tuple[str, str]] = ("Limit", "Reached")
+    """What stands before `limit` and `value`."""
 
     def __init__(
         self,
@@ -44,17 +46,19 @@ class SandboxError(Exception):
         """The name a notebook shows as the error's `ename`."""
         return type(self).__name__
 
+    def lines(self) -> list[str]:
+        """Return what there is to say, in lines: what happened, the limit, what is left, what to change."""
+        limit, value = self.words
+        figures = [f"{word}: {figure}." for word, figure in ((limit, self.limit), (value, self.value)) if figure]
+        return [
+            self.message.rstrip(".") + ".",
+            *([" ".join(figures)] if figures else []),
+            *([f"Kept: {self.survived}."] if self.survived is not None else []),
+            *([f"Setting to change: {self.setting}."] if self.setting is not None else []),
+        ]
+
     def __str__(self) -> str:
-        parts = [self.message.rstrip(".") + "."]
-        if self.limit is not None:
-            parts.append(f"Limit: {self.limit}.")
-        if self.value is not None:
-            parts.append(f"Reached: {self.value}.")
-        if self.survived is not None:
-            parts.append(f"Kept: {self.survived}.")
-        if self.setting is not None:
-            parts.append(f"Setting to change: {self.setting}.")
-        return " ".join(parts)
+        return " ".join(self.lines())
 
 
 # --- how a cell can end, other than by its own doing ---------------------------------------------------------------
@@ -144,6 +148,7 @@ class ConfigurationError(SandboxError):
     """A setting has a value that cannot work."""
 
     fault = "configuration"
+    words = ("Allowed", "Given")
 
 
 # --- the caller of the SDK -------------------------------------------------------------------------------------------

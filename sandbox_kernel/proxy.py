@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__, keeper, protocol
 from .config import make_engine
-from .errors import SandboxError
+from .engines.refusal import Refusal
+from .errors import ConfigurationError, SandboxError
 from .file_messages import FileMessages
 from .model import Message, Settings, format_bytes
 from .names import FileLimits
@@ -54,8 +55,12 @@ UNKNOWN_LANGUAGE = {
 """Said while no sandbox could be started, so that a front end goes on to the cell that will tell why."""
 
 
-def main(connection_file: str, settings: Settings) -> int:
-    """Run a kernel until its shutdown; returns the process's exit code."""
+def main(connection_file: str, settings: Settings | ConfigurationError) -> int:
+    """Run a kernel until its shutdown; returns the process's exit code.
+
+    With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
+    else see a kernel that dies again and again.
+    """
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
     return asyncio.run(Proxy(connection_file, connection, settings).run())
 
@@ -63,11 +68,15 @@ def main(connection_file: str, settings: Settings) -> int:
 class Proxy:
     """The front door of one kernel process."""
 
-    def __init__(self, connection_file: str, connection: dict[str, Any], settings: Settings) -> None:
+    def __init__(
+        self, connection_file: str, connection: dict[str, Any], settings: Settings | ConfigurationError
+    ) -> None:
         self.connection = connection
-        self.settings = settings
+        self.problem = settings if isinstance(settings, ConfigurationError) else None
+        self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.address(connection_file, str(connection.get("key", "")))
-        self.session = Session(settings, make_engine(settings), self)
+        engine = make_engine(self.settings) if self.problem is None else Refusal(self.problem)
+        self.session = Session(self.settings, engine, self)
         self.audit = self.session.audit
         self.files = FileMessages(
             self.session.started,
@@ -154,30 +163,41 @@ class Proxy:
 
     async def _kernel_info(self) -> dict[str, Any]:
         await self.session.settled()
-        limits = self.settings.limits
         described = self.session.kernel_info
-        version = described.get("implementation_version", "")
         return {
             "protocol_version": protocol.PROTOCOL_VERSION,
             "implementation": "sandbox_kernel",
             "implementation_version": __version__,
             "language_info": described.get("language_info", UNKNOWN_LANGUAGE),
-            "banner": (
-                f"sandbox_kernel {__version__}: IPython {version} in a container without network.\n"
-                f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
-                f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
-            ),
+            "banner": f"sandbox_kernel {__version__}: {self._banner()}",
             "help_links": HELP_LINKS,
             "supported_features": described.get("supported_features", []),
             "debugger": "debugger" in described.get("supported_features", []),
-            "sandbox": {
-                "image": self.settings.image,
-                "runtime": self.settings.runtime or "default",
-                "outputs": self.settings.outputs,
-                "network": "none",
-                "limits": asdict(limits),
-                "file_messages": self.files.described(),
-            },
+            "sandbox": self._about(),
+        }
+
+    def _banner(self) -> str:
+        if self.session.failure is not None:
+            return f"no sandbox is running.\n{self.session.failure.name}: {self.session.failure}"
+        version, limits = self.session.kernel_info.get("implementation_version", ""), self.settings.limits
+        return (
+            f"IPython {version} in a container without network.\n"
+            f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
+            f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+        )
+
+    def _about(self) -> dict[str, Any]:
+        """The `sandbox` entry of kernel_info: what programs may want to know."""
+        failure = {} if self.session.failure is None else {"problem": str(self.session.failure)}
+        if self.problem is not None:
+            return failure
+        return failure | {
+            "image": self.settings.image,
+            "runtime": self.settings.runtime or "default",
+            "outputs": self.settings.outputs,
+            "network": "none",
+            "limits": asdict(self.settings.limits),
+            "file_messages": self.files.described(),
         }
 
     async def _usage(self) -> dict[str, Any]:
@@ -235,7 +255,7 @@ class Proxy:
         left = keeper.collect(self.meeting_place)
         if left is not None:
             fd, state = left
-            if state.get("settings") == _digest(self.settings):
+            if self.problem is None and state.get("settings") == _digest(self.settings):
                 self.session.adopt(fd, state["container"])
                 return
             os.close(fd)  # its container ends; the settings have changed since

@@ -330,7 +330,7 @@ class Session:
         self.audit("sandbox_ended", error=error.name, reason=str(error))
         self._settled.set()
         idled, self._idled = self._idled, False
-        self.traffic.sandbox_died(error, keep_waiting=idled)
+        self.traffic.sandbox_died(error, keep_waiting=idled, lost=self.attested)
         if idled and self.traffic.ledger.active:
             self.launch()  # for what came while the idle sandbox was on its way out
 

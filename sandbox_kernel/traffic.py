@@ -174,7 +174,7 @@ class Traffic:
         what = "the cell" if entry.is_execute else f"a {entry.request.type}"
         own = entry.seconds is not None and entry.seconds < self.limits.cell_seconds
         error = CellTimeout(
-            f"{what} ran longer than its time limit",
+            f"{what} ran longer than its time limit and was stopped",
             limit=f"{entry.seconds if own else self.limits.cell_seconds:g} s",
             value=f"{time.monotonic() - entry.started:.1f} s",
             setting="timeout" if own else "cell_timeout",
@@ -481,8 +481,11 @@ class Traffic:
                 entry.verdict = entry.verdict or error
             self._finish_now(entry)
 
-    def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False) -> None:
-        """End everything, also what has not been sent, unless that may wait for the next sandbox."""
+    def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False, lost: bool = True) -> None:
+        """End everything, also what has not been sent, unless that may wait for the next sandbox.
+
+        Without a cell to tell it, the next one tells what was lost, if anything was.
+        """
         self._forget_kernel()
         if keep_waiting and not any(self.ledger.running_cells()):
             self.notices.append(str(error))
@@ -491,7 +494,7 @@ class Traffic:
                 self._finish_now(entry)
             return
         flying, waiting = self.ledger.take_all()
-        if not any(entry.is_execute for entry in flying + waiting):
+        if lost and not any(entry.is_execute for entry in flying + waiting):
             self.notices.append(str(error))
         aborting: set[str] = set()
         for entry in flying + waiting:
@@ -561,7 +564,7 @@ class Traffic:
 
     def _say_notices(self, entry: Entry) -> None:
         if entry.is_execute and self.notices:
-            text = "".join(f"[sandbox_kernel] {notice}\n" for notice in self.notices[:20])
+            text = "".join(f"[sandbox_kernel] {notice}\n" for notice in dict.fromkeys(self.notices[:20]))
             self.notices.clear()
             content = {"name": "stderr", "text": text}
             self._publish(Message(channel="iopub", header={"msg_type": "stream"}, content=content), entry)
@@ -570,10 +573,11 @@ class Traffic:
     def _error_content(entry: Entry, error: SandboxError) -> dict[str, Any]:
         kernels_own = entry.error.content["traceback"] if entry.error is not None else []
         traceback = [line for line in kernels_own if isinstance(line, str)]
+        first, *rest = error.lines()
         return {
             "ename": error.name,
             "evalue": str(error),
-            "traceback": [*traceback, f"\x1b[0;31m{error.name}\x1b[0m: {error}"],
+            "traceback": [*traceback, f"\x1b[0;31m{error.name}\x1b[0m: {first}", *rest],
         }
 
     def _error_reply(self, entry: Entry, error: SandboxError) -> Message:

@@ -21,7 +21,7 @@ ORDER = """
     policy.markdown policy.mime policy.budget policy.widgets policy.replies policy.outputs policy
     audit names files scratch transfer folders
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe
-    engines.docker_container engines.docker
+    engines.docker_container engines.docker engines.refusal
     agent_report agent_files agent shipping
     config_values config
     link ledger traffic session
