@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ class Sandbox:
         self.settings = self._inner.settings
         self._background: Background | None = None
         self._killed = False
+        self._lock = threading.Lock()
         self.files = Files(self._inner.files, self._call)
 
     @classmethod
@@ -155,11 +157,12 @@ class Sandbox:
             raise SandboxClosed("the sandbox was killed: make a new one")
         if os.getpid() != self._inner._pid:
             raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
-        if self._background is None:
-            self._background = Background.join(self._inner)
-            self._finalizer = weakref.finalize(self, self._background.drop, self.id)
-            self._finalizer.atexit = False
-        return self._background
+        with self._lock:
+            if self._background is None:
+                self._background = Background.join(self._inner)
+                self._finalizer = weakref.finalize(self, self._background.drop, self.id)
+                self._finalizer.atexit = False
+            return self._background
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -204,6 +207,10 @@ class Files:
         """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
         found: Any = self._call(self._inner.read(path, format))
         return self._pieces(found) if format == "stream" else found
+
+    def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
+        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
+        return self._call(self._inner.read_part(path, offset, size))
 
     def list(self, path: Name = "") -> FileList:
         """Return the regular files in a folder and in those below it, in the order of their paths."""

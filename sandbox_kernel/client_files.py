@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Literal, Protocol, overload
+from typing import Any, BinaryIO, Literal, Protocol, TypeVar, overload
 
 from . import scratch
 from .errors import ConfigurationError, FileRefused
@@ -22,6 +22,7 @@ from .model import SCRATCH, format_bytes
 from .names import CHUNK_BYTES, FileLimits, check_name, check_size
 from .scratch import Ask, Stamp
 
+T = TypeVar("T")
 Name = str | PurePath
 Data = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
 """Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
@@ -99,6 +100,11 @@ class AsyncFiles:
             return content.decode()
         except UnicodeDecodeError:
             raise FileRefused(f"{str(path)!r}: it is not UTF-8 text; read it as bytes") from None
+
+    async def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
+        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
+        name = relative(path)
+        return await named(name, self._part(name, offset, size))
 
     async def list(self, path: Name = "") -> FileList:
         """Return the regular files in a folder and in those below it, in the order of their paths."""
@@ -186,6 +192,19 @@ class AsyncFiles:
         await named(name, copy())
         return FileInfo(name, done)
 
+    async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
+        if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
+            raise ConfigurationError("offset and size are numbers of bytes, not below 0", setting="offset or size")
+        ask = await self._place.ask(fresh=False)
+        stamp, data = await scratch.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limit)
+        pieces, end = [data], min(offset + size, stamp.size)
+        while data and (done := offset + sum(map(len, pieces))) < end:
+            seen, data = await scratch.chunk(ask, name, done, min(end - done, CHUNK_BYTES), self._limit)
+            if seen != stamp:
+                raise FileRefused("it changed while it was copied")
+            pieces.append(data)
+        return b"".join(pieces), stamp.size
+
     async def _pieces(self, name: str) -> AsyncIterator[bytes]:
         ask = await self._place.ask(fresh=False)
         try:
@@ -216,10 +235,10 @@ def about(name: str, error: FileRefused) -> FileRefused:
     return FileRefused(f"{name!r}: {error.message}", limit=error.limit, value=error.value, setting=error.setting)
 
 
-async def named(name: str, work: Awaitable[None]) -> None:
+async def named(name: str, work: Awaitable[T]) -> T:
     """Wait for something that is done with a file, and name the file where it is refused."""
     try:
-        await work
+        return await work
     except FileRefused as error:
         raise about(name, error) from None
 
