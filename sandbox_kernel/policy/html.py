@@ -80,6 +80,8 @@ _CLASS = re.compile(
 """Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
 _ID = re.compile(r"T_[\w-]{1,80}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
+_LINK_TAG = re.compile(r"<a( [^>]*)>")
+_ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
 _MEDIA = re.compile(
     r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE
@@ -148,10 +150,15 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(f"removed {name[:20]}=: may act in your browser")
     for reason in sorted(changed):
         notes.add(reason)
-    # The sanitiser adds these two in any order; the same source must give the same HTML.
-    return tex.clean(
-        kept.replace(' rel="noopener noreferrer" target="_blank"', ' target="_blank" rel="noopener noreferrer"')
-    )
+    return tex.clean(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
+
+
+def _in_order(tag: re.Match[str]) -> str:
+    """Put what the sanitiser adds to a link at its end: it does so in any order, and the same source must stay so."""
+    attributes = tag[1]
+    for added in _ADDED:
+        attributes = attributes.replace(added, "")  # no value holds this text: quotes in values are escaped
+    return f"<a{attributes}{''.join(_ADDED)}>"
 
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:

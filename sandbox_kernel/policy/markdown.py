@@ -16,6 +16,7 @@ from .verdict import Notes
 
 _NOT_JUST_TEXT = re.compile(r"[<&]|!\[|\]\((?!https?://)|\]:|mermaid|\x00", re.IGNORECASE)
 """Raw HTML and autolinks, entities, images, links to anything but http(s), definitions of links, diagrams."""
+_SAID = re.compile(r"\n\n\[sandbox_kernel: [\w ,.:;+/@-]{1,2000}\]\Z", re.ASCII)
 
 MAX_SOURCE = 100_000
 """Characters; more is a file, not an output, and would keep the parser busy for seconds."""
@@ -32,6 +33,8 @@ _HOLE = re.compile("\ue000([0-9]{1,6})\ue001")
 
 def is_text(source: str) -> bool:
     """Return whether Markdown can be shown by any front end as it is."""
+    said = _SAID.search(source)  # filtered before: the line at the end may name anything
+    source = source[: said.start()] if said else source
     return _NOT_JUST_TEXT.search(source) is None and tex.clean(source) == source
 
 

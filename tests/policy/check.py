@@ -16,7 +16,9 @@ ELEMENTS = frozenset(
 )
 URLS = frozenset(("href", "src", "srcset", "poster", "action", "formaction", "background", "data", "cite", "ping"))
 SAFE_DATA = re.compile(r"data:(image/(png|jpe?g|gif|webp|svg\+xml)|audio/[\w.+-]+|video/[\w.+-]+)[;,]")
-LOADS_CSS = re.compile(r"url\s*\(|image-set|@import|expression|behavior|-moz-binding|javascript|\\|/\*", re.IGNORECASE)
+LOADS_CSS = re.compile(
+    r"url\s*\(|image-set|@import|expression\s*\(|behavior\s*:|-moz-binding\s*:|javascript\s*:|\\|/\*", re.IGNORECASE
+)
 FRAME = {"sandbox": "allow-scripts", "referrerpolicy": "no-referrer"}
 TEX = re.compile(r"\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
 

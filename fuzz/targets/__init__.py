@@ -1,0 +1,43 @@
+"""The fuzzers' targets: each module has `run(data)`, which returns for whatever is right, and `seeds()`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FOUND = Path(__file__).resolve().parent.parent / "found"
+"""Inputs that showed a defect once, by target; their names say which."""
+
+NAMES = {
+    "wire": 600,
+    "messages": 1500,
+    "session": 1200,
+    "terminal": 400,
+    "markup": 600,
+    "outputs": 1200,
+    "names": 400,
+    "files": 300,
+}
+"""Each target, and the bytes of its longest input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing to fuzz."""
+
+    name: str
+    max_bytes: int
+    run: Callable[[bytes], None]
+    """Raises for an input that shows a defect."""
+    seeds: Callable[[], Iterator[bytes]]
+
+
+def load(name: str) -> Target:
+    module = importlib.import_module(f"{__name__}.{name}")
+    return Target(name, NAMES[name], module.run, module.seeds)
+
+
+def found(name: str) -> list[Path]:
+    return sorted((FOUND / name).glob("*"))

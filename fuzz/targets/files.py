@@ -1,0 +1,211 @@
+"""File rules with a real folder of the host, links in it, and an agent that answers whatever it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sandbox_kernel import scratch, transfer
+from sandbox_kernel.errors import FileRefused, SandboxDied, SandboxError
+from sandbox_kernel.files import DownloadFolder, UploadFolder
+from sandbox_kernel.names import FileLimits, check_name
+from sandbox_kernel.scratch import Stamp
+from sandbox_kernel.transfer import Downloads, Ledger, Uploads
+
+from ..judge import require
+from ..trees import Reader, encode, option
+from ..words import NAMES
+
+LIMITS = FileLimits(file_bytes=64, total_bytes=200, files=4, seconds=20)
+SECRET = b"a secret of the host"
+MAX_ASKED = 500
+
+DOWNLOAD, UPLOAD, READ, WRITE, LIST = range(5)
+HONEST, SHORT, LONG, CHANGED, TREE, REFUSED, DIES, SWAP = range(8)
+LAYOUTS = ("empty", "link", "linked folder", "folder in the way", "fifo", "file")
+STAMP = [4, 1, 1, 1]
+
+
+async def _at_once(self: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+# The steps of a disk are run here, not in a thread: their order is the same, and the fuzzer sees where they have been.
+transfer._Disk.run = _at_once  # type: ignore[method-assign]
+transfer._Disk.finish = _at_once  # type: ignore[method-assign]
+
+_loop = asyncio.new_event_loop()
+_base = Path(tempfile.mkdtemp(prefix="fuzz-files-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+atexit.register(shutil.rmtree, _base, ignore_errors=True)
+
+
+class Agent:
+    """Answers from a script; every question is counted."""
+
+    def __init__(self, reader: Reader, folder: Path) -> None:
+        self._reader = reader
+        self._folder = folder
+        self.asked = 0
+
+    async def __call__(self, op: str, data: bytes = b"", **fields: Any) -> Any:
+        self.asked += 1
+        require(self.asked <= MAX_ASKED, "the host asks for ever")
+        if path := fields.get("path"):
+            require(str(check_name(path)) == path, path)
+        reader = self._reader
+        how = reader.byte() % 8 if reader.left else HONEST
+        if how == DIES:
+            raise SandboxDied("it is gone")
+        if how == REFUSED:
+            return {"ok": False, "error": reader.json(), "message": "x\x1b[2J"}, b""
+        if how == TREE:
+            return reader.json(), reader.block()
+        if how == SWAP:
+            swap(self._folder, reader.byte(), reader.choice(NAMES[:2] + NAMES[2:3]))
+        if op == "file.list":
+            return {"ok": True, "files": [_entry(reader) for _ in range(reader.byte() % 6)], "complete": how == HONEST,
+                    "others": reader.json()}, b""  # fmt: skip
+        if op == "file.read":
+            size = {SHORT: 3, LONG: 5}.get(how, 4)
+            return {"ok": True, "stamp": [4, 1, 1, 2] if how == CHANGED else STAMP}, b"x" * size
+        return {"ok": True, "stamp": STAMP}, b""
+
+
+def _entry(reader: Reader) -> Any:
+    what = reader.byte() % 4
+    if what == 0:
+        return [reader.text(), *STAMP]
+    if what == 1:
+        return [reader.choice(NAMES[:1] + NAMES), *STAMP]
+    if what == 2:
+        return reader.json()
+    return [reader.choice(NAMES[:2]), reader.byte(), 1, 1, 1]
+
+
+def swap(folder: Path, what: int, name: str) -> None:
+    """Put something else in the place of an entry of the host's folder, as a racing person or program might."""
+    place = folder / name.partition("/")[0]
+    if ".." in name or name.startswith("/") or place == folder:
+        return
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    if what % 3 == 1:
+        place.symlink_to(_base / "outside")
+    elif what % 3 == 2:
+        place.symlink_to(_base / "outside" / "secret")
+
+
+def lay_out(layout: int) -> Path:
+    """Make a folder with something in it that must not be followed or replaced."""
+    down = _base / "down"
+    shutil.rmtree(down, ignore_errors=True)
+    outside = _base / "outside"
+    if not outside.exists():
+        outside.mkdir()
+        (outside / "secret").write_bytes(SECRET)
+    down.mkdir()
+    kind = LAYOUTS[layout % len(LAYOUTS)]
+    if kind == "link":
+        (down / "link").symlink_to(outside / "secret")
+        (down / "a").symlink_to(outside / "secret")
+    elif kind == "linked folder":
+        (down / "out").symlink_to(outside)
+        (down / "a").symlink_to(outside)
+    elif kind == "folder in the way":
+        (down / "a").mkdir()
+        (down / "chart.png").mkdir()
+    elif kind == "fifo":
+        os.mkfifo(down / "a")
+        os.mkfifo(down / "fifo")
+    elif kind == "file":
+        (down / "a").write_bytes(b"of a person")
+        (down / "chart.png").write_bytes(b"old")
+    return down
+
+
+def run(data: bytes) -> None:
+    reader = Reader(data)
+    what, down = reader.byte() % 5, lay_out(reader.byte())
+    agent = Agent(reader, down)
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        _loop.run_until_complete(_case(what, down, agent, reader))
+    except FileRefused as error:
+        require(str(error).isprintable(), str(error))
+    except SandboxError:
+        pass
+    require(len(os.listdir("/proc/self/fd")) == before, "a file is left open")
+    require(os.listdir(_base / "outside") == ["secret"], os.listdir(_base / "outside"))
+    require((_base / "outside" / "secret").read_bytes() == SECRET, "a file of the host was written")
+    require(set(os.listdir(_base)) <= {"down", "outside"}, os.listdir(_base))
+    for folder, _, files in os.walk(down):
+        for name in files:
+            require(not name.startswith(".sandbox-"), "half a file is left")
+            place = Path(folder) / name
+            if what == DOWNLOAD and place.is_file() and not place.is_symlink():
+                require(place.read_bytes() in (b"xxxx", b"old", b"of a person", b""), place.read_bytes())
+
+
+async def _case(what: int, down: Path, agent: Agent, reader: Reader) -> None:
+    if what == DOWNLOAD:
+        downloads = Downloads(DownloadFolder(down), Ledger(), LIMITS)
+        for _ in range(2):
+            report = await downloads.sync(agent)
+            for path, size in report.copied:
+                require(size <= LIMITS.file_bytes, report)
+                parts = check_name(path).parts
+                require(not any(part.startswith(".") for part in parts), path)
+            for text in (text for pair in report.refused for text in pair):
+                require(text.isprintable() and len(text) < 6000, text)
+        require(sum(downloads._ledger.held.values()) <= LIMITS.total_bytes, downloads._ledger.held)
+        require(len(downloads._ledger.held) <= LIMITS.files, downloads._ledger.held)
+    elif what == UPLOAD:
+        report = await Uploads(UploadFolder(down, LIMITS), Ledger(), LIMITS).sync(agent)
+        require(all(path in ("a", "chart.png") for path, _ in report.copied), report)
+    elif what == READ:
+        content = await scratch.read(agent, reader.choice(NAMES), 16)
+        require(len(content) <= 16, content)
+    elif what == WRITE:
+        await scratch.write(agent, reader.choice(NAMES), b"x" * (reader.byte() % 32), 16)
+    else:
+        for file in await scratch.listing(agent, 8):
+            require(str(check_name(file.path)) == file.path and isinstance(file.stamp, Stamp), file)
+
+
+def seeds() -> Iterator[bytes]:
+    for layout in range(len(LAYOUTS)):
+        for name in NAMES:
+            entry = bytes([0]) + name.encode("utf-8", "replace") + b"\xff"
+            yield (
+                bytes([DOWNLOAD, layout, HONEST, 2])
+                + entry
+                + bytes([1])
+                + option(NAMES[:1] + NAMES, "a/b")
+                + encode([])
+            )
+        for how in range(8):
+            listing = (
+                bytes([HONEST, 2, 1]) + option(NAMES[:1] + NAMES, "chart.png") + b"\1" + option(NAMES[:1] + NAMES, "a")
+            )
+            yield bytes([DOWNLOAD, layout]) + listing + encode([["l", "link"]]) + bytes([how, how, 1, 1])
+            yield bytes([UPLOAD, layout, how, how])
+            yield bytes([DOWNLOAD, layout, how, 1, 1, 1])
+    for name in NAMES:
+        yield bytes([READ, 0]) + option(NAMES, name) + bytes([HONEST])
+        yield bytes([WRITE, 0]) + option(NAMES, name) + bytes([20, HONEST])
+        yield bytes([LIST, 0, HONEST, 1, 0]) + name.encode("utf-8", "replace") + b"\xff"
+    for tree in (
+        {"ok": True, "files": [["a", 1 << 62, -1, 0, 0], None, 1, ["b"], ["c", "1"]]},
+        [],
+        {"ok": True, "files": "abc", "others": 7},
+    ):
+        yield bytes([LIST, 0, TREE]) + encode(tree)
+        yield bytes([DOWNLOAD, 0, TREE]) + encode(tree)

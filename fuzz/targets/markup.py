@@ -1,0 +1,93 @@
+"""HTML, Markdown, SVG, TeX and CSS as bare text: what comes out is parsed by another parser and judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from policy.check import TEX
+
+from sandbox_kernel.policy import css, tex
+from sandbox_kernel.policy.html import render, sanitise
+from sandbox_kernel.policy.markdown import is_text
+from sandbox_kernel.policy.markdown import render as render_markdown
+from sandbox_kernel.policy.mime import svg_image
+from sandbox_kernel.policy.verdict import Notes
+
+from .. import judge
+from ..judge import require
+from ..words import CSS, SNIPPETS
+
+KINDS = ("safe", "strict", "markdown", "css", "sheet", "svg", "tex")
+
+
+def run(data: bytes) -> None:
+    """The first byte says what the rest is."""
+    kind, text = KINDS[(data[0] if data else 0) % len(KINDS)], data[1:].decode("utf-8", "replace")
+    if kind == "safe":
+        _html(text, frames=True)
+    elif kind == "strict":
+        _html(text, frames=False)
+    elif kind == "markdown":
+        _markdown(text)
+    elif kind == "svg":
+        judge.html(svg_image(text), False)
+    elif kind == "tex":
+        cleaned = tex.clean(text)
+        require(not TEX.search(cleaned), text)
+        require(tex.clean(cleaned) == cleaned, text)
+    elif kind == "css":
+        _css(text)
+    else:
+        _sheet(text)
+
+
+def _html(text: str, *, frames: bool) -> None:
+    notes = Notes()
+    once = render(text, notes, frames=frames)
+    judge.html(once, frames)
+    again = render(once, Notes(), frames=frames)
+    judge.html(again, frames)
+    require(again == once or not judge.settled(once), (once, again))
+    require(len(once) < 100 * len(text) + 5000, "little became much")
+    require(all(len(note) <= 160 for note in notes), list(notes))
+
+
+def _markdown(text: str) -> None:
+    if is_text(text):
+        judge.markdown(text)
+    else:
+        once = render_markdown(text, Notes())
+        judge.html(once, False)
+        require(sanitise(once, Notes()) == once or not judge.settled(once), once)
+
+
+def _css(text: str) -> None:
+    kept, whole = css.declarations(text)
+    require(whole == (kept == text) or not whole, text)
+    for declaration in filter(str.strip, kept.split(";")):
+        judge.css_value(declaration.partition(":")[2])
+        require(not re.search(r"position\s*:\s*(fixed|absolute)", declaration, re.IGNORECASE), declaration)
+    require(css.declarations(kept) == (kept, True), kept)
+
+
+def _sheet(text: str) -> None:
+    sheet = css.stylesheet(text, "sandbox-output-0")
+    if sheet:
+        judge.html(f"<style>{sheet}</style>", False)
+        css.classes(text)
+
+
+def seeds() -> Iterator[bytes]:
+    for text in SNIPPETS:
+        raw = text.encode("utf-8", "replace")
+        yield b"\0" + raw
+        yield b"\1" + raw
+        yield b"\2" + raw
+    for text in (*CSS, "p:hover, td > a[x='1'] {color:red} .data.row0:nth-child(2n+1) {width:1px}", "/* x */ p{a:b}"):
+        for kind in range(2, len(KINDS)):
+            yield bytes([kind]) + text.encode()
+    from ..words import TEX as FORMULAS
+
+    for text in FORMULAS:
+        yield b"\6" + text.encode()

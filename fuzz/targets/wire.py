@@ -1,0 +1,93 @@
+"""The wire decoder against a second one that was written for reading, not for speed."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterator
+
+from sandbox_kernel import wire
+
+from ..judge import require
+
+LIMIT = 4096
+wire._LARGE = 48  # the shortcut for large parts is to be taken by small inputs too
+Frame = tuple[int, tuple[bytes, ...]]
+
+
+def run(data: bytes) -> None:
+    """The first byte says how the rest is cut."""
+    step, stream = (data[0] if data else 0) or 1 << 16, data[1:]
+    expected, broken, rest = reference(stream)
+    decoder = wire.Decoder(LIMIT)
+    received: list[Frame] = []
+    failed = False
+    for start in range(0, len(stream), step):
+        try:
+            received += [(kind, tuple(map(bytes, parts))) for kind, parts in decoder.feed(stream[start : start + step])]
+        except wire.FrameError as error:
+            failed = True
+            require(len(str(error)) < 200, error)
+            break
+        require(sys.getsizeof(decoder._buffer) <= 2 * (LIMIT + step) + 1000, "room for what was only promised")
+    require(failed == broken, (failed, broken))
+    if failed:
+        # Frames that came in the same piece as the first broken one are lost with it.
+        require(received == expected[: len(received)], received)
+        require(decoder.pending == b"", decoder.pending)
+        try:
+            decoder.feed(b"".join(wire.encode(wire.IOPUB, [b"honest"])))
+        except wire.FrameError:
+            return
+        require(False, "a broken stream was read on")
+    require(received == expected, (received, expected))
+    require(decoder.pending == rest, (decoder.pending, rest))
+    require(len(rest) <= LIMIT + 4, "too much is kept")
+    again = b"".join(b"".join(wire.encode(kind, parts)) for kind, parts in received)
+    require(again + rest == stream, "what was decoded encodes to something else")
+
+
+def reference(stream: bytes) -> tuple[list[Frame], bool, bytes]:
+    """Return the frames of a stream, whether it is broken after them, and what is left."""
+    frames: list[Frame] = []
+    while len(stream) >= 4:
+        size = int.from_bytes(stream[:4], "big")
+        if not 3 <= size <= LIMIT:
+            return frames, True, b""
+        if len(stream) < 4 + size:
+            break
+        body, stream = stream[4 : 4 + size], stream[4 + size :]
+        kind, count, table = body[0], int.from_bytes(body[1:3], "big"), body[3:]
+        if kind not in (1, 2, 3, 4, 5) or count > 4096 or len(table) < 4 * count:
+            return frames, True, b""
+        lengths = [int.from_bytes(table[4 * n : 4 * n + 4], "big") for n in range(count)]
+        rest = table[4 * count :]
+        if sum(lengths) != len(rest):
+            return frames, True, b""
+        parts = []
+        for length in lengths:
+            parts.append(rest[:length])
+            rest = rest[length:]
+        frames.append((kind, tuple(parts)))
+    return frames, False, stream
+
+
+def seeds() -> Iterator[bytes]:
+    honest = b"".join(wire.encode(wire.IOPUB, [b"{}"] * 4)) + b"".join(
+        wire.encode(wire.AGENT, [b'{"op":"ping"}', b"x"])
+    )
+    large = b"".join(wire.encode(wire.SHELL, [b"a", bytes(100)]))
+    for step in (0, 1, 3, 7, 200):
+        yield bytes([step]) + honest + large + honest[:5]
+    yield b"\0" + b"".join(wire.encode(wire.CONTROL, [])) * 3
+    yield b"\0" + b"".join(wire.encode(wire.STDIN, [b""] * 20))
+    for size, kind, count, lengths in (
+        (0xFFFFFFFF, 1, 0, []),
+        (LIMIT + 1, 1, 0, []),
+        (2, 1, 0, []),
+        (3, 9, 0, []),
+        (3, 1, 4097, []),
+        (11, 1, 2, [0xFFFFFFFF, 1]),
+        (8, 4, 1, [2]),
+    ):
+        yield b"\0" + struct.pack(f"!IBH{len(lengths)}I", size, kind, count, *lengths) + b"x"
