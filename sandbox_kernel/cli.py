@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
+from .batch import command as run
 from .config import SETTINGS, from_files, read_argv, resolve
 from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
 from .install import NAME, check, install
@@ -124,9 +125,9 @@ def show_settings(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
     elif options.markdown:
-        print("| Setting | Default | Meaning |\n| --- | --- | --- |")
-        for setting in SETTINGS.values():
-            print(f"| `{setting.name}` | {setting.default_for_people} | {setting.help} |")
+        from .reference import page
+
+        print(page(), end="")
     else:
         for row in rows:
             print(f"{row['name']} = {row['value']}  ({row['from']})")
@@ -261,11 +262,13 @@ def _parser() -> argparse.ArgumentParser:
     one = command("doctor", doctor)
     one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
+    one = command("run", run.run)
+    run.add_options(one)
     command("ps", ps).add_argument("--json", action="store_true", help="print JSON")
     command("reap", reap)
     one = command("settings", show_settings)
     one.add_argument("--json", action="store_true", help="print JSON")
-    one.add_argument("--markdown", action="store_true", help="print the reference of all settings as a table")
+    one.add_argument("--markdown", action="store_true", help="print the page of all settings, docs/settings.md")
     return parser
 
 

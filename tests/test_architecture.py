@@ -23,11 +23,13 @@ ORDER = """
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe
     engines.docker_container engines.docker engines.refusal
     agent_report agent_files agent shipping
-    config_values config
+    config_values config_table config
     link ledger traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
+    batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.progress batch.stopping
+    batch.run batch.command
     keeper sockets file_messages proxy
-    machine wheels image install trial doctor cli __main__
+    machine wheels image install trial doctor reference cli __main__
 """.split()  # noqa: SIM905 (a list of words reads better as words)
 """A module may import those before it. ARCHITECTURE.md describes them in the same order."""
 

@@ -1,0 +1,219 @@
+"""`sandbox-kernel run`: its options, its signals, and what it says at the end.
+
+Imports what it needs when it runs: the help of the command line must not wait for a notebook library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import os
+import platform
+import sys
+import textwrap
+import traceback
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..config import SETTINGS, from_files, resolve
+from ..config_values import seconds
+from ..errors import ConfigurationError, SandboxError
+from ..model import Settings, format_bytes
+from ..names import printable
+from .exits import HELP, End, decide, of_error
+from .report import Report, now, write_report
+from .stopping import Stopped, Stopper, signals
+
+if TYPE_CHECKING:
+    from .run import Plan
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`; the settings are options of their own here, because a file name stands beside them."""
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="a notebook, a script (# %%%% begins a cell), or - for either from stdin")
+    add("--input", action="append", default=[], metavar="PATH", help="a file or folder for /mnt/data; may be repeated")
+    where = "for the executed notebook, and files/ beneath it for what cells make (default: NAME-output)"
+    add("--output", metavar="FOLDER", help=where)
+    add("--report", metavar="FILE", help="write a report as JSON")
+    add("--timeout", metavar="TIME", help="the same as --cell-timeout: how long one cell may run")
+    add("--total-timeout", metavar="TIME", help="how long the whole run may take, start included (default: no limit)")
+    add("--allow-errors", action="store_true", help="go on after a cell that failed; the exit code still tells")
+    why = "which policy events give exit code 5: those that could have acted, loaded or leaked (default), all, or none"
+    add("--fail-on-policy", choices=("violation", "any", "never"), default="violation", help=why)
+    add("--quiet", "-q", action="store_true", help="say nothing but the reason of a run that did not end well")
+    pair: dict[str, Any] = {"action": "append", "nargs": 2, "default": [], "metavar": ("NAME", "VALUE")}
+    add("-p", "--parameters", help="a parameter, as papermill takes it; numbers, True, False and None are read", **pair)
+    add("-r", "--parameters_raw", "--parameters-raw", help="a parameter that stays text", **pair)
+    one: dict[str, Any] = {"action": "append", "default": []}
+    add("-f", "--parameters_file", "--parameters-file", metavar="FILE", help="a YAML file of parameters", **one)
+    add("-y", "--parameters_yaml", "--parameters-yaml", metavar="YAML", help="parameters as YAML", **one)
+    for setting in SETTINGS.values():
+        spellings = dict.fromkeys((setting.flag, setting.flag[:2] + setting.flag[2:].replace("-", "_")))
+        add(*spellings, dest=f"setting_{setting.name}", metavar="VALUE", help=argparse.SUPPRESS)
+    parser.epilog = "\n".join(textwrap.wrap(HELP, 110)) + "\n\n" + (parser.epilog or "")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a notebook or a script in a sandbox of its own.
+
+    The executed notebook is always written, also of a run that fails or is stopped, with what ran until then.
+    """
+    path = Path(options.report) if options.report else None
+    report = _new_report(options)
+    stopper = Stopper(lambda end: _close(options, report, path, end))
+    found: list[End] = []
+    with signals(stopper):
+        try:
+            if path is not None:
+                write_report(path, report)  # now, so that a wrong path is known before anything runs
+            found = _run(options, report, stopper)
+        except Stopped as stop:
+            found = [End(kind="stopped", reason=f"stopped by {stop.signal.name}", signal=stop.signal)]
+        except SandboxError as error:
+            found = [of_error(error)]
+        except ImportError as error:
+            from .source import missing
+
+            found = [of_error(missing("batch runs", error))]
+        except Exception as defect:
+            traceback.print_exc()
+            found = [End(kind="platform failed", reason=f"a defect of sandbox_kernel: {defect!r}")]
+        stopper.closing = True
+        return _close(options, report, path, decide(found))
+
+
+def _close(options: argparse.Namespace, report: Report, path: Path | None, end: End) -> int:
+    """Write the report, say how it ended, and return the exit code."""
+    code = end.code
+    report.ended, report.end = now(), end
+    if path is not None:
+        try:
+            write_report(path, report)
+        except SandboxError as error:
+            print(f"sandbox-kernel: {error}", file=sys.stderr)
+            code = code or of_error(error).code
+    if not options.quiet:
+        _say_where(report, path)
+    if end.code:
+        where = f" in cell {end.cell}" if end.cell is not None else ""
+        reason = printable(end.reason, 1000)  # it may hold the words of a cell
+        text = textwrap.fill(f"sandbox-kernel: {end.kind}{where}: {reason}", 110, break_long_words=False)
+        print(f"{text}\nexit code {code}", file=sys.stderr)
+    return code
+
+
+def _say_where(report: Report, path: Path | None) -> None:
+    if report.notebook is not None:
+        print(f"notebook  {report.notebook}", file=sys.stderr)
+    if report.files:
+        size = format_bytes(sum(row["bytes"] for row in report.files))
+        print(f"files     {report.output} ({len(report.files)}, {size})", file=sys.stderr)
+    if path is not None:
+        print(f"report    {path}", file=sys.stderr)
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace, report: Report, stopper: Stopper) -> list[End]:
+    from .progress import Progress
+    from .run import Run
+
+    plan = _plan(options, report)
+    total = sum(cell.cell_type == "code" for cell in plan.source.notebook.cells)
+    is_script = plan.source.kind == "script"
+    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_script
+    progress = Progress(sys.stderr, total=total, live=live, quiet=options.quiet)
+    run = Run(plan, report, progress, (sys.stdout, sys.stderr) if is_script else None)
+    run.save()  # a folder that cannot be written to is known before anything runs
+    cells = "1 cell" if total == 1 else f"{total} cells"
+    progress.say(f"running {printable(plan.source.name)}: {cells} in {plan.settings.image}")
+    for refused in plan.inputs.refused:
+        progress.say(f"left out of the inputs: {refused['path']}: {refused['reason']}")
+    asyncio.run(stopper.until_stopped(run))
+    return run.found
+
+
+def _plan(options: argparse.Namespace, report: Report) -> Plan:
+    """Check everything that can be checked before a start. Raises `ConfigurationError`."""
+    from . import inputs, source
+    from .run import FILES, Plan
+
+    settings = _settings(options)
+    report.sandbox |= _about(settings)
+    total = None if options.total_timeout is None else seconds(0.1)("total_timeout", options.total_timeout)
+    report.sandbox["total_seconds"] = total
+    parameters = source.read_parameters(
+        options.parameters, options.parameters_raw, options.parameters_yaml, options.parameters_file
+    )
+    found = source.read(options.source)
+    report.source |= {"kind": found.kind, "sha256": found.sha256}
+    source.parameterize(found, parameters)
+    report.source["parameters"] = found.parameters
+    copied = inputs.plan(options.input)
+    report.inputs_refused = copied.refused
+    output = Path(options.output or f"{found.stem}-output").absolute()
+    for one in (found.name, options.report):
+        if one and one != "-" and Path(one).resolve() == (output / f"{found.stem}.ipynb").resolve():
+            raise ConfigurationError(f"the executed notebook would replace {one}", setting="--output")
+    if options.report and Path(options.report).resolve().is_relative_to((output / FILES).resolve()):
+        raise ConfigurationError("the report lies where cells choose the names of files", setting="--report")
+    try:
+        (output / FILES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{output} cannot be made: {error.strerror}", setting="--output") from None
+    return Plan(
+        source=found,
+        settings=_settings(options, downloads=str(output / FILES)),
+        inputs=copied,
+        output=output,
+        total_seconds=total,
+        allow_errors=options.allow_errors,
+        fail_on=options.fail_on_policy,
+    )
+
+
+def _settings(options: argparse.Namespace, **more: str) -> Settings:
+    given = {name: getattr(options, f"setting_{name}") for name in SETTINGS}
+    values = options.values | {name: value for name, value in given.items() if value is not None}
+    if "downloads" in values:
+        raise ConfigurationError("a run copies what cells make to its output folder", setting="--output")
+    if options.timeout is not None:
+        if "cell_timeout" in values:
+            raise ConfigurationError("--timeout and --cell-timeout are the same: give one", setting="--timeout")
+        values["cell_timeout"] = options.timeout
+    files = {name: value for name, value in from_files().items() if name != "downloads"}
+    return resolve(files | values | more)
+
+
+# --- what the report says of all runs --------------------------------------------------------------------------------
+
+
+def _new_report(options: argparse.Namespace) -> Report:
+    sandbox = {"session": None, "total_seconds": None, "fail_on_policy": options.fail_on_policy, **_about(Settings())}
+    versions: dict[str, Any] = {
+        "sandbox_kernel": __version__,
+        "python": platform.python_version(),
+        "nbclient": _version("nbclient"),
+        "nbformat": _version("nbformat"),
+        "sandbox_python": None,
+        "sandbox_ipykernel": None,
+    }
+    source = {"name": options.source, "kind": None, "sha256": None, "parameters": {}}
+    return Report(source=source, sandbox=sandbox, versions=versions)
+
+
+def _about(settings: Settings) -> dict[str, Any]:
+    about = {name: getattr(settings, name) for name in ("engine", "image", "runtime", "outputs")}
+    return about | {"limits": dataclasses.asdict(settings.limits)}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

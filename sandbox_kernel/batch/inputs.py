@@ -1,0 +1,130 @@
+"""Files of the host: what goes in before the first cell, and what was copied out, with sizes and hashes.
+
+Imports files and names. Of what is copied out, cells chose the names; it is opened through no link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from ..errors import ConfigurationError, FileRefused
+from ..files import FileLimits, HostFile, HostStamp, Source, UploadFolder
+from ..model import format_bytes
+from ..names import CHUNK_BYTES, check_name, check_size, printable
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file that goes in: its path in /mnt/data, and where it is read."""
+
+    path: str
+    folder: Path
+    file: HostFile
+
+
+@dataclass(slots=True)
+class Inputs:
+    """What the user named with `--input`, looked at before anything starts."""
+
+    files: list[Input] = field(default_factory=list)
+    refused: list[dict[str, str]] = field(default_factory=list)
+    """Files in a folder that are left out: hidden ones, links, devices."""
+
+
+def plan(names: Iterable[str]) -> Inputs:
+    """Look at files and folders. Raises `ConfigurationError` for one that was named and cannot go in.
+
+    A file keeps its name. A folder comes with its own name, as with `cp -r`; `FOLDER/.` is its content.
+    """
+    found, limits = Inputs(), FileLimits()
+    for name in names:
+        path = Path(name)
+        try:
+            resolved = path.resolve(strict=True)
+            if resolved.is_dir():
+                prefix = "" if name.rstrip("/").split("/")[-1] in (".", "..") else f"{path.name}/"
+                _folder(resolved, prefix, found, limits)
+            else:
+                check_name(path.name)
+                status = resolved.stat()
+                if not stat.S_ISREG(status.st_mode) or not os.access(resolved, os.R_OK):
+                    raise FileRefused("it is no regular file that can be read")
+                stamp = HostStamp.of(status)
+                check_size(stamp.size, limits.file_bytes)
+                found.files.append(Input(path.name, resolved.parent, HostFile(resolved.name, stamp)))
+        except OSError as error:
+            raise ConfigurationError(f"the input {name} cannot be read: {error.strerror}", setting="--input") from None
+        except FileRefused as error:
+            raise ConfigurationError(
+                f"the input {name} cannot go in: {error.message}", limit=error.limit, value=error.value
+            ) from None
+    paths = [file.path for file in found.files]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise ConfigurationError(f"two inputs have the same name: {twice}", setting="--input")
+    total = sum(file.file.stamp.size for file in found.files)
+    if len(paths) > limits.files or total > limits.total_bytes:
+        raise ConfigurationError(
+            "the inputs are too many, or too large together",
+            limit=f"{limits.files} files, {format_bytes(limits.total_bytes)}",
+            value=f"{len(paths)} files, {format_bytes(total)}",
+        )
+    return found
+
+
+def _folder(folder: Path, prefix: str, found: Inputs, limits: FileLimits) -> None:
+    scan = UploadFolder(folder, limits).scan()
+    found.files += [Input(prefix + file.path, folder, file) for file in scan.files]
+    for path, reason in scan.refused:
+        if reason.limit is not None:  # what was named would not be there as a whole
+            raise reason
+        found.refused.append({"path": printable(prefix + path), "reason": str(reason)})
+
+
+class Reader:
+    """A file that goes in, hashed as it is read; opened beneath its folder, through no link."""
+
+    def __init__(self, item: Input) -> None:
+        self._source = Source(item.folder, item.file)
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+        self.path = item.path
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """Give the open file, as far as a copy needs it: something with `read`."""
+        self._source.open()
+        try:
+            yield cast("BinaryIO", self)
+        finally:
+            self._source.close()
+
+    def read(self, size: int = CHUNK_BYTES) -> bytes:
+        """Return the next chunk, whatever size was asked for."""
+        data = self._source.read()
+        self._hash.update(data)
+        self._bytes += len(data)
+        return data
+
+    def row(self) -> dict[str, Any]:
+        return {"path": self.path, "bytes": self._bytes, "sha256": self._hash.hexdigest()}
+
+
+def produced(folder: Path, paths: Iterable[str]) -> list[dict[str, Any]]:
+    """Return path, size and hash of files that were copied out; one that is gone meanwhile is left out."""
+    rows = []
+    for path in sorted(paths):
+        try:
+            descriptor = os.open(folder / check_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, FileRefused):
+            continue
+        with os.fdopen(descriptor, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+            rows.append({"path": path, "bytes": file.tell(), "sha256": digest.hexdigest()})
+    return rows

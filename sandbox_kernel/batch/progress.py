@@ -1,0 +1,88 @@
+"""What a run says while it runs: a line for each cell that ended, and on a terminal one that is alive for the cell that
+runs. On stderr, so that what a script prints can go to stdout.
+
+Everything that comes from the notebook is made printable. Imports names only.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from ..names import printable
+
+_WIDTH = 76
+_COLOURS = {"ok": "32", "failed": "31", "limit": "31", "sandbox": "31", "stopped": "33"}
+
+
+class Progress:
+    """Lines for people, or for a log."""
+
+    def __init__(self, stream: TextIO, *, total: int, live: bool, quiet: bool = False) -> None:
+        self._stream = stream
+        self._total = total
+        self._live = live and not quiet
+        self._quiet = quiet
+        self._running: tuple[int, str, float] | None = None
+        self._shown = False
+
+    def say(self, line: str) -> None:
+        """Say one line."""
+        if not self._quiet:
+            self._erase()
+            self._write(line + "\n")
+
+    def begin(self, number: int, source: str) -> None:
+        """Note that a code cell begins."""
+        self._running = (number, first_line(source), time.monotonic())
+        self.tick()
+
+    def tick(self) -> None:
+        """Show on a terminal how long the cell has been running."""
+        if self._live and self._running is not None:
+            number, line, started = self._running
+            self._erase()
+            self._write(f"{self._number(number)} {_clock(time.monotonic() - started):>8}  {line}"[:_WIDTH] + " …")
+            self._shown = True
+
+    def end(self, status: str, seconds: float, note: str = "") -> None:
+        """Note how the cell that runs has ended."""
+        if self._running is None:
+            return
+        number, line, _ = self._running
+        self._running = None
+        word = f"\x1b[{_COLOURS.get(status, '0')}m{status:<7}\x1b[0m" if self._live else f"{status:<7}"
+        self.say(f"{self._number(number)} {seconds:6.2f} s  {word} {line[:_WIDTH]}")
+        if note:
+            self.say(f"{'':>{len(self._number(number))}} {printable(note, 500)}")
+
+    def clear(self) -> None:
+        """Take away the live line, for what others print."""
+        self._erase()
+
+    def _number(self, number: int) -> str:
+        width = len(str(self._total))
+        return f"[{number:>{width}}/{self._total}]"
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._shown = False
+            self._write("\r\x1b[2K")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._quiet, self._live = True, False  # nobody reads any more; the run goes on
+
+
+def first_line(source: str) -> str:
+    """Return the first line of a cell that says something, safe to print."""
+    lines = [line.strip() for line in source.splitlines() if line.strip()]
+    code = [line for line in lines if not line.startswith("#")]
+    return printable((code or lines or [""])[0], 100)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

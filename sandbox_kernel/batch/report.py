@@ -1,0 +1,182 @@
+"""The report of a run: what each cell did and used, what it left, and why the run ended as it did.
+
+`report.schema.json` beside this file describes it. Imports what a cell's record is made of, and does no I/O but writing
+whole files at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigurationError
+from .events import Events
+from .exits import End
+
+VERSION = 1
+"""Of the report's form: a reader may rely on every field of its schema, and a new meaning is a new version."""
+SCHEMA = f"urn:sandbox-kernel:run-report:{VERSION}"
+MAX_TEXT = 10_000
+"""Characters of one text that came from a cell."""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a report."""
+    text = resources.files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def moment(time: datetime | None) -> str | None:
+    """Return a time as ISO 8601 in UTC, to the millisecond."""
+    return None if time is None else time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(slots=True)
+class Failure:
+    """The error that ended a cell; `limit` and what follows are there if the host ended it."""
+
+    name: str
+    value: str
+    fault: str
+    limit: str | None = None
+    reached: str | None = None
+    survived: str | None = None
+    setting: str | None = None
+    by_host: bool = False
+    """Whether the host gave the error its name: a cell can raise an exception of any name."""
+
+    def to_json(self) -> dict[str, Any]:
+        texts = {name: _cut(getattr(self, name)) for name in ("name", "value", "fault")}
+        more = {name: _cut(getattr(self, name)) for name in ("limit", "reached", "survived", "setting")}
+        return {**texts, **more, "by_host": self.by_host}
+
+
+@dataclass(slots=True)
+class CellRecord:
+    """What one code cell did. Times in seconds, sizes in bytes; what was not measured is None."""
+
+    index: int
+    """Of the cell in the executed notebook, from 0."""
+    number: int
+    """Among its code cells, from 1."""
+    source: str
+    status: str = "not run"
+    injected: bool = False
+    execution_count: int | None = None
+    started: datetime | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    memory_peak_bytes: int | None = None
+    outputs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Count and bytes by type, as they stand in the notebook."""
+    error: Failure | None = None
+    reason: str | None = None
+    events: Events = field(default_factory=Events)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "number": self.number,
+            "source_sha256": hashlib.sha256(self.source.encode(errors="replace")).hexdigest(),
+            "injected_parameters": self.injected,
+            "status": self.status,
+            "execution_count": self.execution_count,
+            "started": moment(self.started),
+            "seconds": _rounded(self.seconds),
+            "cpu_seconds": _rounded(self.cpu_seconds),
+            "memory_peak_bytes": self.memory_peak_bytes,
+            "outputs": [
+                {"type": name, "count": count, "bytes": size} for name, (count, size) in sorted(self.outputs.items())
+            ],
+            "error": None if self.error is None else self.error.to_json(),
+            "reason": _cut(self.reason),
+            "policy_events": self.events.to_json(),
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything that is known of a run; `to_json` is valid at any moment of it."""
+
+    source: dict[str, Any]
+    sandbox: dict[str, Any]
+    versions: dict[str, Any]
+    started: datetime = field(default_factory=now)
+    ended: datetime | None = None
+    end: End | None = None
+    cells: list[CellRecord] = field(default_factory=list)
+    events: Events = field(default_factory=Events)
+    """What was refused outside of any cell."""
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    inputs_refused: list[dict[str, str]] = field(default_factory=list)
+    files: list[dict[str, Any]] = field(default_factory=list)
+    notebook: str | None = None
+    """Where the executed notebook is."""
+    output: str | None = None
+    """The folder beneath which `files` are."""
+
+    def to_json(self) -> dict[str, Any]:
+        ended = self.ended or now()
+        end = self.end or End(kind="platform failed", reason="the run has not ended")
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "started": moment(self.started),
+            "ended": moment(ended),
+            "seconds": _rounded((ended - self.started).total_seconds()),
+            "exit": {"code": end.code, "kind": end.kind, "reason": _cut(end.reason), "cell": end.cell},
+            "source": self.source,
+            "sandbox": self.sandbox,
+            "versions": self.versions,
+            "inputs": {"files": self.inputs, "refused": self.inputs_refused},
+            "cells": [cell.to_json() for cell in self.cells],
+            "policy_events": self.events.to_json(),
+            "notebook": self.notebook,
+            "output": {"folder": self.output, "files": self.files},
+        }
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file as a whole: whoever reads it finds the old one or the new one. Raises `ConfigurationError`."""
+    partial = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with partial.open("x", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def write_report(path: Path, report: Report) -> None:
+    write_whole(path, json.dumps(report.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}… ({len(text)} characters)"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -1,0 +1,270 @@
+"""One run: a sandbox, the inputs, the cells one after another, and at every moment a notebook and a report of it.
+
+Imports the SDK and the parts of this package. Whatever happens ends up in the report: nothing here raises but a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..client import AsyncSandbox
+from ..errors import FileRefused, SandboxError
+from ..execution import Execution
+from ..model import Message, Settings
+from .events import FailOn, classify
+from .exits import End, Kind, kind_of, of_error
+from .inputs import Inputs, Reader, produced
+from .notebook import Outputs, sizes
+from .progress import Progress
+from .report import CellRecord, Failure, Report, now, write_whole
+from .source import Source, is_run
+
+FILES = "files"
+"""The folder within the output folder that holds what cells made: apart from notebook and report, which are ours."""
+SAVE_SHARE = 20
+"""The notebook is saved after a cell if the last save took less than this part of the time since then."""
+TICK_SECONDS = 0.5
+
+STATUS: dict[Kind, str] = {"code failed": "failed", "limit reached": "limit", "policy broken": "failed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be run and how; everything in here was checked."""
+
+    source: Source
+    settings: Settings
+    inputs: Inputs
+    output: Path
+    total_seconds: float | None = None
+    allow_errors: bool = False
+    fail_on: FailOn = "violation"
+
+    @property
+    def notebook(self) -> Path:
+        return self.output / f"{self.source.stem}.ipynb"
+
+    @property
+    def files(self) -> Path:
+        return self.output / FILES
+
+
+class Run:
+    """See the module. `report` is filled as the run goes on."""
+
+    def __init__(self, plan: Plan, report: Report, progress: Progress, streams: tuple[TextIO, TextIO] | None) -> None:
+        """`streams` take what the cells print (stdout, stderr), as it comes; None keeps it in the notebook."""
+        self.plan = plan
+        self.report = report
+        self.progress = progress
+        self.found: list[End] = []
+        self._streams = streams
+        self._cell: CellRecord | None = None
+        self._copied: set[str] = set()
+        self._began = time.monotonic()
+        self._saved = 0.0, 0.0
+        self.outputs = Outputs(plan.source.notebook)
+        report.cells = _records(plan.source)
+
+    async def run(self) -> None:
+        """Run to the end, or to what stops it."""
+        ticker = asyncio.create_task(self._tick())
+        try:
+            await self._in_sandbox()
+        except SandboxError as error:
+            self._note(of_error(error, self._cell.number if self._cell is not None else None))
+        finally:
+            ticker.cancel()
+            self.finish()
+
+    def stop(self, number: int, name: str) -> None:
+        """Note that a signal stops the run."""
+        cell = self._cell.number if self._cell is not None else None
+        self._note(End(kind="stopped", reason=f"stopped by {name}", cell=cell, signal=number))
+
+    def finish(self) -> None:
+        """Write the notebook with what there is, and note the files; may be called again."""
+        self.save()
+        self.report.notebook = str(self.plan.notebook)
+        self.report.output = str(self.plan.files)
+        self.report.files = produced(self.plan.files, self._copied)
+
+    def save(self) -> None:
+        """Write the executed notebook as it is now. Raises `ConfigurationError` if that cannot be done."""
+        began = time.monotonic()
+        write_whole(self.plan.notebook, self.outputs.text())
+        self._saved = time.monotonic(), time.monotonic() - began
+
+    # --- the sandbox and its cells ---
+
+    async def _in_sandbox(self) -> None:
+        sandbox = AsyncSandbox(self.plan.settings)
+        sandbox._session.audit.observer = self._observe
+        try:
+            try:
+                async with asyncio.timeout(self._left()):
+                    await sandbox.start()
+                    self._describe(sandbox)
+                    await self._put_inputs(sandbox)
+            except TimeoutError:
+                self._note(self._late())
+                return
+            self.progress.say(f"sandbox ready after {time.monotonic() - self._began:.1f} s")
+            for record in self.report.cells:
+                if record.status != "skipped" and not await self._run_cell(sandbox, record):
+                    break
+        finally:
+            await sandbox.kill()
+
+    def _describe(self, sandbox: AsyncSandbox) -> None:
+        self.report.sandbox["session"] = sandbox.id
+        self.report.versions["sandbox_python"] = sandbox.info.python
+        self.report.versions["sandbox_ipykernel"] = sandbox._session.kernel_info.get("implementation_version")
+
+    async def _put_inputs(self, sandbox: AsyncSandbox) -> None:
+        for item in self.plan.inputs.files:
+            reader = Reader(item)
+            try:
+                with reader.opened() as file:
+                    await sandbox.files.write(item.path, file)
+            except FileRefused as error:
+                raise FileRefused(
+                    f"the input {item.path} cannot go in: {error.message}", setting=error.setting
+                ) from None
+            self.report.inputs.append(reader.row())
+
+    async def _run_cell(self, sandbox: AsyncSandbox, record: CellRecord) -> bool:
+        """Run one cell; return whether the next one is to run."""
+        left = self._left()
+        if left is not None and left <= 0:
+            self._note(self._late())
+            return False
+        self._cell = record
+        self.outputs.begin(record.index)
+        self.progress.begin(record.number, record.source)
+        record.started, began = now(), time.monotonic()
+        record.status = "stopped"  # until it has ended
+        try:
+            execution = await sandbox.run_code(record.source, timeout=left, on_message=self._take)
+            self._ended(record, execution)
+        except SandboxError as error:
+            record.status, record.reason = "sandbox", str(error)
+            record.error = Failure(error.name, str(error), error.fault, by_host=True)
+            raise
+        finally:
+            record.seconds = time.monotonic() - began
+            self.outputs.end()
+            cell = self.plan.source.notebook.cells[record.index]
+            record.outputs = sizes(cell.outputs)
+            record.execution_count = cell.execution_count
+            self.progress.end(record.status, record.seconds, record.reason or "")
+        self._judge_events(record)
+        self._save_if_cheap()
+        self._cell = None
+        return self._goes_on(record)
+
+    def _ended(self, record: CellRecord, execution: Execution) -> None:
+        """Note how a cell has ended and what that means for the run."""
+        record.cpu_seconds = execution.usage.cpu_seconds
+        record.memory_peak_bytes = execution.usage.memory_peak_bytes
+        record.status = "ok"
+        error = execution.error
+        if error is None or self._is_exit(error.name, error.value, error.from_sandbox):
+            return
+        kind: Kind = kind_of(error.name, error.fault) if error.from_sandbox else "code failed"
+        end = End(kind=kind, reason=f"{error.name}: {error.value}", cell=record.number)
+        left = self._left()
+        if error.from_sandbox and error.name == "CellTimeout" and left is not None and left <= 0:
+            end = self._late(record.number)
+        record.status, record.reason = STATUS.get(kind, "sandbox"), end.reason
+        record.error = Failure(
+            error.name, error.value, error.fault, error.limit, error.reached, error.survived, error.setting
+        )
+        record.error.by_host = error.from_sandbox
+        tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
+        if not (kind == "code failed" and "raises-exception" in tags):
+            self._note(end)
+
+    def _goes_on(self, record: CellRecord) -> bool:
+        error = record.error
+        if error is None:
+            # sys.exit() ends a script well, with nothing after it.
+            return not (self.plan.source.kind == "script" and "error" in record.outputs)
+        gone = record.status == "sandbox" or (error.survived or "").startswith("nothing")
+        tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
+        return not gone and (self.plan.allow_errors or (record.status == "failed" and "raises-exception" in tags))
+
+    def _is_exit(self, name: str, value: str, by_host: bool) -> bool:
+        return self.plan.source.kind == "script" and name == "SystemExit" and not by_host and value in ("", "0", "None")
+
+    # --- what is heard of the session ---
+
+    def _take(self, message: Message) -> None:
+        if problem := self.outputs.take(message):
+            self._observe("policy", {"type": message.type, "reason": f"left out {problem}"})
+        if self._streams is not None and message.type == "stream":
+            stream = self._streams[message.content.get("name") == "stderr"]
+            with contextlib.suppress(OSError, ValueError):  # nobody reads any more; the run goes on
+                stream.write(message.content["text"])
+                stream.flush()
+
+    def _observe(self, event: str, fields: Mapping[str, Any]) -> None:
+        if event == "file" and fields.get("op") == "download":
+            self._copied.add(str(fields["path"]))
+        elif found := classify(event, fields):
+            (self._cell.events if self._cell is not None else self.report.events).add(found)
+
+    def _judge_events(self, record: CellRecord) -> None:
+        for kind, event in (
+            ("policy broken", record.events.worst(self.plan.fail_on)),
+            ("limit reached", record.events.limit()),
+        ):
+            if event is not None:
+                self._note(End(kind=kind, reason=event.reason, cell=record.number))  # type: ignore[arg-type]
+                record.reason = record.reason or event.reason
+                self.progress.say(f"      {event.severity}: {event.reason}")
+
+    # --- small things ---
+
+    def _note(self, end: End) -> None:
+        self.found.append(end)
+
+    def _left(self) -> float | None:
+        """Return the seconds that are left of the run's time, None without such a limit."""
+        total = self.plan.total_seconds
+        return None if total is None else total - (time.monotonic() - self._began)
+
+    def _late(self, cell: int | None = None) -> End:
+        limit = f"{self.plan.total_seconds:g} s"
+        reason = f"the run took longer than its time limit. Limit: {limit}. Setting to change: --total-timeout."
+        return End(kind="limit reached", reason=reason, cell=cell)
+
+    def _save_if_cheap(self) -> None:
+        at, took = self._saved
+        if time.monotonic() - at >= SAVE_SHARE * took:
+            self.save()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self.progress.tick()
+
+
+def _records(source: Source) -> list[CellRecord]:
+    code = [(index, cell) for index, cell in enumerate(source.notebook.cells) if cell.cell_type == "code"]
+    return [
+        CellRecord(
+            index=index,
+            number=number,
+            source=cell.source,
+            status="not run" if is_run(cell) else "skipped",
+            injected="injected-parameters" in cell.metadata.get("tags", ()),
+        )
+        for number, (index, cell) in enumerate(code, start=1)
+    ]
