@@ -34,21 +34,23 @@ class Folders:
     @property
     def before_cell(self) -> Hook | None:
         """The hook that copies in, None without an upload folder."""
-        return self._hook(self._uploads, "not copied into the sandbox")
+        return self._hook(self._uploads, "upload", "not copied into the sandbox")
 
     @property
     def after_cell(self) -> Hook | None:
         """The hook that copies out, None without a download folder."""
-        return self._hook(self._downloads, "not copied to the downloads folder")
+        return self._hook(self._downloads, "download", "not copied to the downloads folder")
 
-    def _hook(self, side: Uploads | Downloads | None, refusal: str) -> Hook | None:
+    def _hook(self, side: Uploads | Downloads | None, op: str, refusal: str) -> Hook | None:
         if side is None:
             return None
 
         async def copy() -> list[str]:
             report = await side.sync(self._ask)
+            for path, size in report.copied:
+                self._audit("file", op=op, path=path, bytes=size)
             for path, reason in report.refused:
-                self._audit("file_refused", what=refusal, path=path, reason=reason)
+                self._audit("file_refused", op=op, path=path, reason=reason)
             return _notes(report, refusal)
 
         return copy
