@@ -1,6 +1,6 @@
-"""How one setting is written: functions that turn what a user wrote into a checked value, or say what is wrong with it.
+"""How one setting is written: forms that turn what a user wrote into a checked value, or say what is wrong with it.
 
-Imports model's units and errors only. Every function takes the setting's name, for the error, and the raw value: text
+Imports model's units and errors only. Every form takes the setting's name, for the error, and the raw value: text
 from a command line, or text, a number or None from a config file or a keyword.
 """
 
@@ -11,15 +11,32 @@ import pwd
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from .errors import ConfigurationError
 from .model import GIB, KIB, MIB, format_bytes
+
+T = TypeVar("T")
+MOST_BYTES = 1 << 50
+MOST_SECONDS = 1e9
 
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?:([KMGT])(?:I?B)?|B)?", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(s|m|min|h)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """A function that reads a value, and what it takes, in words."""
+
+    read: Callable[[str, object], T]
+    words: str
+
+    def __call__(self, name: str, raw: object) -> T:
+        return self.read(name, raw)
 
 
 def refuse(name: str, value: object, message: str, *, limit: str | None = None) -> ConfigurationError:
@@ -34,7 +51,7 @@ def _check(name: str, raw: object, value: float, bounds: tuple[float, float], sh
         raise refuse(name, raw, f"{name} is too {side}", limit=bound)
 
 
-def size(low: int, high: int = 1 << 50) -> Callable[[str, object], int]:
+def size(low: int, high: int = MOST_BYTES) -> Form[int]:
     """A size in bytes: an integer, or text such as 512M, 2G, 1.5GiB. Units count in 1024 with or without the i."""
 
     def parse(name: str, raw: object) -> int:
@@ -48,10 +65,11 @@ def size(low: int, high: int = 1 << 50) -> Callable[[str, object], int]:
         _check(name, raw, value, (low, high), format_bytes)
         return value
 
-    return parse
+    most = f" to {format_bytes(high)}" if high < MOST_BYTES else " or more"
+    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}")
 
 
-def seconds(low: float, high: float = 1e9) -> Callable[[str, object], float]:
+def seconds(low: float, high: float = MOST_SECONDS) -> Form[float]:
     """A time in seconds: a number, or text such as 120, 90s, 10m, 2h. There is no value for "without a clock"."""
 
     def parse(name: str, raw: object) -> float:
@@ -65,10 +83,11 @@ def seconds(low: float, high: float = 1e9) -> Callable[[str, object], float]:
         _check(name, raw, value, (low, high), lambda bound: f"{bound:g} s")
         return value
 
-    return parse
+    most = f" to {high:g} s" if high < MOST_SECONDS else " or more"
+    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}")
 
 
-def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str, object], float]:
+def number(kind: type[int] | type[float], low: float, high: float) -> Form[float]:
     """A whole number, or a number."""
     form = re.compile(r"[0-9]{1,18}" if kind is int else r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
@@ -82,10 +101,10 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[
         _check(name, raw, value, (low, high), lambda bound: f"{bound:g}")
         return value
 
-    return parse
+    return Form(parse, f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}")
 
 
-def choice(*choices: str) -> Callable[[str, object], str]:
+def choice(*choices: str) -> Form[str]:
     """One of a few words."""
 
     def parse(name: str, raw: object) -> str:
@@ -93,10 +112,10 @@ def choice(*choices: str) -> Callable[[str, object], str]:
             return raw.strip().lower()
         raise refuse(name, raw, f"{name} is one of {', '.join(choices)}{did_you_mean(str(raw), choices)}")
 
-    return parse
+    return Form(parse, " or ".join(f"`{one}`" for one in choices))
 
 
-def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Callable[[str, object], str | None]:
+def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | None]:
     """Text of one form; with `none`, also nothing at all."""
 
     def parse(name: str, raw: object) -> str | None:
@@ -106,7 +125,7 @@ def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Callable[[s
             return raw.strip()
         raise refuse(name, raw, f"{name} is not {what}")
 
-    return parse
+    return Form(parse, what)
 
 
 def path(name: str, raw: object) -> str | None:

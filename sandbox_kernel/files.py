@@ -129,9 +129,11 @@ class _Walk:
         _require_regular(status)
         check_size(status.st_size, self._limits.file_bytes)
         if len(self.files) >= self._limits.files:
-            raise FileRefused("the folder holds too many files", limit=f"{self._limits.files} files")
+            limit = f"{self._limits.files} files"
+            raise FileRefused("the folder holds too many files", limit=limit, setting="folder_files")
         if self._bytes + status.st_size > self._limits.total_bytes:
-            raise FileRefused("the folder is too large as a whole", limit=format_bytes(self._limits.total_bytes))
+            limit = format_bytes(self._limits.total_bytes)
+            raise FileRefused("the folder is too large as a whole", limit=limit, setting="folder_limit")
         self._bytes += status.st_size
         self.files.append(HostFile(path, HostStamp.of(status)))
 

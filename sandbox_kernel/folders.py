@@ -20,7 +20,7 @@ class Folders:
     """Both folders of one session; either may be missing."""
 
     def __init__(self, settings: Settings, ask: Ask, audit: Callable[..., None] = lambda event, **fields: None) -> None:
-        limits = FileLimits()
+        limits = FileLimits.of(settings.limits)
         self._ask = ask
         self._audit = audit
         self._ledger = Ledger()

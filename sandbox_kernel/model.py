@@ -45,6 +45,12 @@ class Limits:
     """Messages of one cell: streams, displays, display updates."""
     message_bytes: int = 96 * MIB
     """One message from the container, buffers included."""
+    file_bytes: int = 256 * MIB
+    """One file that is copied into scratch or out of it."""
+    folder_bytes: int = GIB
+    """All files of an upload folder; all that a session has put into its download folder."""
+    folder_files: int = 1000
+    """How many files these are."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from .errors import ConfigurationError, FileRefused
-from .model import GIB, MIB, format_bytes
+from .model import MIB, Limits, format_bytes
 
 MAX_COMPONENT_BYTES = 255
 MAX_PATH_BYTES = 1024
@@ -36,17 +36,25 @@ _ACTED_UPON = re.compile(
 )
 
 
+_DEFAULTS = Limits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
     """What one direction may move. Sizes in bytes, times in seconds."""
 
-    file_bytes: int = 256 * MIB
-    total_bytes: int = GIB
+    file_bytes: int = _DEFAULTS.file_bytes
+    total_bytes: int = _DEFAULTS.folder_bytes
     """Of an upload folder; of all that a session has in its download folder."""
-    files: int = 1000
+    files: int = _DEFAULTS.folder_files
     """Of an upload folder; of all that a session has in its download folder."""
     seconds: float = 60.0
     """One synchronisation; what is left then follows with the next one."""
+
+    @classmethod
+    def of(cls, limits: Limits) -> FileLimits:
+        """Return those that a session was given."""
+        return cls(file_bytes=limits.file_bytes, total_bytes=limits.folder_bytes, files=limits.folder_files)
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -100,7 +108,8 @@ def check_copied_name(path: str) -> PurePosixPath:
 def check_size(size: int, limit: int) -> None:
     """Raise `FileRefused` if `size` bytes are more than `limit`."""
     if size > limit:
-        raise FileRefused("it is too large", limit=format_bytes(limit), value=format_bytes(size))
+        limits, reached = format_bytes(limit), format_bytes(size)
+        raise FileRefused("it is too large", limit=limits, value=reached, setting="file_limit")
 
 
 def printable(text: str, limit: int = 160) -> str:

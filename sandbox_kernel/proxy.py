@@ -26,7 +26,6 @@ from .engines.refusal import Refusal
 from .errors import ConfigurationError, SandboxError
 from .file_messages import FileMessages
 from .model import Message, Settings, format_bytes
-from .names import FileLimits
 from .session import Session
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Proxy:
             self.session.started,
             self.session.ask,
             self.audit,
-            limit=FileLimits().file_bytes,
+            limit=self.settings.limits.file_bytes,
             arrived=self.session.folders.arrived,
         )
         self.sockets: FrontSockets

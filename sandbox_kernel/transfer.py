@@ -179,10 +179,12 @@ class Downloads:
         limits, held, size = self._limits, self._ledger.held, file.stamp.size
         check_size(size, limits.file_bytes)
         if file.path not in held and len(held) >= limits.files:
-            raise FileRefused("the session has put too many files out", limit=f"{limits.files} files")
+            limit = f"{limits.files} files"
+            raise FileRefused("the session has put too many files out", limit=limit, setting="folder_files")
         if (total := sum(held.values()) - held.get(file.path, 0) + size) > limits.total_bytes:
             limit, value = format_bytes(limits.total_bytes), format_bytes(total)
-            raise FileRefused("the session's files are too large together", limit=limit, value=value)
+            message = "the session's files are too large together"
+            raise FileRefused(message, limit=limit, value=value, setting="folder_limit")
         target = self._folder.target(file.path)
         try:
             await self._disk.run(target.open)

@@ -106,9 +106,8 @@ def test_settings_shows_values_and_where_they_come_from() -> None:
     assert rows["cell_timeout"]["value"] == "300 s"
     assert all(len(row["help"]) > 20 for row in rows.values())
     assert "memory = 1G  (argument)" in run("settings", "--memory=1G").stdout
-    table = run("settings", "--markdown").stdout.splitlines()
-    assert len(table) == len(rows) + 2
-    assert all(line.count(" | ") == 2 for line in table[2:])
+    page = run("settings", "--markdown").stdout.splitlines()
+    assert len([line for line in page if line.startswith("| `")]) == len(rows)
 
 
 def test_ps_as_json_is_a_list() -> None:

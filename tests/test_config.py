@@ -296,7 +296,7 @@ def test_other_sections_of_a_config_file_are_left_alone(tmp_path: Path) -> None:
     """A file may configure other Jupyter programs too."""
     folder = config_file(tmp_path / "etc", "c.ServerApp.port = 1\nc.SandboxKernel.shm_size = '128K'")
     assert config.from_files([folder]) == {"shm_size": "128K"}
-    assert config.SETTINGS["shm_size"].parse("shm_size", "128K") == 128 * KIB
+    assert config.SETTINGS["shm_size"].form("shm_size", "128K") == 128 * KIB
 
 
 def test_environment_variables_can_loosen_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

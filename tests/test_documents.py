@@ -17,14 +17,15 @@ from sandbox_kernel.config import SETTINGS
 from sandbox_kernel.install import check
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md")
+PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md", *PAGES)
 
 MADE_BY_MAKE = {"output/"}
 """Folders that a document may name although a checkout does not hold them."""
 
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]*)*)`")
 SUFFIXES = (".py", ".md", ".in", ".lock", ".ipynb", ".json", ".toml")
-OWN_FOLDERS = ("benchmarks", "images", "kernelspec", "notebooks", "output", "sandbox_kernel", "tests")
+OWN_FOLDERS = ("benchmarks", "docs", "images", "kernelspec", "notebooks", "output", "sandbox_kernel", "tests")
 
 
 def read(name: str) -> str:
@@ -58,14 +59,23 @@ def commands(name: str, program: str) -> list[str]:
 # --- settings and commands -------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_settings_is_what_the_command_prints(
+def test_the_page_of_settings_is_what_the_command_prints(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "from_files", dict)  # this machine's own config files
     assert cli.main(["settings", "--markdown"]) == 0
-    printed = capsys.readouterr().out
-    assert len(printed.splitlines()) == len(SETTINGS) + 2
-    assert f"\n\n{printed}\n" in read("README.md")
+    assert capsys.readouterr().out == read("docs/settings.md")
+
+
+def test_the_page_of_settings_has_a_row_for_each() -> None:
+    rows = [line.split(" | ") for line in read("docs/settings.md").splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows] == [f"| `{name}`" for name in SETTINGS]
+    assert [row[1] for row in rows] == [f"`{setting.flag}`" for setting in SETTINGS.values()]
+    assert all(len(row) == 5 and all(cell.strip(" |") for cell in row) for row in rows)
+
+
+def test_every_page_is_in_the_readme_s_list() -> None:
+    assert set(PAGES) <= set(re.findall(r"\]\(([^)\s]+)\)", read("README.md")))
 
 
 def sandbox_commands() -> list[str]:
