@@ -71,7 +71,7 @@ class Proxy:
         self, connection_file: str, connection: dict[str, Any], settings: Settings | ConfigurationError
     ) -> None:
         self.connection = connection
-        self.problem = settings if isinstance(settings, ConfigurationError) else None
+        self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.address(connection_file, str(connection.get("key", "")))
         engine = make_engine(self.settings) if self.problem is None else Refusal(self.problem)
@@ -322,6 +322,11 @@ class Proxy:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _until_mended(error: ConfigurationError) -> ConfigurationError:
+    message = f"{error.message}. No sandbox is started; restart the kernel once this is mended"
+    return ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting)
 
 
 def _digest(settings: Settings) -> str:

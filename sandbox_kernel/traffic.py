@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from . import protocol, wire
 from .errors import CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
+from .hints import hint
 from .ledger import Entry, Ledger, parent_of
 from .model import Channel, Limits, Message
 from .policy import CellBudget, OutputPolicy, SessionBudget
@@ -436,6 +437,9 @@ class Traffic:
             reply = self._error_reply(entry, entry.verdict) if entry.reply_type is not None else None
         elif reply is None and entry.reply_type is not None:
             reply = self._error_reply(entry, KernelDied("the kernel sent no reply"))
+        elif reply is not None and entry.is_execute and reply.content.get("status") == "error":
+            said = hint(str(reply.content.get("ename")), str(reply.content.get("evalue")), self.limits)
+            self.notices.extend([said] if said else [])
         self._say_notices(entry)
         failed = reply is not None and reply.content.get("status") == "error"
         if reply is not None:

@@ -24,7 +24,7 @@ ORDER = """
     engines.docker_container engines.docker engines.refusal
     agent_report agent_files agent shipping
     config_values config_table config
-    link ledger traffic session
+    hints link ledger traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.progress batch.stopping
     batch.run batch.command
@@ -40,7 +40,7 @@ SHIPPED = ("wire", "agent_report", "agent_files", "agent")
 """What runs in the container, under these names without a package."""
 
 MAX_LINES = 350
-LONGER = {"agent": 450, "machine": 380, "session": 560, "traffic": 620}
+LONGER = {"agent": 450, "machine": 380, "session": 560, "traffic": 640}
 """Files over the limit, and how long each may be at most. A file that fits again leaves this list."""
 
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")

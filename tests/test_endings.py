@@ -112,6 +112,7 @@ finally:
 """
     result = kernel.run(code)
     assert result.ename == "BlockingIOError"
+    assert "Limit: 64. Setting to change: pids." in result.text("stderr")
     assert kernel.run("1 + 1").value == "2"
 
 
@@ -120,7 +121,28 @@ def test_full_scratch_is_an_ordinary_error(start_kernel: Start) -> None:
     result = kernel.run("with open('big', 'wb') as file:\n    while True: file.write(bytes(1 << 20))")
     assert result.ename == "OSError"
     assert "No space left" in result.reply["evalue"]
+    assert "a folder of the sandbox is full. Limits: 20.0 MiB in /mnt/data (scratch_size)" in result.text("stderr")
     assert kernel.run("import os; os.remove('big'); open('small', 'w').write('x')").value == "1"
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("import urllib.request; urllib.request.urlopen('http://example.org/x.csv')", "the sandbox has no network"),
+        ("import socket; socket.create_connection(('192.0.2.1', 80))", "the sandbox has no network"),
+        ("import nosuch", "a cell cannot install packages"),
+        ("bytearray(1 << 45)", "Limit: 2.0 GiB, files included. Setting to change: memory."),
+        ("files = [open('/dev/null') for _ in range(2000)]", "Limit: 1024. Setting to change: open_files."),
+        ("raise ValueError('no space left')", ""),
+    ],
+)
+def test_an_exception_that_a_wall_of_the_sandbox_caused_is_explained(kernel: Kernel, code: str, hint: str) -> None:
+    result = kernel.run(code)
+    assert result.reply["status"] == "error"
+    said = result.text("stderr")
+    assert hint in said
+    assert said.count("[sandbox_kernel] ") == bool(hint)
+    kernel.run("files = None")
 
 
 def test_too_much_output_ends_the_cell(start_kernel: Start) -> None:

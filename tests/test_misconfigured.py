@@ -61,6 +61,7 @@ def test_a_missing_folder_is_told_in_the_cell_and_made_good_by_a_restart(start: 
     for _ in range(2):
         said = told(kernel)
         assert said.startswith("ConfigurationError: uploads is not a folder of this machine; make it first")
+        assert "No sandbox is started; restart the kernel once this is mended." in said
         assert f"Given: '{tmp_path / 'work/uploads'}'. Setting to change: uploads." in said
     assert kernel.containers() == []
     (tmp_path / "work/uploads").mkdir()
@@ -74,7 +75,7 @@ def test_a_missing_folder_is_told_in_the_cell_and_made_good_by_a_restart(start: 
     [
         (("--memroy=1G",), "there is no setting 'memroy' (did you mean memory?)"),
         (("--outputs=trused",), "outputs is one of safe, strict, trusted (did you mean trusted?)"),
-        (("--memory=1M",), "memory is too small. Allowed: at least 64.0 MiB. Given: '1M'."),
+        (("--memory=1M",), "memory is too small"),
         (("--runtime",), "--runtime has no value"),
         (("/etc/passwd",), "the argument '/etc/passwd' is not a setting"),
     ],

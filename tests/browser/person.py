@@ -8,18 +8,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from .lab import WAIT, Lab, eventually
+from .lab import Lab, eventually
 
 CELL = ".jp-Notebook .jp-CodeCell"
 TOOLBAR = ".jp-NotebookPanel-toolbar"
 FILES = "#filebrowser .jp-DirListing"
 VARIABLES = ".jp-DebuggerVariables"
+
+NOT_YET = (ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException)
+"""What the page says of things that it is still drawing."""
 
 
 class Person:
@@ -32,22 +39,23 @@ class Person:
 
     # --- looking ---
 
-    def see(self, selector: str, text: str = "", seconds: float = WAIT) -> WebElement:
+    def all(self, selector: str, text: str = "") -> list[WebElement]:
+        """Return what is on the screen now and has a text that matches a pattern."""
+        found = self.browser.find_elements(By.CSS_SELECTOR, selector)
+        return [one for one in found if one.is_displayed() and re.search(text, one.text)]
+
+    def see(self, selector: str, text: str = "") -> WebElement:
         """Wait until something is on the screen whose text matches a pattern, and return it."""
         found: list[WebElement] = []
 
         def look() -> bool:
             try:
-                found[:] = [
-                    one
-                    for one in self.browser.find_elements(By.CSS_SELECTOR, selector)
-                    if one.is_displayed() and re.search(text, one.text)
-                ]
-            except StaleElementReferenceException:  # the page has just drawn it anew
+                found[:] = self.all(selector, text)
+            except NOT_YET:
                 return False
             return bool(found)
 
-        eventually(look, f"{selector} that says {text!r}", seconds)
+        eventually(look, f"{selector} that says {text!r}")
         return found[0]
 
     def picture(self, name: str) -> None:
@@ -56,13 +64,13 @@ class Person:
 
     # --- acting ---
 
-    def click(self, selector: str, text: str = "") -> None:
-        """Click what is there, as soon as nothing lies over it."""
+    def click(self, selector: str, text: str = "", place: int = 0) -> None:
+        """Click what is there, the first of its kind or another, as soon as it is at rest and nothing lies over it."""
 
         def attempt() -> bool:
             try:
-                self.see(selector, text).click()
-            except (ElementClickInterceptedException, StaleElementReferenceException):
+                self.all(selector, text)[place].click()
+            except (*NOT_YET, IndexError):
                 return False
             return True
 
@@ -118,10 +126,9 @@ class Person:
 
     def write(self, code: str) -> int:
         """Put code into the last cell, which is empty after every run; return its place."""
-        last = self.browser.find_elements(By.CSS_SELECTOR, f"{CELL} .jp-InputArea-editor .cm-content")
-        last[-1].click()
+        self.click(f"{CELL} .jp-InputArea-editor .cm-content", place=-1)
         self.browser.execute_cdp_cmd("Input.insertText", {"text": code})
-        return len(last) - 1
+        return len(self.lab.cells()) - 1
 
     def start(self, code: str) -> int:
         """Write a cell and press Shift-Enter; return its place."""
