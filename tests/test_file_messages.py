@@ -24,9 +24,10 @@ from kernels import WAIT, Kernel, connect_another, eventually
 
 from sandbox_kernel import agent_files
 from sandbox_kernel.config import from_keywords, make_engine
+from sandbox_kernel.engines.hardening import container_arguments
 from sandbox_kernel.errors import SandboxDied
 from sandbox_kernel.file_messages import MAX_UPLOADS, MAX_WAITING, FileMessages
-from sandbox_kernel.model import GIB, MIB, Message
+from sandbox_kernel.model import GIB, MIB, Message, SandboxSpec
 from sandbox_kernel.names import CHUNK_BYTES
 from sandbox_kernel.session import Session
 
@@ -235,11 +236,14 @@ def test_after_the_sandbox_died_a_new_one_takes_files(start_kernel: Start) -> No
     assert kernel.run("print(open('new').read())").text() == "new\n"
 
 
-def test_an_idle_sandbox_on_its_way_out_is_waited_for(image: str) -> None:
-    class Nobody:
-        def deliver(self, message: Message, client: bytes | None) -> None: ...
-        def drain(self) -> None: ...
+class Nobody:
+    """A front end that is not there."""
 
+    def deliver(self, message: Message, client: bytes | None) -> None: ...
+    def drain(self) -> None: ...
+
+
+def test_an_idle_sandbox_on_its_way_out_is_waited_for(image: str) -> None:
     async def scenario() -> tuple[str, str]:
         chosen = from_keywords(image=image)
         session = Session(chosen, make_engine(chosen), Nobody())
@@ -252,6 +256,37 @@ def test_an_idle_sandbox_on_its_way_out_is_waited_for(image: str) -> None:
 
     first, second = asyncio.run(scenario())
     assert first != second
+
+
+def test_a_sandbox_that_lacks_a_protection_gets_no_file(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def weak(spec: SandboxSpec) -> dict[str, Any]:
+        body = container_arguments(spec)
+        body["HostConfig"]["ReadonlyRootfs"] = False
+        return body
+
+    async def scenario() -> dict[str, Any]:
+        chosen = from_keywords(image=image)
+        session = Session(chosen, make_engine(chosen), Nobody())
+
+        async def ask(op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+            asked.append(op)
+            return await session.ask(op, data, **fields)
+
+        try:
+            messages = FileMessages(session.started, ask, session.audit, limit=100)
+            content, _ = await messages.answer(_request("write", {"path": "a"}, b"secret"))
+            return content
+        finally:
+            await session.close()
+
+    assert asyncio.run(scenario())["status"] == "ok"  # the control: as it should be, it gets the file
+    assert asked.pop() == "file.write"
+    monkeypatch.setattr("sandbox_kernel.engines.docker.container_arguments", weak)
+    reply = asyncio.run(scenario())
+    assert reply["ename"] == "AttestationFailed", reply
+    assert "file.write" not in asked
 
 
 def test_without_an_engine_the_reason_is_the_reply(start_kernel: Start, tmp_path: Path) -> None:
@@ -405,6 +440,15 @@ def test_a_sparse_file_over_the_limit_is_not_read(kernel: Kernel, files: Files) 
     reply = files.ask("read", {"path": "huge"})
     assert "too large" in reply["evalue"]
     assert reply["fault"] == "policy"
+
+
+def test_the_limit_of_one_file_is_a_setting(start_kernel: Start) -> None:
+    kernel = start_kernel("--file-limit", "100K")
+    files = Files(kernel.client)
+    kernel.run("open('large', 'wb').write(bytes(200_000))")
+    for reply in (files.ask("write", {"path": "x"}, bytes(200_000)), files.ask("read", {"path": "large"})):
+        assert (reply["limit"], reply["setting"]) == ("100.0 KiB", "file_limit")
+        assert "195.3 KiB" in reply["evalue"]
 
 
 def test_a_chunk_that_fails_ends_its_file(kernel: Kernel, files: Files) -> None:

@@ -103,3 +103,19 @@ def test_a_full_scratch_refuses_an_upload_by_name_and_goes_on(start_kernel: Star
     assert "a-large.bin: scratch is full" in result.text("stderr")
     assert kernel.run("open('fill', 'wb').write(bytes(20 << 20))").ename == "OSError"
     assert kernel.run("1 + 1").value == "2"
+
+
+def test_the_limits_of_the_folders_are_settings(start_kernel: Start, tmp_path: Path) -> None:
+    up, down, _ = folders(tmp_path)
+    for name in ("a", "b", "c"):
+        (up / name).write_bytes(bytes(1000))
+    kernel = start_kernel("--uploads", str(up), "--downloads", str(down), "--folder-files", "2", "--folder-limit", "3K")
+    result = kernel.run("import os; print(sorted(os.listdir()))")
+    assert result.text() == "['a', 'b']\n"
+    assert "c: the folder holds too many files. Limit: 2 files. Setting to change: folder_files." in result.text(
+        "stderr"
+    )
+    result = kernel.run("open('large', 'wb').write(bytes(4000))")
+    assert "large: the session's files are too large together" in result.text("stderr")
+    assert "Setting to change: folder_limit." in result.text("stderr")
+    assert tree(down) == set()
