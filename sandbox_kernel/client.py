@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from .callbacks import Callback, Callbacks, Prompt
-from .client_cell import Cell, Front, header
+from .client_cell import Cell, Front
 from .client_files import AsyncFiles
 from .client_values import Keywords, SandboxInfo, SandboxUsage
 from .config import from_keywords, make_engine
@@ -23,6 +23,7 @@ from .errors import ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from .execution import Execution, ExecutionError, Result
 from .lifetimes import Tie
 from .model import Message, Settings, format_bytes
+from .names import FileLimits
 from .scratch import Ask, Stamp
 from .session import Session
 
@@ -41,6 +42,8 @@ class AsyncSandbox:
     is told by the error of one call; the next call has a new sandbox.
     """
 
+    _reaped: ClassVar[bool] = False
+
     def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         if settings is not None and keywords:
@@ -48,12 +51,13 @@ class AsyncSandbox:
         self.settings = settings or from_keywords(**keywords)
         self._cells: dict[str, Cell] = {}
         self._session = Session(self.settings, make_engine(self.settings), Front(self._cells))
-        self.files = AsyncFiles(_Place(self))
+        self.files = AsyncFiles(_Place(self), FileLimits.of(self.settings.limits))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._tie: Tie | None = None
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
+        self._reaping: asyncio.Task[None] | None = None
 
     @classmethod
     async def create(cls, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> Self:
@@ -121,7 +125,7 @@ class AsyncSandbox:
         timeout: float | None,
         stop_on_error: bool,
         wanted: frozenset[str],
-        tell: Callable[[str, Any], Awaitable[Any]],
+        tell: Callable[[str, Any], Coroutine[Any, Any, Any]],
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
@@ -136,22 +140,16 @@ class AsyncSandbox:
         try:
             session.submit(cell.request(stop_on_error), cell.client, limit)
             while (event := await cell.events.get()) is not None:
-                answer = await tell(*event)
                 if event[0] == "input":
-                    await self._answer(cell, answer)
+                    await cell.ask(tell(*event))
+                else:
+                    await tell(*event)
         except BaseException:
             cell.give_up()
             raise
         finally:
             del self._cells[cell.id]
         return await cell.finish()
-
-    async def _answer(self, cell: Cell, answer: object) -> None:
-        if isinstance(answer, str):
-            head = header("input_reply", self._session.id)
-            self._session.submit(Message(channel="stdin", header=head, content={"value": answer}), cell.client)
-        else:
-            await self._session.interrupt()  # nobody will ever answer, and the cell's clock stands still
 
     async def interrupt(self) -> None:
         """Raise KeyboardInterrupt in the cell that runs, if one does. It ends unless its code thinks otherwise."""
@@ -215,17 +213,23 @@ class AsyncSandbox:
         """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent."""
         if self._pid != os.getpid():
             return  # its connection was closed with the fork
-        running = asyncio.get_running_loop()
-        if self._loop is not None and self._loop is not running:
-            self._check_loop(running)
-            return
-        if self._closing is None:
-            self._closing = running.create_task(self._close())
-        await asyncio.shield(self._closing)
+        running, own = asyncio.get_running_loop(), self._loop or asyncio.get_running_loop()
+        if own.is_closed():
+            self._session.abandon()
+        elif own is not running and own.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.kill(), own))
+        elif own is not running:
+            raise SandboxClosed("the sandbox belongs to an event loop that does not run, so it cannot be ended there")
+        else:
+            self._closing = self._closing or own.create_task(self._close())
+            await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         session = self._session
         session.traffic.sandbox_died(SandboxDied("the sandbox was ended by its owner", survived="nothing"))
+        if self._reaping is not None:
+            self._reaping.cancel()
+            await asyncio.gather(self._reaping, return_exceptions=True)
         await session.close()
         if self._tie is not None:
             self._tie.loosen()
@@ -246,6 +250,9 @@ class AsyncSandbox:
             async with _starts_of(asyncio.get_running_loop()):
                 self._check()
                 await self._started()
+        if not AsyncSandbox._reaped:
+            AsyncSandbox._reaped = True
+            self._reaping = asyncio.create_task(self._reap())
 
     async def _started(self) -> None:
         """Start, within the time that is set for it."""
@@ -259,6 +266,14 @@ class AsyncSandbox:
             self._check()  # killed meanwhile: that is the reason, then
             raise
 
+    async def _reap(self) -> None:
+        """Remove, once in a process, what others left that were killed between creating a container and starting it."""
+        try:
+            if count := await self._session.engine.reap():
+                self._session.audit("reaped", containers=count)
+        except (SandboxError, TimeoutError, OSError) as error:
+            self._session.audit("reap_failed", reason=str(error))
+
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._tie is None:
             self._loop = loop
@@ -268,18 +283,12 @@ class AsyncSandbox:
         """Raise `SandboxClosed` unless this sandbox may be used here."""
         if self._pid != os.getpid():
             raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
+        if self._loop is not None and self._loop.is_closed():
+            raise SandboxClosed("the sandbox ended with its event loop, which was closed")
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise SandboxClosed("the sandbox belongs to another event loop: the one it was started on")
         if self._closing is not None or self._session.state == "closed":
             raise SandboxClosed("the sandbox was killed: make a new one")
-        if self._loop is not None:
-            self._check_loop(asyncio.get_running_loop())
-
-    def _check_loop(self, running: asyncio.AbstractEventLoop) -> None:
-        if self._loop is not None and self._loop is not running and not self._loop.is_closed():
-            raise SandboxClosed("the sandbox belongs to another event loop: the one it was started on")
-        if self._loop is not None and self._loop.is_closed():
-            self._session.abandon()
-            if self._closing is None:
-                raise SandboxClosed("the sandbox ended with its event loop, which was closed")
 
 
 class _Place:

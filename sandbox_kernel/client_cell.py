@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
 from . import protocol
 from .callbacks import Prompt
@@ -46,6 +48,7 @@ class Cell:
         self._wanted = wanted
         self._session = session
         self._metering: asyncio.Task[tuple[float | None, int | None]] | None = None
+        self._asking: asyncio.Task[object] | None = None
         self._ended = False
         self._seconds = 0.0
 
@@ -89,11 +92,30 @@ class Cell:
 
     def _end(self, entry: Entry | None) -> None:
         self._ended = True
+        if self._asking is not None:
+            self._asking.cancel()
         if entry is not None and entry.started:
             self._seconds = time.monotonic() - entry.started
             # Asked for now: the next cell, which may be on its way already, starts the meter anew.
             self._metering = asyncio.get_running_loop().create_task(self._session.read_meter())
         self.events.put_nowait(None)
+
+    async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
+        """Answer the cell's `input()` with what `asking` returns; the cell may end before that."""
+        self._asking = asyncio.get_running_loop().create_task(asking)
+        try:
+            await asyncio.wait({self._asking})
+            answer = None if self._asking.cancelled() else self._asking.result()
+        finally:
+            self._asking.cancel()
+            self._asking = None
+        if self._ended:
+            return
+        if isinstance(answer, str):
+            head = header("input_reply", self._session.id)
+            self._session.submit(Message(channel="stdin", header=head, content={"value": answer}), self.client)
+        else:
+            await self._session.interrupt()  # nobody will ever answer, and the cell's clock stands still
 
     def give_up(self) -> None:
         """End the cell, for which nobody waits any more."""

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Literal, Protocol, TypeVar, overload
+from typing import IO, Any, Literal, Protocol, TypeVar, overload
 
 from . import scratch
 from .errors import ConfigurationError, FileRefused
@@ -24,9 +24,8 @@ from .scratch import Ask, Stamp
 
 T = TypeVar("T")
 Name = str | PurePath
-Data = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
+Data = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
-MAX_UPLOADED = FileLimits().files
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,9 @@ class Scratch(Protocol):
 class AsyncFiles:
     """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
 
-    def __init__(self, place: Scratch) -> None:
+    def __init__(self, place: Scratch, limits: FileLimits) -> None:
         self._place = place
-        self._limit = FileLimits().file_bytes
+        self._limits = limits
 
     async def write(self, path: Name, data: Data) -> FileInfo:
         """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
@@ -131,13 +130,13 @@ class AsyncFiles:
     async def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
         """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
 
-        Links in a folder are left out. Raises `FileRefused` for a folder of more than 1000 files.
+        Links in a folder are left out. Raises `FileRefused` for more files than `folder_files`.
         """
         source = Path(local)
         name = relative(path if path is not None else Path.cwd().joinpath(source).name)
         if not await asyncio.to_thread(source.is_dir):
             return [await self.write(name, source)]
-        files = await asyncio.to_thread(regular_files, source)
+        files = await asyncio.to_thread(regular_files, source, self._limits.files)
         return [await self.write(f"{name}/{file.relative_to(source).as_posix()}", file) for file in files]
 
     async def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
@@ -163,7 +162,7 @@ class AsyncFiles:
             raise
         return target
 
-    async def _write(self, name: str, data: bytes | bytearray | memoryview | BinaryIO) -> FileInfo:
+    async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
         whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
         done = 0
 
@@ -180,11 +179,11 @@ class AsyncFiles:
                 if not piece:
                     return
                 done += len(piece)
-                check_size(done, self._limit)
+                check_size(done, self._limits.file_bytes)
                 yield piece
 
         async def copy() -> None:
-            check_size(len(whole) if whole is not None else 0, self._limit)
+            check_size(len(whole) if whole is not None else 0, self._limits.file_bytes)
             ask = await self._place.ask(fresh=True)
             stamp = await scratch.send(ask, name, chunks(), len(whole) if whole is not None else None)
             self._place.arrived(name, stamp)
@@ -196,10 +195,10 @@ class AsyncFiles:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
             raise ConfigurationError("offset and size are numbers of bytes, not below 0", setting="offset or size")
         ask = await self._place.ask(fresh=False)
-        stamp, data = await scratch.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limit)
+        stamp, data = await scratch.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
         pieces, end = [data], min(offset + size, stamp.size)
         while data and (done := offset + sum(map(len, pieces))) < end:
-            seen, data = await scratch.chunk(ask, name, done, min(end - done, CHUNK_BYTES), self._limit)
+            seen, data = await scratch.chunk(ask, name, done, min(end - done, CHUNK_BYTES), self._limits.file_bytes)
             if seen != stamp:
                 raise FileRefused("it changed while it was copied")
             pieces.append(data)
@@ -208,7 +207,7 @@ class AsyncFiles:
     async def _pieces(self, name: str) -> AsyncIterator[bytes]:
         ask = await self._place.ask(fresh=False)
         try:
-            async for piece in scratch.stream(ask, name, self._limit):
+            async for piece in scratch.stream(ask, name, self._limits.file_bytes):
                 yield piece
         except FileRefused as error:
             raise about(name, error) from None
@@ -243,7 +242,7 @@ async def named(name: str, work: Awaitable[T]) -> T:
         raise about(name, error) from None
 
 
-def open_local(path: os.PathLike[str]) -> BinaryIO:
+def open_local(path: os.PathLike[str]) -> IO[bytes]:
     """Open a regular file of this machine; a FIFO would block for ever, and a device has no end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -252,7 +251,7 @@ def open_local(path: os.PathLike[str]) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def regular_files(folder: Path) -> list[Path]:
+def regular_files(folder: Path, limit: int) -> list[Path]:
     """Return the regular files of a folder of this machine, links left out. Raises `FileRefused` for too many."""
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
@@ -261,8 +260,8 @@ def regular_files(folder: Path) -> list[Path]:
             path = Path(place, name)
             if stat.S_ISREG(path.lstat().st_mode):
                 found.append(path)
-            if len(found) > MAX_UPLOADED:
-                raise FileRefused(f"{str(folder)!r}: it holds too many files", limit=str(MAX_UPLOADED))
+            if len(found) > limit:
+                raise FileRefused(f"{str(folder)!r}: it holds too many files", limit=str(limit), setting="folder_files")
     return found
 
 

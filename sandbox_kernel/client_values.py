@@ -28,6 +28,9 @@ class Keywords(TypedDict, total=False):
     output_limit: str | int | None
     output_messages: int | None
     message_limit: str | int | None
+    file_limit: str | int | None
+    folder_limit: str | int | None
+    folder_files: int | None
     outputs: str | None
     uploads: str | None
     downloads: str | None

@@ -1,14 +1,14 @@
-"""What ends a container when its owner goes without a word: dropped, with a closed event loop, or in a forked child.
+"""What ends a container when its owner goes without a word: dropped, or with an event loop that was closed.
 
 The connection is what keeps a container alive, so a process that ends, however it ends, takes its containers along;
-this module is for owners that end before their process does. Standard library only; sessions are handed in.
+this module is for owners that end before their process does. (A fork's copies of the connections are closed where they
+are made, in `engines.pipe`.) Standard library only; sessions are handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import weakref
 from collections.abc import Coroutine
 from typing import Any, Protocol
@@ -26,7 +26,6 @@ class Owned(Protocol):
         """Close what this process holds open, without a loop."""
 
 
-_open: weakref.WeakSet[Any] = weakref.WeakSet()
 _closing: set[asyncio.Task[None]] = set()
 
 
@@ -38,7 +37,7 @@ class _Guard:
 
 
 class Tie:
-    """Ties a session to the handle that people hold, to its loop, and to this process."""
+    """Ties a session to the handle that people hold, and to its loop."""
 
     def __init__(self, handle: object, session: Owned, loop: asyncio.AbstractEventLoop) -> None:
         guard = _Guard()
@@ -49,8 +48,6 @@ class Tie:
         ]
         for finalizer in self._finalizers:
             finalizer.atexit = False  # the end of the process is enough, and a loop may be running still
-        self._session = session
-        _open.add(session)
 
     def loosen(self) -> None:
         """Let go: the session was closed properly."""
@@ -59,7 +56,6 @@ class Tie:
         timer = self._timer()
         if timer is not None:
             timer.cancel()
-        _open.discard(self._session)
 
 
 def _dropped(session: Owned, loop: asyncio.AbstractEventLoop) -> None:
@@ -78,13 +74,3 @@ def _keep(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.get_running_loop().create_task(work)
     _closing.add(task)
     task.add_done_callback(_closing.discard)
-
-
-def _forked() -> None:
-    """In a child, close what it has of its parent's connections: else they would outlive the parent."""
-    for session in list(_open):
-        session.abandon()
-    _open.clear()
-
-
-os.register_at_fork(after_in_child=_forked)

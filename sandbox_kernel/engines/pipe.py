@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
 import socket
+import weakref
 from typing import Any
 
 from ..errors import EngineError
@@ -73,6 +75,7 @@ class Pipe:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._writing = asyncio.Lock()
+        _open.add(self)
 
     @property
     def stderr(self) -> str:
@@ -195,6 +198,18 @@ class Pipe:
         self._watched = False
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
+
+
+_open: weakref.WeakSet[Pipe] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a forked child, close its copies: else a container would outlive the parent for as long as the child."""
+    for pipe in list(_open):
+        pipe.abandon()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:
