@@ -22,7 +22,7 @@ from ..config import SETTINGS, from_files, resolve
 from ..config_values import seconds
 from ..errors import ConfigurationError, SandboxError
 from ..model import Settings, format_bytes
-from ..names import printable
+from ..names import FileLimits, printable
 from .exits import HELP, End, decide, of_error
 from .report import Report, now, write_report
 from .stopping import Stopped, Stopper, signals
@@ -154,7 +154,7 @@ def _plan(options: argparse.Namespace, report: Report) -> Plan:
     report.source |= {"kind": found.kind, "sha256": found.sha256}
     source.parameterize(found, parameters)
     report.source["parameters"] = found.parameters
-    copied = inputs.plan(options.input)
+    copied = inputs.plan(options.input, FileLimits.of(settings.limits))
     report.inputs_refused = copied.refused
     output = Path(options.output or f"{found.stem}-output").absolute()
     for one in (found.name, options.report):

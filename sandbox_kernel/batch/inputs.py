@@ -38,12 +38,12 @@ class Inputs:
     """Files in a folder that are left out: hidden ones, links, devices."""
 
 
-def plan(names: Iterable[str]) -> Inputs:
+def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
     """Look at files and folders. Raises `ConfigurationError` for one that was named and cannot go in.
 
     A file keeps its name. A folder comes with its own name, as with `cp -r`; `FOLDER/.` is its content.
     """
-    found, limits = Inputs(), FileLimits()
+    found = Inputs()
     for name in names:
         path = Path(name)
         try:
@@ -63,7 +63,10 @@ def plan(names: Iterable[str]) -> Inputs:
             raise ConfigurationError(f"the input {name} cannot be read: {error.strerror}", setting="--input") from None
         except FileRefused as error:
             raise ConfigurationError(
-                f"the input {name} cannot go in: {error.message}", limit=error.limit, value=error.value
+                f"the input {name} cannot go in: {error.message}",
+                limit=error.limit,
+                value=error.value,
+                setting=error.setting,
             ) from None
     paths = [file.path for file in found.files]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
@@ -74,6 +77,7 @@ def plan(names: Iterable[str]) -> Inputs:
             "the inputs are too many, or too large together",
             limit=f"{limits.files} files, {format_bytes(limits.total_bytes)}",
             value=f"{len(paths)} files, {format_bytes(total)}",
+            setting="folder_files or folder_limit",
         )
     return found
 
