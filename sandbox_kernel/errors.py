@@ -86,6 +86,14 @@ class KernelDied(CellError):
     """The kernel process ended; a new one runs in the same container."""
 
 
+class CellInterrupted(CellError):
+    """An interrupt met the kernel outside the cell's own code, and the kernel forgot to answer."""
+
+    @property
+    def name(self) -> str:
+        return KeyboardInterrupt.__name__
+
+
 class SandboxDied(CellError):
     """The container is gone, with its files."""
 

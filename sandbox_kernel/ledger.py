@@ -43,6 +43,8 @@ class Entry:
     budget: CellBudget | None = None
     """What it may still send; made with its first output."""
     awaiting_input: bool = False
+    interrupted: bool = False
+    """Whether a front end interrupted the kernel while it had this cell."""
     started: float = 0.0
     seconds: float | None = None
     """A time limit of its own; it never extends the one that every cell has."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from . import protocol, wire
-from .errors import CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
+from .errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
 from .hints import hint
 from .ledger import Entry, Ledger, parent_of
 from .model import Channel, Limits, Message
@@ -27,6 +27,8 @@ PATIENCE_SECONDS = 3.0
 
 nbclient waits 4 s for idle and then drops outputs silently.
 """
+FORGOTTEN_SECONDS = 0.3
+"""The same after an interrupt: ipykernel never replies if that met it outside the cell's code."""
 MAX_NOTED = 10_000
 """Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
 KILL_SECONDS = 3.0
@@ -233,6 +235,7 @@ class Traffic:
     def interrupted(self) -> None:
         """Note that a front end interrupted the kernel: nobody waits for input any more."""
         for entry in self.ledger.in_flight:
+            entry.interrupted = entry.is_execute
             if entry.awaiting_input:
                 entry.awaiting_input = False
                 self._resume_clock(entry)
@@ -396,13 +399,16 @@ class Traffic:
     def _lose_patience(self, entry: Entry) -> None:
         entry.patience = None
         self.audit("completed", reason="idle without reply" if entry.idle else "reply without idle")
+        if entry.interrupted and entry.reply is None:
+            entry.verdict = entry.verdict or CellInterrupted("the cell was interrupted", survived="variables and files")
         self._finish(entry)
 
     def _finish_when_complete(self, entry: Entry) -> None:
         if entry.complete:
             self._finish(entry)
         else:
-            entry.patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._lose_patience, entry)
+            seconds = FORGOTTEN_SECONDS if entry.interrupted and entry.idle else PATIENCE_SECONDS
+            entry.patience = asyncio.get_running_loop().call_later(seconds, self._lose_patience, entry)
 
     def _finish(self, entry: Entry) -> None:
         if entry.is_execute and self.after_cell is not None:

@@ -86,13 +86,13 @@ class Kernel:
             if reply["parent_header"].get("msg_id") == message_id:
                 return Result(reply, messages, time.monotonic() - begin)
 
-    def start(self, code: str, **kwargs: Any) -> tuple[str, float]:
-        """Send a cell and return once the kernel runs it."""
+    def start(self, code: str, until: str = "execute_input", **kwargs: Any) -> tuple[str, float]:
+        """Send a cell and return once the kernel runs it, or once the cell has sent a message of another type."""
         begin = time.monotonic()
         message_id = self.client.execute(code, **kwargs)
         while True:
             message = self.client.get_iopub_msg(timeout=WAIT)
-            if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == "execute_input":
+            if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == until:
                 return message_id, begin
 
     def containers(self) -> list[dict[str, Any]]:

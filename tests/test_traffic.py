@@ -253,6 +253,18 @@ async def test_idle_without_a_reply_ends_in_patience(bench: Bench) -> None:
     assert await bench.ended(cell) == ["busy", "KernelDied", "idle"]
 
 
+async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
+    monkeypatch.setattr(traffic, "PATIENCE_SECONDS", 60.0)
+    cell = bench.submit(content={"stop_on_error": False})
+    bench.status("busy", cell)
+    bench.traffic.interrupted()
+    bench.status("idle", cell)
+    assert await bench.ended(cell) == ["busy", "KeyboardInterrupt", "KeyboardInterrupt", "idle"]
+
+
 async def test_output_after_the_reply_prolongs_the_patience(bench: Bench) -> None:
     cell = bench.submit()
     bench.status("busy", cell)
