@@ -22,6 +22,7 @@ from .batch import command as run
 from .config import SETTINGS, from_files, read_argv, resolve
 from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
 from .install import NAME, check, install
+from .mcp_server import command as mcp
 from .model import format_bytes
 
 FINE, WRONG, USAGE, PLATFORM = 0, 1, 2, 3
@@ -264,6 +265,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", action="store_true", help="print JSON")
     one = command("run", run.run)
     run.add_options(one)
+    one = command("mcp", mcp.serve)
+    mcp.add_options(one)
     command("ps", ps).add_argument("--json", action="store_true", help="print JSON")
     command("reap", reap)
     one = command("settings", show_settings)

@@ -26,10 +26,15 @@ ORDER = """
     config_values config_table config
     hints link ledger traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
+    integrations integrations.answers integrations.smolagents integrations.autogen integrations.langchain
+    integrations.inspect_commands integrations.inspect_ai
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.progress batch.stopping
     batch.run batch.command
     keeper sockets file_messages proxy
-    machine wheels image install trial doctor reference cli __main__
+    machine wheels image install trial doctor reference
+    mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools
+    mcp_server.catalogue mcp_server.service mcp_server.http mcp_server.command
+    cli __main__
 """.split()  # noqa: SIM905 (a list of words reads better as words)
 """A module may import those before it. ARCHITECTURE.md describes them in the same order."""
 

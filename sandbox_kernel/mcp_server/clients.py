@@ -1,0 +1,259 @@
+"""Who uses the server, and the sessions of each: named by the client, limited in number, ended when idle.
+
+A session of a client is found through that client alone, so that no name of a session means anything to another.
+Imports client, errors, model and shelf.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+from ..client import AsyncSandbox
+from ..errors import SandboxError
+from ..model import Settings
+from ..names import FileLimits, check_size
+from .shelf import SESSION_NAME, Shelf
+
+REMEMBERED = 100
+"""Ended sessions of one client whose end is told when their name is used again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What clients may have of one server."""
+
+    sessions_per_client: int = 4
+    sessions: int = 16
+    """Of all clients together."""
+    calls_per_session: int = 8
+    """Calls that run or wait in one session."""
+    text_characters: int = 20_000
+    """One text in an answer; the whole of a longer one is a resource."""
+
+
+class Refused(Exception):
+    """A call that cannot be served now; the text is for the model."""
+
+
+class Room:
+    """One session of one client."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.name = name
+        self.sandbox = AsyncSandbox(settings)
+        self.shelf = Shelf(name)
+        self.started = False
+        self.since = self.used = time.monotonic()
+        self.busy = 0
+        """Calls that run or wait."""
+        self.cells = 0
+        self._uploads: OrderedDict[str, BinaryIO] = OrderedDict()
+
+    def part(self, path: str, offset: int, data: bytes) -> BinaryIO | None:
+        """Add a part to a file that comes in parts; None if it does not follow what is there.
+
+        The parts lie in a temporary file without a name, which goes with this process.
+        """
+        if offset == 0:
+            self.forget_part(path)
+            while len(self._uploads) >= 4:
+                self._uploads.popitem(last=False)[1].close()
+            # It lives until its last part has come; no block can hold it.
+            self._uploads[path] = cast("BinaryIO", tempfile.TemporaryFile(prefix="sandbox-upload-"))  # noqa: SIM115
+        file = self._uploads.get(path)
+        if file is None or file.seek(0, 2) != offset:
+            return None
+        check_size(offset + len(data), FileLimits().file_bytes)
+        file.write(data)
+        return file
+
+    def forget_part(self, path: str) -> None:
+        file = self._uploads.pop(path, None)
+        if file is not None:
+            file.close()
+
+    async def close(self) -> None:
+        for path in list(self._uploads):
+            self.forget_part(path)
+        await self.sandbox.kill()
+
+
+class Client:
+    """One client: a process at the other end of stdio, or one connection over HTTP."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self.rooms: dict[str, Room] = {}
+        self._ends: OrderedDict[str, str] = OrderedDict()
+        """Why sessions ended that were not ended by the client."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.gone = False
+        self.bound = False
+        """Whether the end of its connection ends its sessions."""
+
+    def find(self, name: str) -> Room:
+        """Return a session that is there. Raises `Refused`."""
+        self._bury(name)
+        if name not in self.rooms:
+            reason = self._ends.get(name)
+            why = f": it ended because {reason}" if reason else ". run_code and upload_file start one"
+            raise Refused(f"There is no session {name!r}{why}.")
+        return self.rooms[name]
+
+    def alive(self) -> list[Room]:
+        """Return the sessions that are there."""
+        for name in list(self.rooms):
+            self._bury(name)
+        return list(self.rooms.values())
+
+    @asynccontextmanager
+    async def use(self, name: str, *, make: bool = True) -> AsyncIterator[tuple[Room, list[str]]]:
+        """Give the session of a name, and what the client should be told of it; with `make`, start it if need be.
+
+        Raises `Refused`, and `SandboxError` if no sandbox can be started.
+        """
+        room, notes = self._find_or_make(name) if make else (self.find(name), [])
+        if room.busy >= self._clients.limits.calls_per_session:
+            raise Refused(f"Session {name!r} is busy with {room.busy} calls. Wait for one of them, or interrupt it.")
+        room.busy += 1
+        self._stop_timer(name)
+        try:
+            if make:
+                await self._start(room)
+            yield room, notes
+        finally:
+            room.busy -= 1
+            room.used = time.monotonic()
+            if not room.busy and self.rooms.get(name) is room:
+                self._start_timer(name)
+
+    async def end(self, name: str, reason: str | None = None) -> None:
+        """End a session; with a reason, the client is told when it uses the name again."""
+        self._stop_timer(name)
+        room = self.rooms.pop(name, None)
+        if reason is not None:
+            self._remember(name, reason)
+        if room is not None:
+            await room.close()
+
+    async def leave(self) -> None:
+        """End all sessions; the client is gone."""
+        self.gone = True
+        await asyncio.gather(*(self.end(name) for name in list(self.rooms)), return_exceptions=True)
+
+    def _find_or_make(self, name: str) -> tuple[Room, list[str]]:
+        if not SESSION_NAME.fullmatch(name):
+            raise Refused("The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.")
+        if self.gone:
+            raise Refused("The connection was closed.")
+        self._bury(name)
+        if name in self.rooms:
+            return self.rooms[name], []
+        self._clients.check_room_for_one_more(self)
+        room = self.rooms[name] = Room(name, self._clients.settings)
+        if reason := self._ends.pop(name, None):
+            lost = "Its variables and files are gone"
+            return room, [f"session {name!r} is new: the one before it ended because {reason}. {lost}"]
+        return room, [f"session {name!r} is new: it has no variables and no files yet"]
+
+    async def _start(self, room: Room) -> None:
+        try:
+            await room.sandbox.start()
+        except BaseException:
+            if self.rooms.get(room.name) is room and not room.started and room.busy == 1:
+                self._clients.keep(self.end(room.name))
+            raise
+        room.started = True
+
+    def _bury(self, name: str) -> None:
+        """Forget a session whose sandbox ended by itself; its next use starts another one, and says so."""
+        room = self.rooms.get(name)
+        if room is not None and room.started and not room.sandbox.is_alive and not room.busy:
+            del self.rooms[name]
+            self._stop_timer(name)
+            self._remember(name, "its sandbox was lost or was idle for too long")
+            self._clients.close_later(room)
+
+    def _remember(self, name: str, reason: str) -> None:
+        self._ends[name] = reason
+        while len(self._ends) > REMEMBERED:
+            self._ends.popitem(last=False)
+
+    def _start_timer(self, name: str) -> None:
+        self._stop_timer(name)
+        seconds = self._clients.settings.limits.idle_seconds
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._idle, name)
+
+    def _stop_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _idle(self, name: str) -> None:
+        room = self.rooms.get(name)
+        if room is not None and not room.busy:
+            seconds = self._clients.settings.limits.idle_seconds
+            self._clients.keep(self.end(name, f"it was not used for {seconds:g} s"))
+
+
+class Clients:
+    """All clients of a server."""
+
+    def __init__(self, settings: Settings, limits: ServerLimits) -> None:
+        self.settings = settings
+        self.limits = limits
+        self._clients: dict[Hashable, Client] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def client(self, key: Hashable) -> Client:
+        """Return the client of a key, which must be one that no other client can know or choose."""
+        if self._closed:
+            raise Refused("The server stops.")
+        return self._clients.setdefault(key, Client(self))
+
+    async def leave(self, key: Hashable) -> None:
+        client = self._clients.pop(key, None)
+        if client is not None:
+            await client.leave()
+
+    async def close(self) -> None:
+        """End all sessions of all clients. Idempotent."""
+        self._closed = True
+        await asyncio.gather(*(self.leave(key) for key in list(self._clients)), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def check_room_for_one_more(self, client: Client) -> None:
+        """Raise `Refused` if a client, or the server, has as many sessions as it may have."""
+        if len(client.rooms) >= self.limits.sessions_per_client:
+            names = ", ".join(sorted(client.rooms))
+            raise Refused(
+                f"You have {len(client.rooms)} sessions, which is the limit: {names}. Use one of them, or end one with "
+                "end_session."
+            )
+        if sum(len(other.rooms) for other in self._clients.values()) >= self.limits.sessions:
+            raise Refused(
+                f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
+                "Use a session that you have, or try again later."
+            )
+
+    def close_later(self, room: Room) -> None:
+        self.keep(room.close())
+
+    def keep(self, work: Any) -> None:
+        """Run something to its end that nobody waits for."""
+        task = asyncio.get_running_loop().create_task(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _quietly(work: Any) -> None:
+    with suppress(SandboxError):  # its pipe is closed then, and with it the container
+        await work

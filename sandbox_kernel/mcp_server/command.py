@@ -1,0 +1,174 @@
+"""`sandbox-kernel mcp`: its options, its start and its end. What needs the extra is imported when it runs.
+
+Whatever ends the server, a signal, a closed stdin or SIGKILL, ends all sandboxes: each hangs on a pipe of this process.
+Imports config, errors and clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import from_files, resolve
+from ..errors import ConfigurationError
+from ..model import Settings
+
+if TYPE_CHECKING:
+    from .clients import ServerLimits
+    from .http import Place
+
+NEEDED = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
+CLOSE_SECONDS = 8.0
+"""For the end of all sandboxes; what is left then ends with the process."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--http", action="store_true", help="serve streamable HTTP; without it, stdin and stdout")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_count, default=8808, help="0 for any that is free (default: %(default)s)")
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="the tokens that clients may use, one a line; made with a new one if it is missing. Without this option, "
+        "a new token is made for this run and printed",
+    )
+    parser.add_argument("--allow-remote", action="store_true", help="allow an address that others can reach")
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name under which clients reach the server, besides localhost; may be given more than once",
+    )
+    parser.add_argument(
+        "--sessions-per-client", type=_count, default=4, metavar="N", help="sessions of one client (default: 4)"
+    )
+    parser.add_argument(
+        "--sessions", type=_count, default=16, metavar="N", help="sessions of all clients (default: 16)"
+    )
+    parser.add_argument(
+        "--text-limit",
+        type=_count,
+        default=20_000,
+        metavar="N",
+        help="characters of one text in an answer; the whole of a longer one is a resource (default: %(default)s)",
+    )
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve sandboxes to hosts of language models (Model Context Protocol), over stdio or HTTP.
+
+    A session of a client is a sandbox of its own, with the settings below. All of them end with the server, those of a
+    client end with its connection. Needs pip install 'sandbox-kernel[mcp]'; docs/mcp.md shows how hosts are set up.
+    """
+    settings = resolve(from_files() | options.values)
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise ConfigurationError(
+            f"the MCP server needs more packages ({', '.join(missing)}): pip install 'sandbox-kernel[mcp]'"
+        )
+    from .clients import ServerLimits
+
+    for name in ("sessions", "sessions_per_client"):
+        if not 1 <= getattr(options, name) <= 1000:
+            raise ConfigurationError(f"{name} must be 1 to 1000", setting=name.replace("_", "-"))
+    if not 1000 <= options.text_limit <= 10_000_000:
+        raise ConfigurationError("text-limit must be 1,000 to 10,000,000", setting="text-limit")
+    limits = ServerLimits(
+        sessions=options.sessions,
+        sessions_per_client=options.sessions_per_client,
+        text_characters=options.text_limit,
+    )
+    if not options.http:
+        return asyncio.run(_stdio(settings, limits))
+    from .http import Place, new_token, tokens_of
+
+    if settings.downloads is not None:
+        raise ConfigurationError(
+            "downloads is one folder, where clients would replace each other's files: it goes with stdio only",
+            setting="downloads",
+        )
+    if options.port > 65535:
+        raise ConfigurationError("port must be 0 to 65535", setting="port")
+    place = Place(host=options.host, port=options.port, names=tuple(options.allowed_host), remote=options.allow_remote)
+    tokens = [new_token()] if options.token_file is None else tokens_of(options.token_file)
+    said = f"token: {tokens[0]}" if options.token_file is None else f"tokens: in {options.token_file}"
+    return asyncio.run(_http(settings, limits, place, tokens, said))
+
+
+async def _stdio(settings: Settings, limits: ServerLimits) -> int:
+    from mcp.server.stdio import stdio_server
+
+    from .clients import Clients
+    from .service import make_server
+
+    clients = Clients(settings, limits)
+    server = make_server(settings, limits, clients, http=False)
+
+    async def run() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    serving = asyncio.create_task(run())
+    await asyncio.wait({serving, asyncio.create_task(_signalled().wait())}, return_when=asyncio.FIRST_COMPLETED)
+    await _close(clients.close())
+    if serving.done() and (error := serving.exception()) is not None:
+        _say(f"the client was lost: {error!r}")
+    # A thread of the transport may be waiting for stdin still, and would hold up an orderly end for ever.
+    os._exit(0)
+
+
+async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: list[str], said: str) -> int:
+    from .clients import Clients
+    from .http import PATH, WebServer, application
+    from .service import make_server
+
+    clients = Clients(settings, limits)
+    server = make_server(settings, limits, clients, http=True)
+    listener = place.listen()
+    host, port = listener.getsockname()[:2]
+    web = WebServer(application(server, tokens, place, settings.limits.idle_seconds))
+    stop = _signalled()
+    serving = asyncio.create_task(web.serve(sockets=[listener]))
+    _say(f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}\n{said}")
+    await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    web.should_exit = True
+    await _close(clients.close())
+    await serving
+    return 0
+
+
+def _signalled() -> asyncio.Event:
+    """Return an event that is set when this process is asked to end."""
+    event = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    return event
+
+
+async def _close(closing: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await closing
+    except TimeoutError:
+        _say("some sandboxes did not end in time; they end with this process")
+
+
+def _say(text: str) -> None:
+    """Print where people look; stdout belongs to the protocol."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)

@@ -1,0 +1,178 @@
+"""From an execution to what a model reads: text without colours, images as images, and links to what is too long.
+
+Imports execution and shelf. Everything in here has passed the output policy of the session.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
+
+from ..execution import Execution, ExecutionError, Result
+from ..model import format_bytes
+from .shelf import OUTPUT_BYTES, Shelf
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+IMAGE_CHARACTERS = 5_000_000
+"""Base64 text of one image in an answer: what the interfaces of large models take."""
+MAX_IMAGES = 20
+MAX_BLOCKS = 100
+"""Displays of one cell that an answer shows."""
+TRACEBACK_LINES = 30
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
+_OBJECT = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>|<Figure size .*>")
+"""What stands in for a representation that is not text."""
+
+_HINTS = {
+    "CellTimeout": "Do the work in smaller steps, or ask for more time with `timeout` as far as the limit allows.",
+    "OutOfMemory": "Load less at a time: fewer columns or rows, smaller types, chunks.",
+    "OutputLimit": "Print or display less, or write it to a file in /mnt/data.",
+}
+_LOST = {
+    "files": "All variables and imports are gone; the files in /mnt/data are still there.",
+    "nothing": "All variables and all files are gone: the next call starts with an empty sandbox; upload files again.",
+}
+
+
+class Writer:
+    """Puts the parts of one answer together and keeps what does not fit."""
+
+    def __init__(self, shelf: Shelf, limit: int) -> None:
+        self._shelf = shelf
+        self._limit = limit
+        """Characters of one text."""
+        self._blocks: list[ContentBlock] = []
+        self._images = 0
+
+    def execution(self, execution: Execution, notes: Sequence[str] = ()) -> list[ContentBlock]:
+        """Return the answer to a call that ran a cell."""
+        if notes:
+            self._blocks.append(TextContent(text="\n".join(f"[{note}]" for note in notes)))
+        self._stream("stdout", execution.logs.stdout)
+        self._stream("stderr", execution.logs.stderr)
+        for number, result in enumerate(execution.results):
+            if number == MAX_BLOCKS:
+                left = len(execution.results) - MAX_BLOCKS
+                self._blocks.append(TextContent(text=f"[{left} more displays are left out]"))
+                break
+            self._result(result)
+        if execution.error is not None:
+            self._text(error_text(execution.error), ".txt")
+        if len(self._blocks) == bool(notes):
+            self._blocks.append(TextContent(text="[the code ran and printed nothing]"))
+        return self._blocks
+
+    def _stream(self, name: str, pieces: list[str]) -> None:
+        text = plain("".join(pieces))
+        if text.strip():
+            self._text(text if name == "stdout" else f"stderr:\n{text}", f"-{name}.txt")
+
+    def _result(self, result: Result) -> None:
+        for mime in IMAGES:
+            data = result.data.get(mime)
+            if isinstance(data, str):
+                self._image(data, mime)
+                return
+        text = next((t for t in (result.text, result.markdown, result.latex) if t and not _OBJECT.fullmatch(t)), None)
+        if text is None and result.markdown:
+            text = result.markdown
+        if text is None and result.json is not None:
+            text = orjson.dumps(result.json, option=orjson.OPT_INDENT_2, default=str).decode()
+        page = result.html
+        if page is not None and (text is None or "<iframe" in page):
+            if "<iframe" in page or "<img" in page or len(page) > self._limit:
+                self._keep(page, "text/html", ".html", "an HTML display, for a person's browser")
+            else:
+                text = page
+        if text is None and page is None:
+            text = result.text or f"[a display of type {', '.join(result.formats())}]"
+        if text:
+            self._text(plain(text), "-result.txt")
+
+    def _image(self, data: str, mime: str) -> None:
+        data = "".join(data.split())
+        if len(data) <= IMAGE_CHARACTERS and self._images < MAX_IMAGES:
+            self._images += 1
+            self._blocks.append(ImageContent(data=data, mime_type=mime))
+            return
+        try:
+            raw = base64.b64decode(data, validate=True)
+        except ValueError:
+            self._blocks.append(TextContent(text="[an image that cannot be decoded]"))
+            return
+        if len(raw) > OUTPUT_BYTES:
+            self._blocks.append(TextContent(text=f"[an image of {format_bytes(len(raw))}: too large to be shown]"))
+        else:
+            self._keep(raw, mime, "." + mime.removeprefix("image/"), "an image that is too large for an answer")
+
+    def _text(self, text: str, suffix: str) -> None:
+        if len(text) <= self._limit:
+            self._blocks.append(TextContent(text=text))
+            return
+        shown, left = shorten(text, self._limit)
+        self._blocks.append(TextContent(text=shown))
+        self._keep(text, "text/plain", suffix, f"the whole text, of which {left:,} characters are left out above")
+
+    def _keep(self, data: str | bytes, mime: str, suffix: str, what: str) -> None:
+        uri = self._shelf.put(data, mime, suffix)
+        size = len(data.encode()) if isinstance(data, str) else len(data)
+        name = uri.rpartition("/")[2]
+        self._blocks.append(ResourceLink(uri=uri, name=name, mime_type=mime, size=size, description=what))
+        self._blocks.append(TextContent(text=f"[{what}: resource {uri}]"))
+
+
+def error_text(error: ExecutionError) -> str:
+    """Return an error as a model reads it best: name and value first, then what is left, and a short traceback."""
+    if not error.from_sandbox:
+        return f"Error: {error}\n\n{short_traceback(error.traceback)}".rstrip()
+    lines = [f"Error: {error.name}: {error.value}"]
+    survived = error.survived or ""
+    lines += [text for start, text in _LOST.items() if survived.startswith(start)]
+    if error.name in _HINTS:
+        lines.append(_HINTS[error.name])
+    # The last lines repeat what is said above; those before them tell where the code was.
+    where = error.traceback.partition(f"\n{error.name}: ")[0]
+    if "\n" in where and not where.startswith(f"{error.name}:"):
+        lines += ["", short_traceback(where)]
+    return "\n".join(lines)
+
+
+def short_traceback(text: str) -> str:
+    """Return the beginning and the end of a traceback."""
+    lines = [line[:500] for line in plain(text).splitlines() if not re.fullmatch(r"-{20,}", line)]
+    if len(lines) > TRACEBACK_LINES:
+        head, tail = TRACEBACK_LINES // 3, TRACEBACK_LINES - TRACEBACK_LINES // 3
+        lines = [*lines[:head], f"    ... {len(lines) - head - tail} lines ...", *lines[-tail:]]
+    return "\n".join(lines)
+
+
+def plain(text: str) -> str:
+    """Return text without colours, and of a line that was overwritten (a progress bar) its last state."""
+    text = _ESCAPES.sub("", text)
+    if "\r" not in text:
+        return text
+    return "\n".join(_last_state(line) for line in text.split("\n"))
+
+
+def _last_state(line: str) -> str:
+    return next((part for part in reversed(line.split("\r")) if part), "")
+
+
+def shorten(text: str, limit: int) -> tuple[str, int]:
+    """Return the beginning and the end of a text, and how many characters are left out between them."""
+    head, tail = limit * 2 // 3, limit // 3
+    left = len(text) - head - tail
+    return f"{text[:head]}\n[... {left:,} characters are left out ...]\n{text[-tail:]}", left
+
+
+def rows(names: Sequence[str], values: Iterator[Sequence[Any]]) -> str:
+    """Return a small table as text."""
+    cells = [list(names), *([str(value) for value in row] for row in values)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)

@@ -1,0 +1,101 @@
+"""What a model is told before it calls anything: what stays, what the limits are, and what is not there.
+
+The figures are those of the settings. Imports model and clients; the image's recipe is read where it is the default.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..config import SETTINGS
+from ..image import recipes_folder
+from ..model import SCRATCH, Limits, Settings, format_bytes
+from ..names import FileLimits
+from .clients import ServerLimits
+
+CALL_BYTES = 32 << 20
+"""What one call may carry of a file, decoded."""
+PART_BYTES = 8 << 20
+"""What one call may bring back of a file when a part is asked for."""
+INLINE_BYTES = 64 << 10
+"""A file that is given back as a whole without being asked for in parts."""
+
+DOWNLOAD_FILE = (
+    "Return a file from /mnt/data of a session. Images come back as images, text as text, anything else as base64. "
+    f"A file over {format_bytes(INLINE_BYTES)} comes back as a link to a resource, which holds all of it, unless "
+    f"`length` asks for a part (at most {PART_BYTES} bytes). To know what is in a large file, read it with run_code."
+)
+LIST_FILES = "List the files in /mnt/data of a session, with those in the folders below it."
+LIST_SESSIONS = "List your sessions. Those of other clients are not visible."
+INTERRUPT = "Raise KeyboardInterrupt in the code that runs in a session. Variables and files are kept."
+RESET = "Start Python anew in a session: its variables are lost, its files in /mnt/data are kept."
+END_SESSION = "End a session. Its variables and files are lost: download what is needed before."
+
+
+def instructions(settings: Settings, limits: ServerLimits) -> str:
+    """Return the server's word on itself."""
+    return (
+        "Runs Python in sandboxes without a network. A session keeps its variables, imports and files between calls "
+        f"until it is ended, is unused for {_time(settings.limits.idle_seconds)}, or an answer says that they are "
+        "gone. Use run_code for computing, upload_file to bring data in, download_file to take results out."
+    )
+
+
+def run_code(settings: Settings, limits: ServerLimits) -> str:
+    at_most = settings.limits
+    return "\n".join(
+        (
+            "Run Python code in a sandbox, as Jupyter runs a cell, and return what it printed and displayed.",
+            "",
+            "- State: variables, imports and files stay between the calls of one session, until an answer says that "
+            "they are gone. The value of the last expression is shown. Top-level `await`, `%magics` and `!commands` "
+            "work; input() does not.",
+            f"- Files: the working folder is {SCRATCH}; what upload_file brought is there, and what is written there "
+            f"can be taken with download_file. It holds {format_bytes(at_most.scratch_bytes)} and ends with the "
+            "session. Nothing of any other computer is there.",
+            "- No network: nothing can be downloaded, no address can be reached, and `pip install` does not work.",
+            f"- Packages: {packages(settings)}",
+            "- Images: matplotlib and seaborn figures come back as images; show them with plt.show(). Prefer them to "
+            "plotly, altair and bokeh, whose charts come back as HTML for a person's browser.",
+            f"- Limits: {_limits(at_most)} What goes over one ends with an error that says what is left.",
+            f"- Text over {limits.text_characters:,} characters is cut; all of it is a resource. Print summaries.",
+            f"- An error in the code comes back as text with its traceback. A session that is not used for "
+            f"{_time(at_most.idle_seconds)} ends.",
+        )
+    )
+
+
+def upload_file(settings: Settings) -> str:
+    return (
+        f"Write a file into {SCRATCH} of a session, from text or from base64. An existing file is replaced. "
+        f"One call carries at most {format_bytes(CALL_BYTES)}; a larger file, up to "
+        f"{format_bytes(min(FileLimits().file_bytes, settings.limits.scratch_bytes))}, comes in parts: each with the "
+        "`offset` at which it starts and `final` false for all but the last. The file appears with its last part."
+    )
+
+
+def packages(settings: Settings) -> str:
+    """Return what can be imported, as far as the image is known."""
+    if settings.image != SETTINGS["image"].default:
+        return "those of a custom image; `importlib.metadata.distributions()` lists them."
+    try:
+        lines = (recipes_folder() / "data.in").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "the usual ones for data analysis."
+    names = [match[0] for line in lines if (match := re.match(r"[a-z][a-z0-9-]*", line))]
+    return f"{', '.join(names)} and Python's standard library are installed; nothing else can be."
+
+
+def _limits(limits: Limits) -> str:
+    return (
+        f"{_time(limits.cell_seconds)} a call, {format_bytes(limits.memory_bytes)} of memory for variables and files "
+        f"together, {limits.cpus:g} processors, {limits.pids} processes and threads, "
+        f"{format_bytes(limits.output_bytes)} of output a call."
+    )
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    if not minutes or (rest and minutes < 5):
+        return f"{seconds:g} seconds"
+    return f"{minutes:g} min" if not rest else f"{minutes:g} min {rest:g} s"

@@ -1,0 +1,199 @@
+"""The way over HTTP: a token for every request, checks of Host and Origin, and nothing but loopback unless told so.
+
+The package `mcp` does the protocol, the comparison of Host and Origin, and binds a connection to the token that opened
+it; this module says what may pass. Imports errors, model and descriptions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+import socket
+import stat
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.routing import Route
+
+from ..errors import ConfigurationError
+from ..model import MIB
+from .descriptions import CALL_BYTES
+
+PATH = "/mcp"
+BODY_BYTES = CALL_BYTES * 4 // 3 + MIB
+"""One request: a part of a file as base64, and what is around it."""
+MAX_CONNECTIONS = 64
+MAX_REQUESTS = 512
+"""Under way at once; each connection may keep one open for what the server has to say."""
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
+TOKEN_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the server listens, and under which names it is reached."""
+
+    host: str = "127.0.0.1"
+    port: int = 8808
+    names: tuple[str, ...] = ()
+    """Host names besides those of loopback that requests may carry."""
+    remote: bool = False
+    """Whether an address that is not of loopback is meant."""
+
+    def listen(self) -> socket.socket:
+        """Return the socket to serve on. Raises `ConfigurationError`."""
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except OSError as error:
+            raise ConfigurationError(f"there is no address {self.host!r}: {error}", setting="host") from None
+        if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+            self._check_remote()
+        listener = socket.socket(family, kind)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            raise ConfigurationError(
+                f"port {self.port} of {self.host} cannot be used: {error.strerror}", setting="port"
+            ) from None
+        return listener
+
+    def _check_remote(self) -> None:
+        if not self.remote:
+            raise ConfigurationError(
+                f"{self.host} can be reached from other machines. Add --allow-remote if that is meant, and put a proxy "
+                "with TLS before it: the token is sent as it is",
+                setting="host",
+            )
+        if not self.names:
+            raise ConfigurationError(
+                "with --allow-remote, say with --allowed-host under which names clients reach the server: a request "
+                "for any other is refused",
+                setting="allowed-host",
+            )
+
+    def security(self) -> TransportSecuritySettings:
+        """Return which Host and Origin a request may carry: a page of another site has neither."""
+        names = ["127.0.0.1", "localhost", "[::1]", *self.names]
+        return TransportSecuritySettings(
+            allowed_hosts=[host for name in names for host in (name, f"{name}:*")],
+            allowed_origins=[
+                f"{scheme}://{name}{end}" for name in names for scheme in ("http", "https") for end in ("", ":*")
+            ],
+        )
+
+
+class Tokens:
+    """Which tokens are ours, compared in a time that tells nothing about them."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._digests = [_digest(token) for token in tokens]
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        given = _digest(token)
+        equal = [hmac.compare_digest(given, digest) for digest in self._digests]
+        return AccessToken(token="", client_id=f"token {equal.index(True) + 1}", scopes=[]) if any(equal) else None
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def tokens_of(path: Path) -> list[str]:
+    """Return the tokens of a file, one a line; if there is no file, make it with a new one.
+
+    Raises `ConfigurationError`, also for a file that others may read or write.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        return _read(path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be made: {error.strerror}", setting="token-file") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        token = new_token()
+        file.write(token + "\n")
+    return [token]
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}", setting="token-file") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"{path} is no regular file", setting="token-file")
+        if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
+            raise ConfigurationError(f"{path} can be read or changed by others: chmod 600", setting="token-file")
+        lines = file.read(TOKEN_FILE_BYTES).decode("utf-8", "replace").splitlines()
+    tokens = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not tokens or not all(TOKEN.fullmatch(token) for token in tokens):
+        raise ConfigurationError(
+            f"{path} must hold tokens, one a line, of 16 to 512 letters, digits and any of ._~+/=-",
+            setting="token-file",
+        )
+    return tokens
+
+
+def application(server: Server[Any], tokens: Sequence[str], place: Place, idle_seconds: float) -> Starlette:
+    """Return the web application: one path, and no request without a token."""
+    manager = StreamableHTTPSessionManager(
+        server,
+        security_settings=place.security(),
+        session_idle_timeout=idle_seconds,
+        max_request_body_size=BODY_BYTES,
+        max_sessions=MAX_CONNECTIONS,
+    )
+    return Starlette(
+        routes=[Route(PATH, endpoint=RequireAuthMiddleware(StreamableHTTPASGIApp(manager), []))],
+        middleware=[Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens)))],
+        lifespan=lambda _: manager.run(),
+    )
+
+
+class WebServer(uvicorn.Server):
+    """The web server, whose owner looks after signals."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                lifespan="on",
+                ws="none",
+                limit_concurrency=MAX_REQUESTS,
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    def capture_signals(self) -> Any:
+        return nullcontext()

@@ -1,0 +1,233 @@
+"""The server, without its transport: tools and resources for whoever is connected.
+
+Who that is, the transport knows and nobody can choose: the one process at the other end of stdio, or a connection over
+HTTP, known by the random id that the server gave it. The newest protocol has no connections over HTTP, so that clients
+could not be told apart there: over HTTP it is not offered, and clients fall back to the one with a handshake.
+
+Imports catalogue, clients, descriptions, errors, shelf and tools.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    BlobResourceContents,
+    CallToolRequestParams,
+    CallToolResult,
+    DiscoverResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    RequestParams,
+    Resource,
+    ResourceTemplate,
+    TextContent,
+    TextResourceContents,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from .. import __version__
+from ..errors import SandboxError
+from ..model import MIB, Settings, format_bytes
+from . import descriptions, tools
+from .catalogue import entries
+from .clients import Client, Clients, Refused, ServerLimits
+from .shelf import Address, file_address, output_address, parse
+
+RESOURCE_BYTES = 64 * MIB
+"""What one reading of a resource gives; more is read in parts."""
+RESOURCES_PER_PAGE = 500
+LOCAL = "stdio"
+"""The key of the only client at the other end of stdio."""
+
+Context = ServerRequestContext[Any, Any]
+
+
+def make_server(settings: Settings, limits: ServerLimits, clients: Clients, *, http: bool) -> Server[Any]:
+    """Return the server for one of the transports."""
+    service = _Service(settings, limits, clients, http=http)
+    server: Server[Any] = Server(
+        "sandbox-kernel",
+        version=__version__,
+        title="Python in a sandbox",
+        instructions=descriptions.instructions(settings, limits),
+        on_list_tools=service.list_tools,
+        on_call_tool=service.call_tool,
+        on_list_resources=service.list_resources,
+        on_list_resource_templates=service.list_templates,
+        on_read_resource=service.read_resource,
+    )
+
+    async def discover(context: Context, params: RequestParams) -> DiscoverResult:
+        return DiscoverResult(
+            supported_versions=list(HANDSHAKE_PROTOCOL_VERSIONS),
+            capabilities=server.get_capabilities(protocol_version=context.protocol_version),
+            instructions=server.instructions,
+        )
+
+    if http:
+        server.add_request_handler("server/discover", RequestParams, discover)
+        server.middleware.append(_refuse_without_connection)
+    return server
+
+
+async def _refuse_without_connection(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Refuse what comes outside of a connection; only the question what the server speaks is answered."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and ctx.method != "server/discover":
+        raise MCPError(
+            UNSUPPORTED_PROTOCOL_VERSION,
+            "sessions belong to a connection: over HTTP, start with the initialize handshake",
+            {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": ctx.protocol_version},
+        )
+    return await call_next(ctx)
+
+
+class _Service:
+    def __init__(self, settings: Settings, limits: ServerLimits, clients: Clients, *, http: bool) -> None:
+        self._clients = clients
+        self._http = http
+        self._limits = limits
+        self._entries = {entry.tool.name: entry for entry in entries(settings, limits)}
+
+    async def list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[entry.tool for entry in self._entries.values()])
+
+    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        entry = self._entries.get(params.name)
+        if entry is None:
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}")
+        try:
+            given = entry.arguments.model_validate(params.arguments or {})
+        except ValidationError as error:
+            raise MCPError(INVALID_PARAMS, f"{params.name}: {_first_mistake(error)}") from None
+        try:
+            call = tools.Call(self._client(context), self._limits.text_characters, context.session.report_progress)
+            return await entry.run(call, given)
+        except (Refused, SandboxError) as error:
+            return CallToolResult(content=[TextContent(text=_text_of(error))], is_error=True)
+
+    async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        start = _page(params)
+        found: list[Resource] = []
+        for room in self._client(context).alive():
+            for output in reversed(room.shelf.all()):
+                uri = output_address(room.name, output.name)
+                title = f"output {output.name} of session {room.name}"
+                found.append(Resource(uri=uri, name=output.name, title=title, mime_type=output.mime, size=output.size))
+            try:
+                files = await room.sandbox.files.list()
+            except SandboxError:
+                continue  # it ended just now
+            found += [
+                Resource(
+                    uri=file_address(room.name, file.path),
+                    name=file.path,
+                    title=f"{file.path} of session {room.name}",
+                    mime_type=tools.mime_of(file.path),
+                    size=file.size,
+                )
+                for file in files
+            ]
+        end = start + RESOURCES_PER_PAGE
+        return ListResourcesResult(resources=found[start:end], next_cursor=str(end) if end < len(found) else None)
+
+    async def list_templates(
+        self, context: Context, params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        files = "A file of a session, with its folders. `?offset=0&length=1048576` after it reads a part."
+        outputs = "What a cell printed or displayed and was too long for the answer, which gives the address."
+        return ListResourceTemplatesResult(
+            resource_templates=[
+                ResourceTemplate(uri_template="sandbox://{session}/files/{+path}", name="file", description=files),
+                ResourceTemplate(uri_template="sandbox://{session}/outputs/{name}", name="output", description=outputs),
+            ]
+        )
+
+    async def read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        address = parse(params.uri)
+        if address is None:
+            raise MCPError(INVALID_PARAMS, "this is no address of a resource", {"uri": params.uri})
+        try:
+            mime, data, mark = await self._read(self._client(context), address)
+        except (Refused, SandboxError) as error:
+            raise MCPError(INVALID_PARAMS, _text_of(error), {"uri": params.uri}) from None
+        uri = params.uri
+        text = _text(data, mime) if isinstance(data, bytes) else data
+        if text is not None:
+            return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=mime, text=text, _meta=mark)])
+        assert isinstance(data, bytes)  # noqa: S101 (what is text has been returned)
+        blob = base64.b64encode(data).decode()
+        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, mime_type=mime, blob=blob, _meta=mark)])
+
+    async def _read(self, client: Client, address: Address) -> tuple[str, str | bytes, dict[str, Any] | None]:
+        async with client.use(address.session, make=False) as (room, _):
+            if address.kind == "outputs":
+                output = room.shelf.get(address.name)
+                if output is None:
+                    raise Refused(f"There is no output {address.name!r} any more in session {address.session!r}.")
+                start, end = address.offset, None if address.length is None else address.offset + address.length
+                return output.mime, output.data[start:end], None
+            length = RESOURCE_BYTES if address.length is None else min(address.length, RESOURCE_BYTES)
+            data, size = await room.sandbox.files.read_part(address.name, address.offset, length)
+        if address.length is None and address.offset + len(data) < size:
+            most = format_bytes(RESOURCE_BYTES)
+            raise Refused(f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.")
+        return tools.mime_of(address.name), data, {"sandbox-kernel/size": size}
+
+    def _client(self, context: Context) -> Client:
+        """Return whose call this is; over HTTP the manager has checked the id and that it goes with the token."""
+        if not self._http:
+            return self._clients.client(LOCAL)
+        assert context.request is not None  # noqa: S101 (without it nobody is known, and nothing is served)
+        key = context.request.headers[MCP_SESSION_ID_HEADER]
+        client = self._clients.client(key)
+        if not client.bound:
+            client.bound = True
+            # The place that is meant for it; a handler has no public way to it.
+            context.session._connection.exit_stack.push_async_callback(self._clients.leave, key)
+        return client
+
+
+def _first_mistake(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def _text_of(error: Refused | SandboxError) -> str:
+    if isinstance(error, Refused):
+        return str(error)
+    return f"{error.name}: {error}"
+
+
+def _text(data: bytes, mime: str) -> str | None:
+    """Return a file as text if it is text by its name and by its content."""
+    textual = mime.startswith("text/") or mime.endswith(("json", "xml", "yaml", "javascript", "python", "sql", "toml"))
+    if not textual:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _page(params: PaginatedRequestParams | None) -> int:
+    cursor = params.cursor if params is not None else None
+    if cursor is None:
+        return 0
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9:
+        raise MCPError(INVALID_PARAMS, "this cursor is none of ours")
+    return int(cursor)

@@ -1,0 +1,340 @@
+"""The tools: what they take, what they do, and what they give back.
+
+A cell that fails is no failure of a tool: the answer says what happened, as text. A tool that cannot do what it is
+asked (no such file, too many sessions, no engine) answers with `isError`; wrong arguments are an error of the protocol.
+
+Imports clients, contents, descriptions, errors, execution, model, names and shelf.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import mimetypes
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from mcp_types import (
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..errors import FileRefused
+from ..execution import Execution
+from ..model import format_bytes
+from . import descriptions
+from .clients import Client, Refused
+from .contents import IMAGE_CHARACTERS, IMAGES, Writer, plain, rows
+from .shelf import file_address
+
+PROGRESS_SECONDS = 1.0
+SHOWN_IN_PROGRESS = 500
+"""Characters of the newest output in one notification."""
+MAX_LISTED = 1000
+
+Session = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Name of the session; sessions share nothing with each other.",
+    ),
+]
+Path = Annotated[
+    str, Field(min_length=1, max_length=1100, description="Path relative to /mnt/data, or below it: data/sales.csv")
+]
+Seconds = Annotated[float, Field(gt=0, description="Shorter time limit in seconds for this call.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Where a call comes from, and whom it may tell how far it is."""
+
+    client: Client
+    text_characters: int
+    report: Callable[[float, float | None, str], Awaitable[None]]
+    """Elapsed seconds, seconds at most, a line of text."""
+
+
+class Arguments(BaseModel):
+    """What a tool takes; a name that it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunCode(Arguments):
+    code: Annotated[str, Field(description="Python code.")]
+    session: Session = "main"
+    timeout: Seconds | None = None
+
+
+class UploadFile(Arguments):
+    path: Path
+    text: Annotated[str | None, Field(description="The content, as text.")] = None
+    base64: Annotated[str | None, Field(description="The content, as base64; instead of `text`.")] = None
+    session: Session = "main"
+    offset: Annotated[int, Field(ge=0, description="Bytes that earlier parts of this file have brought.")] = 0
+    final: Annotated[bool, Field(description="Whether this is the last part.")] = True
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        if (self.text is None) == (self.base64 is None):
+            raise ValueError("give either text or base64")
+        return self
+
+
+class DownloadFile(Arguments):
+    path: Path
+    session: Session = "main"
+    offset: Annotated[int, Field(ge=0, description="The byte to start at.")] = 0
+    length: Annotated[int | None, Field(gt=0, le=descriptions.PART_BYTES, description="Bytes to return.")] = None
+    encoding: Annotated[
+        Literal["auto", "text", "base64"], Field(description="How to return it; auto looks at the content.")
+    ] = "auto"
+
+
+class ListFiles(Arguments):
+    session: Session = "main"
+    folder: Annotated[str, Field(max_length=1100, description="A folder of /mnt/data; empty for all.")] = ""
+
+
+class OfSession(Arguments):
+    session: Session = "main"
+
+
+class Nothing(Arguments):
+    pass
+
+
+async def run_code(call: Call, given: RunCode) -> CallToolResult:
+    async with call.client.use(given.session) as (room, notes):
+        limit = room.sandbox.settings.limits.cell_seconds
+        progress = _Progress(call, min(limit, given.timeout or limit))
+        running = asyncio.ensure_future(
+            room.sandbox.run_code(
+                given.code,
+                timeout=given.timeout if given.timeout is not None and given.timeout < limit else None,
+                on_stdout=progress.printed,
+                on_stderr=progress.printed,
+            )
+        )
+        try:
+            while not (await asyncio.wait({running}, timeout=PROGRESS_SECONDS))[0]:
+                await progress.tell(waiting=room.busy > 1)
+        finally:
+            running.cancel()  # this call was cancelled; done, it is left alone
+        execution = running.result()
+        room.cells += 1
+        blocks = Writer(room.shelf, call.text_characters).execution(execution, notes)
+    return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": _figures(execution, given.session)})
+
+
+async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
+    data = _content(given)
+    async with call.client.use(given.session) as (room, notes):
+        if given.final and given.offset == 0:
+            info = await room.sandbox.files.write(given.path, data)
+        else:
+            file = await asyncio.to_thread(room.part, given.path, given.offset, data)
+            if file is None:
+                raise Refused(
+                    f"{given.path!r}: this part does not follow the ones that came; start again with offset 0."
+                )
+            done = given.offset + len(data)
+            if not given.final:
+                return _structured(
+                    f"{given.path}: {done:,} bytes so far; the next part starts at offset {done}.",
+                    {"session": given.session, "path": given.path, "size": done, "complete": False},
+                    notes,
+                )
+            try:
+                file.seek(0)
+                info = await room.sandbox.files.write(given.path, file)
+            finally:
+                room.forget_part(given.path)
+    return _structured(
+        f"/mnt/data/{info.path}: {info.size:,} bytes written.",
+        {"session": given.session, "path": info.path, "size": info.size, "complete": True},
+        notes,
+    )
+
+
+async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
+    async with call.client.use(given.session, make=False) as (room, _):
+        length = descriptions.INLINE_BYTES if given.length is None else given.length
+        data, size = await room.sandbox.files.read_part(given.path, given.offset, length)
+        path = given.path.removeprefix("/mnt/data/")
+        mime = mime_of(path)
+        whole = given.offset == 0 and given.length is None
+        if whole and mime in IMAGES and given.encoding == "auto" and size * 4 / 3 < IMAGE_CHARACTERS:
+            if len(data) < size:
+                data, size = await room.sandbox.files.read_part(given.path, 0, size)
+            return CallToolResult(
+                content=[
+                    TextContent(text=f"[{path}: {size:,} bytes]"),
+                    ImageContent(data=base64.b64encode(data).decode(), mime_type=mime),
+                ]
+            )
+    uri = file_address(given.session, path)
+    if given.length is None and given.offset + len(data) < size:
+        link = ResourceLink(uri=uri, name=path, mime_type=mime, size=size, description=f"all of {path}")
+        hint = (
+            f"{path} has {size:,} bytes, more than the {format_bytes(descriptions.INLINE_BYTES)} that are given back "
+            f"unasked. Read the resource {uri}, or ask for parts with `offset` and `length` (at most "
+            f"{descriptions.PART_BYTES} bytes each)."
+        )
+        return CallToolResult(content=[TextContent(text=hint), link])
+    text = _as_text(data, given)
+    head = f"[{path}: bytes {given.offset} to {given.offset + len(data)} of {size}]"
+    body: ContentBlock
+    if text is not None:
+        body = TextContent(text=text)
+    else:
+        blob = base64.b64encode(data).decode()
+        body = EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=mime, blob=blob))
+    figures = {"path": path, "offset": given.offset, "length": len(data), "size": size}
+    return CallToolResult(content=[TextContent(text=head), body], _meta={"sandbox-kernel/part": figures})
+
+
+async def list_files(call: Call, given: ListFiles) -> CallToolResult:
+    async with call.client.use(given.session, make=False) as (room, _):
+        found = await room.sandbox.files.list(given.folder)
+    shown = found[:MAX_LISTED]
+    text = (
+        rows(("FILE", "BYTES"), ((file.path, f"{file.size:,}") for file in shown)) if found else "There are no files."
+    )
+    if len(found) > MAX_LISTED:
+        text += f"\n[{len(found) - MAX_LISTED} more files]"
+    files = [{"path": f.path, "size": f.size, "uri": file_address(given.session, f.path)} for f in shown]
+    content = {"session": given.session, "files": files, "complete": len(found) <= MAX_LISTED}
+    return _structured(text, content)
+
+
+async def list_sessions(call: Call, given: Nothing) -> CallToolResult:
+    now = time.monotonic()
+    sessions: list[dict[str, Any]] = [
+        {
+            "session": room.name,
+            "calls_running": room.busy,
+            "cells_run": room.cells,
+            "age_seconds": round(now - room.since, 1),
+            "idle_seconds": 0.0 if room.busy else round(now - room.used, 1),
+        }
+        for room in call.client.alive()
+    ]
+    text = rows(tuple(sessions[0]), (tuple(row.values()) for row in sessions)) if sessions else "There is no session."
+    return _structured(text, {"sessions": sessions})
+
+
+async def interrupt(call: Call, given: OfSession) -> CallToolResult:
+    room = call.client.find(given.session)
+    running = room.busy
+    await room.sandbox.interrupt()
+    if not running:
+        return _said(f"Nothing runs in session {given.session!r}.")
+    return _said(f"Session {given.session!r} was interrupted: KeyboardInterrupt in the code that runs, state is kept.")
+
+
+async def reset(call: Call, given: OfSession) -> CallToolResult:
+    room = call.client.find(given.session)
+    await room.sandbox.restart()
+    return _said(f"Python was started anew in session {given.session!r}: variables are gone, files are kept.")
+
+
+async def end_session(call: Call, given: OfSession) -> CallToolResult:
+    call.client.find(given.session)
+    await call.client.end(given.session)
+    return _said(f"Session {given.session!r} has ended; its variables and files are gone.")
+
+
+class _Progress:
+    """What a host hears of a cell that runs: the time that has passed, and what was printed since."""
+
+    def __init__(self, call: Call, most: float) -> None:
+        self._report = call.report
+        self._most = most
+        self._begin = time.monotonic()
+        self._new = ""
+
+    def printed(self, text: str) -> None:
+        # A cut escape sequence or an overwritten line at the edge does no harm here.
+        self._new = (self._new + text)[-4 * SHOWN_IN_PROGRESS :]
+
+    async def tell(self, *, waiting: bool) -> None:
+        elapsed = time.monotonic() - self._begin
+        news, self._new = plain(self._new).strip()[-SHOWN_IN_PROGRESS:], ""
+        state = "running, or waiting for another call" if waiting else "running"
+        await self._report(
+            elapsed, max(self._most, elapsed), f"{state} for {elapsed:.0f} s{': ' if news else ''}{news}"
+        )
+
+
+def mime_of(path: str) -> str:
+    return mimetypes.guess_type(path, strict=False)[0] or "application/octet-stream"
+
+
+def _content(given: UploadFile) -> bytes:
+    if given.text is not None:
+        data = given.text.encode(errors="replace")
+    else:
+        try:
+            data = binascii.a2b_base64("".join((given.base64 or "").split()), strict_mode=True)
+        except ValueError as error:
+            raise Refused(f"`base64` cannot be decoded: {error}.") from None
+    if len(data) > descriptions.CALL_BYTES:
+        most, got = format_bytes(descriptions.CALL_BYTES), format_bytes(len(data))
+        raise FileRefused("one call carries too much: send it in parts, with offset and final", limit=most, value=got)
+    return data
+
+
+def _as_text(data: bytes, given: DownloadFile) -> str | None:
+    """Return a part as text, None if it is to be base64. A character that a part cuts becomes a replacement mark."""
+    if given.encoding == "base64":
+        return None
+    if given.encoding == "text":
+        return data.decode(errors="replace")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _figures(execution: Execution, session: str) -> dict[str, Any]:
+    """Return what a program may want to know of a cell; models read the text."""
+    error = execution.error
+    return {
+        "session": session,
+        "execution_count": execution.execution_count,
+        "seconds": round(execution.seconds, 3),
+        "cpu_seconds": execution.usage.cpu_seconds,
+        "memory_peak_bytes": execution.usage.memory_peak_bytes,
+        "error": None
+        if error is None
+        else {
+            "name": error.name,
+            "value": error.value[:2000],
+            "from_sandbox": error.from_sandbox,
+            "fault": error.fault,
+            "limit": error.limit,
+            "survived": error.survived,
+            "setting": error.setting,
+        },
+    }
+
+
+def _structured(text: str, content: dict[str, Any], notes: Sequence[str] = ()) -> CallToolResult:
+    lines = [*(f"[{note}]" for note in notes), text]
+    return CallToolResult(content=[TextContent(text="\n".join(lines))], structured_content=content)
+
+
+def _said(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)])
