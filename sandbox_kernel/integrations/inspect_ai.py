@@ -1,0 +1,327 @@
+"""The sandbox as a sandbox environment of inspect_ai: `Task(..., sandbox="sandbox_kernel")`.
+
+Commands are processes in the container of the sample, which the kernel there starts; files of any size go through
+scratch. What this sandbox does not give: another user than its own (`SandboxUserUnsupportedError`), a writable
+`/var/tmp` and with it the tools that inspect_ai installs there (`bash_session`, `text_editor`, `exec_remote`), ports,
+and a command that outlives `cell_timeout`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import errno
+import json
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+from ..errors import ConfigurationError, FileRefused, SandboxError
+from . import inspect_commands, missing
+
+try:
+    import anyio
+    from inspect_ai.util import (
+        ExecResult,
+        OutputLimitExceededError,
+        SandboxEnvironment,
+        SandboxEnvironmentConfigType,
+        SandboxEnvironmentLimits,
+        SandboxUnavailableError,
+        SandboxUserUnsupportedError,
+        sandboxenv,
+    )
+    from pydantic import BaseModel, ConfigDict, model_validator
+except ImportError as error:
+    raise missing("inspect-ai", error) from error
+
+if TYPE_CHECKING:
+    from ..client import AsyncSandbox
+    from ..execution import ExecutionError
+
+MODULE = "_sandbox_commands"
+"""The name of `inspect_commands` in the kernel."""
+FIRST_WAIT, LONGEST_WAIT, SHARED_WAIT = 0.2, 1.0, 0.05
+"""Seconds a cell waits for a command: the first one, the later ones, and any while another request stands in line."""
+REQUEST_SECONDS = 60.0
+"""What a cell of ours may take at most; an honest one needs milliseconds."""
+DEFAULTS = {"idle_timeout": "24h"}
+"""A model may think for longer than people do, and a sandbox that ended has lost the files of its sample."""
+_MISSING = {"ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG", "EINVAL"}
+_DENIED = {"EACCES", "EPERM", "EROFS"}
+
+
+class SandboxKernelConfig(BaseModel):
+    """Settings of the sandboxes of a task, by the names of `sandbox-kernel settings`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> SandboxKernelConfig:
+        from ..config import from_keywords
+
+        try:
+            from_keywords(**self.model_dump())
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class CommandTimeout(TimeoutError):
+    """A command ran out of time; what it had said by then is kept."""
+
+    def __init__(self, message: str, truncated_output: str | None = None) -> None:
+        super().__init__(message)
+        self.truncated_output = truncated_output
+
+
+class _KernelGone(Exception):
+    """The kernel ended while it served a request; files are still there."""
+
+
+@sandboxenv(name="sandbox_kernel")
+class KernelSandboxEnvironment(SandboxEnvironment):
+    """One sample's sandbox. `sandbox` is the `AsyncSandbox` behind it."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._lost: str | None = None
+
+    # --- commands ---
+
+    async def exec(  # noqa: PLR0917 (as are its arguments)
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,  # noqa: A002 (the base class names it so)
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        """Run a command, for `cell_timeout` at most; commands run side by side.
+
+        A stream over the limit keeps its end. A command is not tried again when its time was up.
+        """
+        if user is not None:
+            raise SandboxUserUnsupportedError(f"commands run as the sandbox's own user, and not as {user!r}")
+        longest: float = self.sandbox.settings.limits.cell_seconds
+        seconds = min(longest, timeout or longest)
+        end = asyncio.get_running_loop().time() + seconds + REQUEST_SECONDS
+        name, wait = secrets.token_hex(8), FIRST_WAIT
+        stdin = await self._stage(input.encode() if isinstance(input, str) else input) if input else None
+        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        fields = {"cmd": cmd, "cwd": cwd or "", "env": env or {}, "stdin": stdin, "seconds": seconds, "limit": limit}
+        try:
+            reply = await self._ask("start", id=name, wait=wait, **fields)
+            while reply.get("running") is True:
+                if asyncio.get_running_loop().time() > end:
+                    raise CommandTimeout("the sandbox does not say that the command has ended")
+                wait = min(wait * 1.5, LONGEST_WAIT)
+                reply = await self._ask("wait", id=name, wait=SHARED_WAIT if self._waiting else wait)
+        except _KernelGone as error:
+            return ExecResult(False, 137, "", f"{error}\n")
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(Exception):
+                await self._ask("end", id=name)
+            raise
+        return _result(reply, cmd, limit, seconds)
+
+    # --- files ---
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        """Write a file, with the folders above it."""
+        staged = await self._stage(contents.encode() if isinstance(contents, str) else contents)
+        _check(await self._ask_for_file("store", path=file, staged=staged), file)
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        """Return the content of a file."""
+        staged, limit = f".inspect-{secrets.token_hex(8)}", SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        size = _check(await self._ask_for_file("fetch", path=file, staged=staged, limit=limit), file).get("size")
+        if not isinstance(size, int) or size > limit:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+        try:
+            data = await self.sandbox.files.read(staged)
+        except FileRefused as error:
+            raise SandboxUnavailableError(f"{file}: {error}") from error
+        finally:
+            with anyio.CancelScope(shield=True), suppress(SandboxError):
+                await self.sandbox.files.remove(staged)
+        if len(data) > limit:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+        return data.decode() if text else data
+
+    async def _stage(self, data: bytes) -> str:
+        """Leave bytes in scratch, under a name that the next request takes away."""
+        staged = f".inspect-{secrets.token_hex(8)}"
+        try:
+            await self.sandbox.files.write(staged, data)
+        except FileRefused as error:
+            raise OSError(errno.ENOSPC, str(error)) from error
+        except SandboxError as error:
+            raise SandboxUnavailableError(str(error)) from error
+        return staged
+
+    # --- requests to the kernel ---
+
+    async def _ask_for_file(self, op: str, **fields: Any) -> dict[str, Any]:
+        try:
+            return await self._ask(op, **fields)
+        except _KernelGone as error:
+            raise SandboxUnavailableError(str(error)) from error
+
+    async def _ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        code = f"{MODULE}.answer({json.dumps({'op': op, **fields})!r})"
+        self._waiting += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            # Not cut short: it takes a moment, and a command that has half started would be nobody's.
+            with anyio.CancelScope(shield=True):
+                text = await self._run(code)
+        finally:
+            self._turn.release()
+        try:
+            reply = json.loads(text.strip().rpartition("\n")[2])
+        except ValueError:
+            reply = None
+        if not isinstance(reply, dict):
+            raise SandboxUnavailableError("the sandbox gave no proper answer")
+        return reply
+
+    async def _run(self, code: str) -> str:
+        """Run a cell of ours and return what it printed."""
+        if self._lost is None and not self.sandbox.is_alive:
+            self._lost = "the sandbox of this sample has ended, with its files"
+        if self._lost is not None:
+            raise SandboxUnavailableError(self._lost)
+        for installed in (False, True):
+            try:
+                execution = await self.sandbox.run_code(code, timeout=REQUEST_SECONDS)
+            except SandboxError as error:
+                raise SandboxUnavailableError(str(error)) from error
+            if execution.error is None:
+                return "".join(execution.logs.stdout)
+            if installed or execution.error.name != "NameError":
+                self._fail(execution.error)
+            code = _install() + code
+        raise AssertionError
+
+    def _fail(self, error: ExecutionError) -> NoReturn:
+        if error.from_sandbox:
+            if error.name == "OutputLimit":
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, None)
+            if error.name == "CellTimeout":
+                raise CommandTimeout(str(error))
+            if error.fault == "platform" or (error.survived or "").startswith("nothing"):
+                self._lost = str(error)  # the next cell would run in a new sandbox, without the files of this sample
+            elif error.name in {"KernelDied", "OutOfMemory"}:
+                raise _KernelGone(str(error))
+        raise SandboxUnavailableError(str(error))
+
+    # --- the life of a sample ---
+
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        """Start the sandbox of one sample."""
+        from ..client import AsyncSandbox
+
+        return {"default": cls(await AsyncSandbox.create(**DEFAULTS | _settings(config)))}
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        """End the sandbox of one sample."""
+        for environment in environments.values():
+            await environment.as_type(cls).sandbox.kill()
+
+    @classmethod
+    async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002
+        """Remove the sandboxes of evaluations that are gone; those of running ones stay."""
+        from ..config import from_keywords, make_engine
+
+        await make_engine(from_keywords()).reap()
+
+    @classmethod
+    def default_concurrency(cls) -> int | None:
+        """Return how many samples may have a sandbox at a time."""
+        return 2 * (os.cpu_count() or 1)
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        """Return the settings from a log or a task file."""
+        return SandboxKernelConfig(**config)
+
+
+def _install() -> str:
+    """Return what makes `inspect_commands` a module of the kernel."""
+    source = Path(inspect_commands.__file__).read_text(encoding="utf-8")
+    return (
+        f"import types; {MODULE} = types.ModuleType({MODULE!r}); "
+        f"exec(compile({source!r}, {MODULE!r}, 'exec'), {MODULE}.__dict__)\n"
+    )
+
+
+def _settings(config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
+    if isinstance(config, str):  # as in --sandbox sandbox_kernel:settings.json
+        config = SandboxKernelConfig.model_validate_json(Path(config).read_text(encoding="utf-8"))
+    if config is not None and not isinstance(config, SandboxKernelConfig):
+        raise ConfigurationError(f"a sandbox_kernel takes a SandboxKernelConfig, not a {type(config).__name__}")
+    return config.model_dump() if config is not None else {}
+
+
+def _result(reply: dict[str, Any], cmd: list[str], limit: int, seconds: float) -> ExecResult[str]:
+    """Return what a request said of a command. Raises what the contract has for it."""
+    match reply:
+        case {"gone": True}:
+            return ExecResult(False, 137, "", "the command ended with the kernel that had started it\n")
+        case {"not_started": int(code), "reason": str(reason)}:
+            return ExecResult(False, code, "", f"{reason[:1000]}\n")
+        case {"errno": str(), "reason": str(reason)}:
+            raise PermissionError(errno.EACCES, reason[:1000], cmd[0])
+        case {"returncode": int(code), "timed_out": bool(timed_out), "stdout": str(out), "stderr": str(err)}:
+            try:
+                stdout, stderr = (base64.b64decode(text, validate=True)[-limit:] for text in (out, err))
+            except binascii.Error:
+                raise SandboxUnavailableError("the sandbox gave no proper answer") from None
+            if timed_out:
+                said = (stderr + stdout).decode(errors="replace")
+                raise CommandTimeout(f"the command ran longer than {seconds:g} s", said)
+            return ExecResult(code == 0, code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    raise SandboxUnavailableError("the sandbox gave no proper answer")
+
+
+def _check(reply: dict[str, Any], file: str) -> dict[str, Any]:
+    """Return the answer to a request for a file. Raises what the contract has for a refusal."""
+    code, reason = reply.get("errno"), str(reply.get("reason"))[:1000]
+    if code in _MISSING:
+        raise FileNotFoundError(errno.ENOENT, reason, file)
+    if code in _DENIED:
+        raise PermissionError(errno.EACCES, reason, file)
+    if code == "EISDIR":
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", file)
+    if code is not None:
+        raise OSError(errno.EIO, reason, file)
+    return reply

@@ -1,0 +1,123 @@
+"""A tool for LangChain agents: `create_agent(model, tools=[SandboxTool(memory="1G")])`.
+
+The content of a call is text for the model; its artifact is the `Execution`, with images and whatever else was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..config import SETTINGS, from_keywords
+from . import failure, missing, printed
+
+try:
+    from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
+    from langchain_core.tools import BaseTool
+    from pydantic import BaseModel, Field, PrivateAttr
+except ImportError as error:
+    raise missing("langchain-core", error) from error
+
+if TYPE_CHECKING:
+    from ..blocking import Sandbox
+    from ..execution import Execution
+
+    _Said = tuple[str | list[dict[str, str]], Execution]
+
+DESCRIPTION = (
+    "Runs Python in a sandboxed Jupyter kernel and returns what it prints, the value of the last expression, and "
+    "errors. Variables, imports and files in the working folder last from call to call. pandas, numpy, matplotlib and "
+    "other packages for data analysis are installed. There is no network, and nothing can be installed."
+)
+
+
+class SandboxInput(BaseModel):
+    """What a model gives to the tool."""
+
+    code: str = Field(description="Python code, as in a cell of a notebook: the last expression is shown.")
+
+
+class SandboxTool(BaseTool):
+    """Runs a model's Python in a sandbox of its own, which starts with the first call and lasts until `close()`.
+
+    Settings are those of `Sandbox` (`memory="1G"`, `cell_timeout=30`, ...), beside the fields of any tool. One tool is
+    one session: give each conversation its own. With `show_images`, images are in the content as well, for models that
+    take them from tools. A failing cell is text for the model, like any other; a machine without an engine raises.
+    """
+
+    name: str = "python_sandbox"
+    description: str = DESCRIPTION
+    args_schema: type[BaseModel] = SandboxInput
+    response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
+    settings: dict[str, Any] = Field(default_factory=dict)
+    show_images: bool = False
+    max_characters: int = Field(default=20_000, gt=0)
+    """What a model reads of one call at most: the beginning and the end. The artifact has all of it."""
+
+    _sandbox: Sandbox | None = PrivateAttr(default=None)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    def __init__(self, **values: Any) -> None:
+        settings = {name: values.pop(name) for name in list(values) if name in SETTINGS}
+        settings = {**values.pop("settings", {}), **settings}
+        from_keywords(**settings)  # a mistake is told here, and not at the first call
+        super().__init__(settings=settings, **values)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox of this tool, for files for instance; started if it is not there."""
+        with self._lock:
+            if self._sandbox is None:
+                from ..blocking import Sandbox
+
+                self._sandbox = Sandbox(**self.settings)
+            return self._sandbox
+
+    def close(self) -> None:
+        """End the sandbox; the next call starts a new one."""
+        with self._lock:
+            sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            sandbox.kill()
+
+    def __enter__(self) -> SandboxTool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _run(self, code: str, run_manager: CallbackManagerForToolRun | None = None) -> _Said:
+        return self._said(self.sandbox.run_code(code))
+
+    async def _arun(self, code: str, run_manager: AsyncCallbackManagerForToolRun | None = None) -> _Said:
+        sandbox = self.sandbox  # its loop runs in a thread, so that calls with and without await share one session
+        future = asyncio.run_coroutine_threadsafe(sandbox._inner.run_code(code), sandbox._join().loop)
+        return self._said(await asyncio.wrap_future(future))
+
+    def _said(self, execution: Execution) -> _Said:
+        """Return the content for the model, and the artifact."""
+        parts, images = [printed(execution).rstrip("\n")], []
+        for result in execution.results:
+            picture = result.png or result.jpeg
+            if picture:
+                images.append(
+                    {"type": "image", "base64": picture, "mime_type": "image/png" if result.png else "image/jpeg"}
+                )
+                parts.append(f"[image {len(images)}]")
+            elif text := result.text or result.markdown or result.latex:
+                parts.append(text)
+            elif result.json is not None:
+                parts.append(json.dumps(result.json))
+        parts.append(failure(execution) or "")
+        content = self._shortened("\n".join(filter(None, parts)) or "(no output)")
+        if self.show_images and images:
+            return [{"type": "text", "text": content}, *images], execution
+        return content, execution
+
+    def _shortened(self, text: str) -> str:
+        left_out, half = len(text) - self.max_characters, self.max_characters // 2
+        if left_out <= 0:
+            return text
+        return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"

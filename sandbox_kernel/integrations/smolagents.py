@@ -1,0 +1,155 @@
+"""An executor for the code agents of smolagents: `CodeAgent(tools, model, executor=SandboxExecutor(memory="1G"))`.
+
+Tools and variables go into the sandbox as source and JSON, as with the framework's own remote executors, and answers
+come back as JSON: nothing is ever unpickled. A sandbox that lost its kernel gets tools and variables again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import failure, missing, printed
+from .answers import AnswerError, image, read
+
+try:
+    from smolagents import AgentLogger, LogLevel, Tool
+    from smolagents.local_python_executor import CodeOutput
+    from smolagents.remote_executors import RemotePythonExecutor
+    from smolagents.utils import AgentError
+except ImportError as error:
+    raise missing("smolagents", error) from error
+
+if TYPE_CHECKING:
+    from ..blocking import Sandbox
+    from ..execution import Execution
+
+_MARK = "_sandbox_is_prepared"
+_FOUND = """
+import importlib.metadata as _metadata, importlib.util as _util, json as _json
+_installed = {{name.lower() for names in _metadata.packages_distributions().values() for name in names}}
+print(_json.dumps([n for n in {names!r} if n.lower() not in _installed and not _util.find_spec(n.partition(".")[0])]))
+"""
+
+
+class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framework is untyped
+    """Runs an agent's code in a sandbox, which lasts until `cleanup()` (or the agent's, or the end of a `with`).
+
+    Settings are those of `Sandbox` (`memory="1G"`, `cell_timeout=30`, ...). `additional_imports` are packages that the
+    image must have: nothing can be installed in a sandbox, so a package that is not there is an error at once.
+    `sandbox` uses one that exists, and leaves it running.
+    """
+
+    def __init__(
+        self,
+        additional_imports: Sequence[str] = (),
+        logger: AgentLogger | None = None,
+        allow_pickle: bool = False,
+        *,
+        sandbox: Sandbox | None = None,
+        **settings: Any,
+    ) -> None:
+        if allow_pickle:
+            raise ValueError("what comes out of a sandbox is never unpickled: allow_pickle must be False")
+        if sandbox is not None and settings:
+            raise ValueError(f"the sandbox exists and has its settings: {', '.join(settings)}")
+        super().__init__(list(additional_imports), logger or AgentLogger(level=LogLevel.ERROR), allow_pickle=False)
+        self._tools: dict[str, Tool] = {}
+        self._variables: dict[str, Any] = {}
+        self._own = sandbox is None
+        if sandbox is None:
+            from ..blocking import Sandbox as New
+
+            sandbox = New.create(**settings)
+        self.sandbox = sandbox
+        try:
+            self.installed_packages = self.install_packages(list(additional_imports))
+        except BaseException:
+            self.cleanup()
+            raise
+
+    def __call__(self, code_action: str) -> CodeOutput:
+        """Run one step of an agent."""
+        note = self._restore()
+        output = super().__call__(code_action)
+        output.logs = note + output.logs
+        return output
+
+    def run_code_raise_errors(self, code: str) -> CodeOutput:
+        """Run a cell. Raises `AgentError`, whose text is for the model to read."""
+        execution = self.sandbox.run_code(code)
+        logs = printed(execution)
+        if execution.error is None:
+            return CodeOutput(output=self._output(execution), logs=logs, is_final_answer=False)
+        if execution.error.name == self.FINAL_ANSWER_EXCEPTION and not execution.error.from_sandbox:
+            answer = self._deserialize_final_answer(execution.error.value)
+            return CodeOutput(output=answer, logs=logs, is_final_answer=True)
+        raise AgentError(f"{logs}\n{failure(execution)}".lstrip(), self.logger)
+
+    def send_tools(self, tools: dict[str, Tool]) -> None:
+        """Define tools in the sandbox; `final_answer` ends a run."""
+        for name, tool in tools.items():
+            if not isinstance(tool, Tool):
+                raise TypeError(f"{name} is an agent; only tools can be sent into a sandbox")
+        super().send_tools(tools)
+        self._tools |= tools
+        self.sandbox.run_code(f"{_MARK} = True")
+
+    def send_variables(self, variables: dict[str, Any]) -> None:
+        """Set variables in the sandbox. Raises the framework's `SerializationError` for what is not JSON."""
+        super().send_variables(variables)
+        self._variables |= variables
+
+    def install_packages(self, additional_imports: list[str]) -> list[str]:
+        """Return the packages, which must be in the image: there is no network to install them from."""
+        names = [name for name in additional_imports if name != "*"]
+        if names:
+            found = self.sandbox.run_code(_FOUND.format(names=names))
+            absent = [name for name in names if f'"{name}"' in "".join(found.logs.stdout)]
+            if found.error is not None or absent:
+                raise ValueError(
+                    f"not in the image: {', '.join(absent or names)}; packages are built into one beforehand "
+                    "(sandbox-kernel build --requirements), and its name is the setting image"
+                )
+        return additional_imports
+
+    def cleanup(self) -> None:
+        """End the sandbox, unless it was given."""
+        if self._own:
+            self.sandbox.kill()
+
+    delete = cleanup
+
+    def __enter__(self) -> SandboxExecutor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.cleanup()
+
+    def _restore(self) -> str:
+        """Send tools and variables again if the kernel is another one; return what the model is to know of it."""
+        if not self._tools or self.sandbox.run_code(f"{_MARK!r} in globals()").text == "True":
+            return ""
+        self.send_variables(self._variables)
+        self.send_tools(self._tools)
+        return "[the kernel was replaced: the variables of earlier steps are gone]\n"
+
+    def _patch_final_answer_with_exception(self, final_answer_tool: Tool) -> None:
+        if not hasattr(final_answer_tool, "_forward"):  # patched twice, it would call itself for ever
+            super()._patch_final_answer_with_exception(final_answer_tool)
+
+    def _output(self, execution: Execution) -> Any:
+        for result in execution.results:
+            if result.is_main_result:
+                picture = result.png or result.jpeg
+                try:
+                    return image(picture) if picture else result.text
+                except AnswerError as error:
+                    raise AgentError(str(error), self.logger) from error
+        return None
+
+    def _deserialize_final_answer(self, encoded_value: str, allow_pickle: bool = False) -> Any:
+        try:
+            return read(encoded_value)
+        except AnswerError as error:
+            raise AgentError(str(error), self.logger) from error
