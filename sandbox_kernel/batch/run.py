@@ -30,6 +30,8 @@ FILES = "files"
 SAVE_SHARE = 20
 """The notebook is saved after a cell if the last save took less than this part of the time since then."""
 TICK_SECONDS = 0.5
+SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
+"""What a script expects to find, in place of the kernel's own."""
 
 STATUS: dict[Kind, str] = {"code failed": "failed", "limit reached": "limit", "policy broken": "failed"}
 
@@ -67,6 +69,7 @@ class Run:
         self._streams = streams
         self._cell: CellRecord | None = None
         self._copied: set[str] = set()
+        self._exited = False
         self._began = time.monotonic()
         self._saved = 0.0, 0.0
         self.outputs = Outputs(plan.source.notebook)
@@ -85,8 +88,10 @@ class Run:
 
     def stop(self, number: int, name: str) -> None:
         """Note that a signal stops the run."""
-        cell = self._cell.number if self._cell is not None else None
-        self._note(End(kind="stopped", reason=f"stopped by {name}", cell=cell, signal=number))
+        reason, cell = f"stopped by {name}", self._cell.number if self._cell is not None else None
+        if self._cell is not None:
+            self._cell.reason = reason
+        self._note(End(kind="stopped", reason=reason, cell=cell, signal=number))
 
     def finish(self) -> None:
         """Write the notebook with what there is, and note the files; may be called again."""
@@ -112,6 +117,8 @@ class Run:
                     await sandbox.start()
                     self._describe(sandbox)
                     await self._put_inputs(sandbox)
+                    if self.plan.source.kind == "script":
+                        await sandbox.run_code(SCRIPT.format(name=f"{self.plan.source.stem}.py"))
             except TimeoutError:
                 self._note(self._late())
                 return
@@ -175,7 +182,11 @@ class Run:
         record.memory_peak_bytes = execution.usage.memory_peak_bytes
         record.status = "ok"
         error = execution.error
-        if error is None or self._is_exit(error.name, error.value, error.from_sandbox):
+        if error is None:
+            return
+        if self._is_exit(error.name, error.value, error.from_sandbox):
+            self._exited = True
+            self._note(End(kind="fine", reason="the script ended itself", cell=record.number))
             return
         kind: Kind = kind_of(error.name, error.fault) if error.from_sandbox else "code failed"
         end = End(kind=kind, reason=f"{error.name}: {error.value}", cell=record.number)
@@ -194,13 +205,13 @@ class Run:
     def _goes_on(self, record: CellRecord) -> bool:
         error = record.error
         if error is None:
-            # sys.exit() ends a script well, with nothing after it.
-            return not (self.plan.source.kind == "script" and "error" in record.outputs)
+            return not self._exited
         gone = record.status == "sandbox" or (error.survived or "").startswith("nothing")
         tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         return not gone and (self.plan.allow_errors or (record.status == "failed" and "raises-exception" in tags))
 
     def _is_exit(self, name: str, value: str, by_host: bool) -> bool:
+        """Return whether that is sys.exit() or sys.exit(0), which ends a script well."""
         return self.plan.source.kind == "script" and name == "SystemExit" and not by_host and value in ("", "0", "None")
 
     # --- what is heard of the session ---
