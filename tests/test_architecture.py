@@ -28,8 +28,6 @@ ORDER = """
     execution callbacks lifetimes client_values client_cell client_files client background blocking
     integrations integrations.answers integrations.smolagents integrations.autogen integrations.langchain
     integrations.inspect_commands integrations.inspect_ai
-    integrations integrations.answers integrations.smolagents integrations.autogen integrations.langchain
-    integrations.inspect_commands integrations.inspect_ai
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.progress batch.stopping
     batch.run batch.command
     keeper sockets file_messages proxy
