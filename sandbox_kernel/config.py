@@ -76,12 +76,13 @@ def _load(file: Path) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", config.get(CLASS_NAME, {}))
 
 
-def read_argv(argv: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None, dict[str, str]]:
     """Split a kernel's arguments into the connection file and the settings, unchecked.
 
     Settings are `--cell-timeout 120` or `--cell_timeout=120`, or in full `--SandboxKernel.cell_timeout=120`; the last
     one of a name counts. `--Class.trait=value` of another class is IPython's and is passed over: nbclient adds such
-    arguments to every kernel it takes for ipykernel. Anything else is an error.
+    arguments to every kernel it takes for ipykernel. Anything else is an error; but `jupyter run FILE` gives the names
+    of its files to the kernel as well, before it sends what they hold, and with `scripts` these are passed over.
     """
     words = iter(argv)
     connection_file: str | None = None
@@ -91,6 +92,8 @@ def read_argv(argv: Iterable[str]) -> tuple[str | None, dict[str, str]]:
         name = flag.removeprefix("--").removeprefix("-")
         owner, dot, trait = name.rpartition(".")
         if not flag.startswith("-") or not name:
+            if scripts and connection_file is not None and Path(word).is_file():
+                continue
             raise ConfigurationError(f"the argument {word!r} is not a setting", value=repr(word))
         if dot and owner != CLASS_NAME:
             if not given or _resembles_ours(owner):
@@ -130,7 +133,7 @@ def resolve(values: Mapping[str, object]) -> Settings:
 
 def from_argv(argv: Iterable[str]) -> tuple[str | None, Settings]:
     """Return a kernel's connection file and its settings, from its arguments and the config files."""
-    connection_file, values = read_argv(argv)
+    connection_file, values = read_argv(argv, scripts=True)
     return connection_file, resolve(from_files() | values)
 
 

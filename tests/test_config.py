@@ -343,3 +343,15 @@ def test_a_start_without_config_files_does_not_import_traitlets() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_files_that_jupyter_run_names_are_passed_over_by_a_kernel_only(tmp_path: Path) -> None:
+    """`jupyter run FILE` appends FILE to every kernel's arguments; a word that is no file is still an error."""
+    (tmp_path / "job.py").write_text("1")
+    argv = ["-f", "x.json", "--pids", "77", str(tmp_path / "job.py")]
+    assert config.from_argv(argv)[1].limits.pids == 77
+    for wrong in ([*argv, "none.py"], [argv[-1], *argv[:2]]):
+        with pytest.raises(ConfigurationError, match="is not a setting"):
+            config.from_argv(wrong)
+    with pytest.raises(ConfigurationError, match="is not a setting"):
+        config.read_argv(argv)

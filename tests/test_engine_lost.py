@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from batch import Started, run, write
 from kernels import Kernel, eventually
 
 from sandbox_kernel.engines.docker import REAP_AGE_SECONDS, DockerEngine
@@ -198,3 +199,20 @@ def test_reap_removes_what_a_crash_of_the_engine_left(
     assert asyncio.run(engine.reap()) >= len(left)
     assert asyncio.run(engine.list()) == []
     assert running.docker("ps", "--all", "--quiet").stdout == ""
+
+
+def test_a_batch_run_whose_engine_goes_leaves_notebook_and_report(running: OwnEngine, tmp_path: Path) -> None:
+    source = write(tmp_path, "print('first')", "import time; time.sleep(60)", "print('third')")
+    started = Started(tmp_path, source, "--engine", running.url, "--image", IMAGE)
+    started.wait_for("[1/3]")
+    running.stop()
+    done = started.ended()
+    assert done.code == 3, done.stderr
+    assert done.report["exit"]["kind"] == "platform failed"
+    assert "engine" in done.report["exit"]["reason"]
+    assert done.statuses == ["ok", "sandbox", "not run"]
+    assert (done.text(1), done.text(3)) == ("first\n", "")
+    assert done.notebook.cells[1].outputs[-1].ename == "SandboxDied"
+    running.ended()
+    assert run(tmp_path, source, "--engine", running.url, "--image", IMAGE).code == 3
+    assert "EngineUnavailable" in done.folder.joinpath("report.json").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 Start = Callable[..., Kernel]
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,6 +110,14 @@ def test_nbclient_sees_a_killed_kernel_process() -> None:
     eventually(lambda: not containers_of(pid), 5, "the container is gone")
 
 
+def outside(tmp_path: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a Python module as a program, in a folder without any configuration of ours."""
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(
+        command, input=stdin or "", capture_output=True, text=True, timeout=150, cwd=tmp_path, check=False
+    )
+
+
 def test_papermill_passes_parameters(tmp_path: Path) -> None:
     document = notebook("factor = 1", "print(6 * factor)")
     document.cells[0].metadata["tags"] = ["parameters"]
@@ -130,3 +139,47 @@ def test_nbconvert_executes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert nbformat.read(tmp_path / "out.ipynb", as_version=4).cells[0].outputs[0].text == "42\n"
+
+
+def test_papermill_runs_the_demo(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, image: str) -> None:
+    """The notebook of `make demo`, by the name of a kernel with folders; what it made is beside the executed one."""
+    folder = tmp_path_factory.mktemp("demo-kernel")
+    place = ("--uploads", str(NOTEBOOKS / "data"), "--downloads", str(tmp_path))
+    install(folder, "--image", image, *place, name="sandbox-demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(folder / "share/jupyter"))
+        arguments = ["-k", "sandbox-demo", "--no-progress-bar"]
+        done = outside(tmp_path, "papermill", str(NOTEBOOKS / "quickstart.ipynb"), "done.ipynb", *arguments)
+    assert done.returncode == 0, done.stderr
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"carrier_summary.csv", "delays.png", "weather_summary.csv", "done.ipynb"}
+    assert (tmp_path / "delays.png").read_bytes().startswith(b"\x89PNG")
+    cells = nbformat.read(tmp_path / "done.ipynb", as_version=4).cells
+    assert any(output.get("name") == "stdout" for output in cells[-1].outputs)
+
+
+def test_nbmake_passes_and_fails_notebooks(tmp_path: Path) -> None:
+    """`pytest --nbmake`: the kernel that the notebook names, and the one that is named for it."""
+    nbformat.write(notebook("x = 6 * 7", "assert x == 42"), tmp_path / "good.ipynb")
+    nbformat.write(notebook("import os", "assert os.getcwd() == '/elsewhere', os.getcwd()"), tmp_path / "bad.ipynb")
+    host = notebook("import os; assert os.getcwd() == '/mnt/data'")
+    host.metadata["kernelspec"]["name"] = "python3"
+    nbformat.write(host, tmp_path / "named.ipynb")
+    quiet = ["--color=no", "-p", "no:randomly", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path)]
+    done = outside(tmp_path, "pytest", "--nbmake", "--nbmake-kernel=sandbox-python", *quiet)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 passed" in done.stdout.replace("1 failed, ", "")
+    assert "/mnt/data" in done.stdout
+
+
+def test_jupyter_run_runs_scripts(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("import os\nprint(os.getcwd(), 6 * 7)\n")
+    (tmp_path / "bad.py").write_text("1 / 0\n")
+    run = ("jupyter_client.runapp", "--kernel=sandbox-python")
+    done = outside(tmp_path, *run, "good.py")
+    assert (done.returncode, done.stdout) == (0, "/mnt/data 42\n"), done.stderr
+    done = outside(tmp_path, *run, stdin="print(6 * 7)")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    done = outside(tmp_path, *run, "bad.py")
+    assert done.returncode != 0
+    assert "ZeroDivisionError" in done.stderr
