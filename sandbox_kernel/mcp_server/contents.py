@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -24,6 +25,8 @@ MAX_IMAGES = 20
 MAX_BLOCKS = 100
 """Displays of one cell that an answer shows."""
 TRACEBACK_LINES = 30
+RESERVED_BYTES = 200_000
+"""Of an answer: what images leave for text."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 _OBJECT = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>|<Figure size .*>")
@@ -40,15 +43,26 @@ _LOST = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLimits:
+    """How long an answer may be."""
+
+    text_characters: int = 20_000
+    """One text; all texts together may have four times as many."""
+    answer_bytes: int = 16_000_000
+    """The whole of it, images as base64."""
+
+
 class Writer:
     """Puts the parts of one answer together and keeps what does not fit."""
 
-    def __init__(self, shelf: Shelf, limit: int) -> None:
+    def __init__(self, shelf: Shelf, limits: AnswerLimits) -> None:
         self._shelf = shelf
-        self._limit = limit
-        """Characters of one text."""
+        self._limits = limits
         self._blocks: list[ContentBlock] = []
         self._images = 0
+        self._characters = 4 * limits.text_characters
+        self._bytes = limits.answer_bytes
 
     def execution(self, execution: Execution, notes: Sequence[str] = ()) -> list[ContentBlock]:
         """Return the answer to a call that ran a cell."""
@@ -86,7 +100,7 @@ class Writer:
             text = orjson.dumps(result.json, option=orjson.OPT_INDENT_2, default=str).decode()
         page = result.html
         if page is not None and (text is None or "<iframe" in page):
-            if "<iframe" in page or "<img" in page or len(page) > self._limit:
+            if "<iframe" in page or "<img" in page or len(page) > self._limits.text_characters:
                 self._keep(page, "text/html", ".html", "an HTML display, for a person's browser")
             else:
                 text = page
@@ -97,8 +111,9 @@ class Writer:
 
     def _image(self, data: str, mime: str) -> None:
         data = "".join(data.split())
-        if len(data) <= IMAGE_CHARACTERS and self._images < MAX_IMAGES:
+        if len(data) <= min(IMAGE_CHARACTERS, self._bytes - RESERVED_BYTES) and self._images < MAX_IMAGES:
             self._images += 1
+            self._bytes -= len(data)
             self._blocks.append(ImageContent(data=data, mime_type=mime))
             return
         try:
@@ -109,15 +124,27 @@ class Writer:
         if len(raw) > OUTPUT_BYTES:
             self._blocks.append(TextContent(text=f"[an image of {format_bytes(len(raw))}: too large to be shown]"))
         else:
-            self._keep(raw, mime, "." + mime.removeprefix("image/"), "an image that is too large for an answer")
+            self._keep(
+                raw,
+                mime,
+                "." + mime.removeprefix("image/"),
+                "an image too large for an answer; drawn smaller, it fits",
+            )
 
     def _text(self, text: str, suffix: str) -> None:
-        if len(text) <= self._limit:
-            self._blocks.append(TextContent(text=text))
-            return
-        shown, left = shorten(text, self._limit)
-        self._blocks.append(TextContent(text=shown))
-        self._keep(text, "text/plain", suffix, f"the whole text, of which {left:,} characters are left out above")
+        limit = max(200, min(self._limits.text_characters, self._characters))
+        if len(text) > limit or len(text.encode()) * 2 > self._bytes:
+            # Six bytes are the most that a character takes in JSON.
+            shown, left = shorten(text, max(200, min(limit, self._bytes // 6)))
+            self._add_text(shown)
+            self._keep(text, "text/plain", suffix, f"the whole text, of which {left:,} characters are left out above")
+        else:
+            self._add_text(text)
+
+    def _add_text(self, text: str) -> None:
+        self._characters -= len(text)
+        self._bytes -= 2 * len(text.encode())
+        self._blocks.append(TextContent(text=text))
 
     def _keep(self, data: str | bytes, mime: str, suffix: str, what: str) -> None:
         uri = self._shelf.put(data, mime, suffix)
@@ -166,6 +193,7 @@ def _last_state(line: str) -> str:
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
     """Return the beginning and the end of a text, and how many characters are left out between them."""
+    limit = min(limit, len(text))
     head, tail = limit * 2 // 3, limit // 3
     left = len(text) - head - tail
     return f"{text[:head]}\n[... {left:,} characters are left out ...]\n{text[-tail:]}", left

@@ -14,7 +14,7 @@ import re
 import secrets
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError
 from ..model import MIB
@@ -161,6 +162,57 @@ def _read(path: Path) -> list[str]:
     return tokens
 
 
+class PlainAnswers:
+    """Sends an answer that nothing came before as JSON, and a stream of events only where there is one.
+
+    Clients may refuse a large event: the official one takes 1 MiB. A file as JSON has no such limit.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        held: Message | None = None
+        answered = False
+
+        async def forward(message: Message) -> None:
+            nonlocal held, answered
+            if message["type"] == "http.response.start" and _is_stream(scope, message):
+                held = message
+                return
+            if answered:
+                return  # the end of the stream, of which the client has all there was
+            if held is not None:
+                start, held = held, None
+                event = _ANSWER.fullmatch(message.get("body", b""))
+                if event is not None:
+                    answered = True
+                    await send({**start, "headers": _as_json(start["headers"], len(event[1]))})
+                    await send({"type": "http.response.body", "body": event[1]})
+                    return
+                await send(start)
+            await send(message)
+
+        await self._app(scope, receive, forward)
+
+
+_ANSWER = re.compile(
+    rb"event: message\r?\ndata: "
+    rb'(\{"jsonrpc":"2\.0","id":(?:[0-9]+|"[^"\\]{0,200}"),"(?:result|error)":[^\r\n]*)'
+    rb"(?:\r?\n){2}"
+)
+
+
+def _is_stream(scope: Scope, start: Message) -> bool:
+    kinds = [value for name, value in start["headers"] if name.lower() == b"content-type"]
+    return scope["method"] == "POST" and start["status"] == 200 and kinds[:1] != [] and b"event-stream" in kinds[0]
+
+
+def _as_json(headers: Iterable[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
+    kept = [(name, value) for name, value in headers if name.lower() in {b"cache-control", b"mcp-session-id"}]
+    return [*kept, (b"content-type", b"application/json"), (b"content-length", str(length).encode())]
+
+
 def application(server: Server[Any], tokens: Sequence[str], place: Place, idle_seconds: float) -> Starlette:
     """Return the web application: one path, and no request without a token."""
     manager = StreamableHTTPSessionManager(
@@ -171,7 +223,7 @@ def application(server: Server[Any], tokens: Sequence[str], place: Place, idle_s
         max_sessions=MAX_CONNECTIONS,
     )
     return Starlette(
-        routes=[Route(PATH, endpoint=RequireAuthMiddleware(StreamableHTTPASGIApp(manager), []))],
+        routes=[Route(PATH, endpoint=RequireAuthMiddleware(PlainAnswers(StreamableHTTPASGIApp(manager)), []))],
         middleware=[Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens)))],
         lifespan=lambda _: manager.run(),
     )

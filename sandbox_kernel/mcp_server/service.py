@@ -44,11 +44,14 @@ from ..model import MIB, Settings, format_bytes
 from . import descriptions, tools
 from .catalogue import entries
 from .clients import Client, Clients, Refused, ServerLimits
+from .contents import AnswerLimits
 from .shelf import Address, file_address, output_address, parse
 
 RESOURCE_BYTES = 64 * MIB
 """What one reading of a resource gives; more is read in parts."""
 RESOURCES_PER_PAGE = 500
+HTTP_ANSWER_BYTES = 950_000
+"""The answer of a cell: after a notification of progress it is an event, and clients take events of up to 1 MiB."""
 LOCAL = "stdio"
 """The key of the only client at the other end of stdio."""
 
@@ -63,6 +66,8 @@ def make_server(settings: Settings, limits: ServerLimits, clients: Clients, *, h
         version=__version__,
         title="Python in a sandbox",
         instructions=descriptions.instructions(settings, limits),
+        # No header of a request repeats an argument, so there is nothing to compare.
+        get_tool_input_schema=(lambda _: None) if http else None,
         on_list_tools=service.list_tools,
         on_call_tool=service.call_tool,
         on_list_resources=service.list_resources,
@@ -98,7 +103,8 @@ class _Service:
     def __init__(self, settings: Settings, limits: ServerLimits, clients: Clients, *, http: bool) -> None:
         self._clients = clients
         self._http = http
-        self._limits = limits
+        most = HTTP_ANSWER_BYTES if http else AnswerLimits().answer_bytes
+        self._answers = AnswerLimits(text_characters=limits.text_characters, answer_bytes=most)
         self._entries = {entry.tool.name: entry for entry in entries(settings, limits)}
 
     async def list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -113,7 +119,7 @@ class _Service:
         except ValidationError as error:
             raise MCPError(INVALID_PARAMS, f"{params.name}: {_first_mistake(error)}") from None
         try:
-            call = tools.Call(self._client(context), self._limits.text_characters, context.session.report_progress)
+            call = tools.Call(self._client(context), self._answers, context.session.report_progress)
             return await entry.run(call, given)
         except (Refused, SandboxError) as error:
             return CallToolResult(content=[TextContent(text=_text_of(error))], is_error=True)

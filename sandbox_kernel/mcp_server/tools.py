@@ -33,7 +33,7 @@ from ..execution import Execution
 from ..model import format_bytes
 from . import descriptions
 from .clients import Client, Refused
-from .contents import IMAGE_CHARACTERS, IMAGES, Writer, plain, rows
+from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, plain, rows
 from .shelf import file_address
 
 PROGRESS_SECONDS = 1.0
@@ -59,7 +59,7 @@ class Call:
     """Where a call comes from, and whom it may tell how far it is."""
 
     client: Client
-    text_characters: int
+    limits: AnswerLimits
     report: Callable[[float, float | None, str], Awaitable[None]]
     """Elapsed seconds, seconds at most, a line of text."""
 
@@ -133,7 +133,7 @@ async def run_code(call: Call, given: RunCode) -> CallToolResult:
             running.cancel()  # this call was cancelled; done, it is left alone
         execution = running.result()
         room.cells += 1
-        blocks = Writer(room.shelf, call.text_characters).execution(execution, notes)
+        blocks = Writer(room.shelf, call.limits).execution(execution, notes)
     return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": _figures(execution, given.session)})
 
 
