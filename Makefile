@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint bench lock clean
+.PHONY: help demo lab setup test lint bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,16 @@ help: ## show the targets
 demo: setup ## answer a question about real data in the sandbox; results go to output/
 	@echo "--- running notebooks/quickstart.ipynb in the sandbox"
 	@$(BIN)/python notebooks/demo.py --output output
+
+lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folders for files in and out
+	@mkdir -p output/lab/results
+	@cp -R -n notebooks/data notebooks/*.ipynb output/lab/
+	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results
+	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results --name sandbox-limits \
+		--display-name "Python 3 (sandbox, small limits)" --memory 512M --scratch-size 64M --cell-timeout 5
+	@echo "--- starting JupyterLab; Ctrl-C ends it"
+	@cd output/lab && JUPYTER_PATH="$(CURDIR)/output/lab-kernels/share/jupyter" \
+		"$(CURDIR)/$(BIN)/jupyter" lab $$([[ $$EUID -ne 0 ]] || echo --allow-root) $(LAB_ARGS) quickstart.ipynb
 
 setup: $(VENV)/.installed ## engine, image and kernelspec, as far as they are missing
 	@echo "--- setting up engine, image and kernel"

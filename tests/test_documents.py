@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md", *PAGES)
 
-MADE_BY_MAKE = {"output/"}
+MADE_BY_MAKE = {"output/", "output/lab/"}
 """Folders that a document may name although a checkout does not hold them."""
 
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]*)*)`")
