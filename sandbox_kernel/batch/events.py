@@ -19,31 +19,28 @@ MAX_EVENTS = 100
 """Different events kept of one cell and one severity, so that none hides behind many others; the rest is counted."""
 MAX_REASON = 300
 
-_HARMLESS = re.compile(
-    "|".join(
-        (
-            r"removed a script from a network: .*",  # folium, bokeh: their pages are shown without it
-            r"showed (HTML|Markdown) as text: too much .*",
-            r"removed a TeX macro: .*",
-            r"removed [\w.+/-]+: not a type that is shown",  # data for front ends with an extension
-            r"removed [^:]*: no representation may be shown",
-            r"removed [\w/.+-]+: the data are not such an image",
-            r"removed application/json: .*",
-            r"dropped a widget of [^:]*: only those of ipywidgets .*",
-            r"removed a widget: its model is not one .*",
-            r"dropped a (message on|comm message|widget).*: no active content in this mode",
-            r"dropped (a message on|the end of) a comm that is not open",
-            r"dropped a widget: \d+ comms are open",
-            r"dropped a payload, ask_exit: .*",  # exit() at the end of a script
-            r"dropped an update of a display that is not open",
-            r"removed an improper display id",
-            r"removed description_allow_html: .*",
-            r"dropped completions .*",
-        )
-    ),
-    re.DOTALL,
+HARMLESS = (
+    r"removed a script from a network: .*",  # folium, bokeh: their pages are shown without it
+    r"showed (HTML|Markdown) as text: too much .*",
+    r"removed a TeX macro: .*",
+    r"removed [\w.+/ -]+: not a type that is shown",  # data for front ends with an extension
+    r"removed [^:]*: no representation may be shown",
+    r"removed [\w/.+-]+: the data are not such an image",
+    r"removed application/json: .*",
+    r"dropped a widget of [^:]*: only those of ipywidgets .*",
+    r"removed a widget: its model is not one .*",
+    r"dropped a (message on|comm message|widget).*: no active content in this mode",
+    r"dropped (a message on|the end of) a comm that is not open",
+    r"dropped a widget: \d+ comms are open",
+    r"dropped a payload, ask_exit: .*",  # exit() at the end of a script
+    r"dropped an update of a display that is not open",
+    r"removed an improper display id",
+    r"removed description_allow_html: .*",
+    r"dropped completions .*",
 )
 """What honest libraries do too. All else that the policy removed could have acted, loaded or leaked: a violation."""
+
+_HARMLESS = re.compile("|".join(HARMLESS), re.DOTALL)
 
 _ODD_BUT_HONEST = frozenset(
     ("iopub_welcome may not be published", "out of turn", "its cell has ended", "its request was not sent yet")

@@ -1,0 +1,423 @@
+"""The parts of a batch run by themselves: reading, rules, reports, outputs; no engine."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import io
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from batch import VALIDATOR
+from papermill.cli import _resolve_type
+from policy.hostile import HTML
+from policy.messages import filtered, message
+
+from sandbox_kernel.batch import events, inputs, source
+from sandbox_kernel.batch.events import Events, classify
+from sandbox_kernel.batch.exits import End, decide, kind_of, of_error
+from sandbox_kernel.batch.notebook import Outputs, sizes
+from sandbox_kernel.batch.progress import Progress
+from sandbox_kernel.batch.report import CellRecord, Failure, Report, write_whole
+from sandbox_kernel.batch.stopping import Stopper
+from sandbox_kernel.errors import (
+    AttestationFailed,
+    CellTimeout,
+    ConfigurationError,
+    EngineUnavailable,
+    FileRefused,
+    ImageMissing,
+    KernelDied,
+    SandboxClosed,
+    SandboxDied,
+    SandboxError,
+)
+from sandbox_kernel.names import FileLimits
+from sandbox_kernel.policy import OutputPolicy
+
+POLICY = Path(events.__file__).parent.parent / "policy"
+HONEST = json.loads((Path(__file__).parent / "policy" / "honest.json").read_text())
+
+# --- exit codes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KernelDied("x"), 1),
+        (ConfigurationError("x"), 2),
+        (EngineUnavailable("x"), 3),
+        (ImageMissing("x"), 3),
+        (AttestationFailed(("x",)), 3),
+        (SandboxDied("x"), 3),
+        (SandboxClosed("x"), 3),
+        (CellTimeout("x"), 4),
+        (FileRefused("x"), 5),
+    ],
+)
+def test_each_error_has_its_exit_code(error: SandboxError, code: int) -> None:
+    assert of_error(error).code == code
+
+
+def test_what_stopped_a_run_from_outside_decides_and_then_the_gravest() -> None:
+    code, limit = End(kind="code failed", reason="", cell=1), End(kind="limit reached", reason="", cell=2)
+    policy, platform = End(kind="policy broken", reason="", cell=3), End(kind="platform failed", reason="")
+    stopped = End(kind="stopped", reason="", signal=2)
+    found: list[End] = []
+    for end, expected in ((code, 1), (limit, 4), (policy, 5), (platform, 3), (stopped, 130)):
+        found.append(end)
+        assert decide(found).code == expected
+    assert decide([]).code == 0
+    assert decide([code, End(kind="code failed", reason="", cell=9)]).cell == 1
+
+
+def test_a_fault_of_the_code_is_no_limit_by_its_name_alone() -> None:
+    assert kind_of("ZeroDivisionError", "user code") == "code failed"
+    assert kind_of("CellTimeout", "user code") == "limit reached"  # asked only of errors that the host gave
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def notes_of_the_policy() -> set[str]:
+    """Return the texts of the policy's sources; what is filled in is a stand-in, the words after a part stand alone."""
+    found = set()
+    for path in POLICY.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(part.value) if isinstance(part, ast.Constant) else "7" for part in node.values)
+                found.add("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= {node.value, f"removed 7{node.value}"}
+    return found
+
+
+@pytest.mark.parametrize("pattern", events.HARMLESS)
+def test_each_harmless_note_is_one_that_the_policy_makes(pattern: str) -> None:
+    """A text that is changed there and not here would fail honest notebooks."""
+    beginning = re.compile(pattern.removesuffix(".*").replace("ask_exit", "7"), re.DOTALL)
+    assert any(beginning.match(note) for note in notes_of_the_policy())
+
+
+def test_exit_in_a_cell_is_honest_and_code_for_the_next_cell_is_not() -> None:
+    for payload, severity in (("ask_exit", "notice"), ("set_next_input", "violation")):
+        content = {"status": "ok", "execution_count": 1, "user_expressions": {}, "payload": [{"source": payload}]}
+        (note,) = OutputPolicy("safe").apply(message("execute_reply", content, channel="shell")).notes
+        event = classify("policy", {"type": "execute_reply", "reason": note})
+        assert event is not None
+        assert event.severity == severity
+
+
+@pytest.mark.parametrize("name", HTML)
+def test_hostile_html_that_was_changed_is_a_violation(name: str) -> None:
+    _, verdict = filtered({"text/html": HTML[name]})
+    found = [classify("policy", {"type": "display_data", "reason": note}) for note in verdict.notes]
+    if found and name != "script from another origin":  # removed from a frame, as with maps
+        assert any(event is not None and event.severity == "violation" for event in found)
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_output_is_no_violation(name: str) -> None:
+    policy = OutputPolicy("safe")
+    for sample in HONEST[name]:
+        buffers = tuple(b"x" for _ in range(sample["buffers"]))
+        verdict = policy.apply(message(sample["type"], sample["content"], metadata=sample["metadata"], buffers=buffers))
+        for note in verdict.notes:
+            event = classify("policy", {"type": sample["type"], "reason": note})
+            assert event is not None
+            assert event.severity == "notice"
+
+
+FILES = {
+    "it is a link.": "violation",
+    "it is a device.": "violation",
+    "its name contains a control character.": "violation",
+    "programs act upon files of its name by themselves.": "violation",
+    "it is hidden, or in a hidden folder.": "notice",
+    "it changed while it was copied.": "notice",
+    "it is too large. Limit: 256.0 MiB. Reached: 300.0 MiB.": "limit",
+    "the session has put too many files out. Limit: 1000 files.": "limit",
+}
+
+
+@pytest.mark.parametrize("reason", FILES)
+def test_a_refused_file_is_judged_by_its_reason(reason: str) -> None:
+    event = classify("file_refused", {"op": "download", "path": "a\x1b[2J", "reason": reason})
+    assert event is not None
+    assert event.severity == FILES[reason]
+    assert "\x1b" not in event.reason
+    event = classify("file_refused", {"op": "upload", "path": "a", "reason": reason})
+    assert event is not None
+    assert event.severity == "notice"
+
+
+def test_a_violation_does_not_hide_behind_many_events() -> None:
+    found = Events()
+    for number in range(5000):
+        event = classify("policy", {"reason": f"removed a/x{number}: not a type that is shown"})
+        assert event is not None
+        found.add(event)
+    forged = classify("dropped", {"reason": "a second reply", "type": "execute_reply"})
+    assert forged is not None
+    found.add(forged)
+    assert found.worst("violation") == forged
+    assert found.worst("never") is None
+    assert found.worst("any") is not None
+    assert len(found.to_json()) <= events.MAX_EVENTS + 2
+    assert sum(row["count"] for row in found.to_json()) == 5001
+    assert classify("attested", {"image": "x"}) is None
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "-2", "2.5", "1e3", "True", "False", "None", "true", "", "7a", "nan", "0x10", "1_0"]
+)
+def test_a_parameter_is_read_as_papermill_reads_it(text: str) -> None:
+    assert repr(source._typed(text)) == repr(_resolve_type(text))
+
+
+def read(text: str, name: str = "-") -> source.Source:
+    return source.read(name, io.BytesIO(text.encode()))
+
+
+def test_what_a_notebook_brings_along_is_not_kept(tmp_path: Path) -> None:
+    """Outputs and widget states of an unknown notebook would be shown as if they had passed the policy."""
+    document = nbformat.v4.new_notebook(metadata={"widgets": {"a": {"state": {}, "version_major": 2}}})
+    shown = nbformat.v4.new_output("display_data", {"text/html": "<script>alert(1)</script>"})
+    document.cells = [nbformat.v4.new_code_cell("1", outputs=[shown], execution_count=7)]
+    found = read(nbformat.writes(document))
+    assert found.notebook.cells[0].outputs == []
+    assert found.notebook.cells[0].execution_count is None
+    assert "widgets" not in found.notebook.metadata
+    assert found.notebook.metadata.kernelspec.name == "sandbox-python"
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_old_notebooks_are_read(version: int) -> None:
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
+    text = nbformat.writes(nbformat.convert(document, version)) if version > 2 else OLD
+    found = source.read("-", io.BytesIO(text.encode()))
+    assert [cell.source for cell in found.notebook.cells] == ["6 * 7"]
+    nbformat.validate(found.notebook)
+
+
+OLD = json.dumps(
+    {
+        "metadata": {"name": "old"},
+        "nbformat": 2,
+        "worksheets": [{"cells": [{"cell_type": "code", "input": "6 * 7", "language": "python", "outputs": []}]}],
+    }
+)
+BROKEN = {
+    "nested without end": "{" * 100_000,
+    "cells that are a number": '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": 7}',
+    "a cell without a type": '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{}]}',
+    "a source that is a number": '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": '
+    '[{"cell_type": "code", "source": 7, "metadata": {}, "outputs": [], "execution_count": null}]}',
+    "metadata that is text": '{"nbformat": 4, "nbformat_minor": 5, "metadata": "x", "cells": []}',
+    "a version to come": '{"nbformat": 9, "nbformat_minor": 0, "metadata": {}, "cells": []}',
+    "no JSON": "print(1)",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_notebook_is_refused_with_one_line(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.ipynb"
+    path.write_text(BROKEN[name])
+    with pytest.raises(ConfigurationError, match="not a proper notebook") as caught:
+        source.read(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_script_without_markers_is_one_cell_as_it_is() -> None:
+    text = "import os\n\n\ndef f():\n    return 1  # %% not a marker\n\n\n# %%% nor this\nf()\n"
+    found = read(text)
+    assert [cell.source for cell in found.notebook.cells] == [text.strip("\n")]
+
+
+def test_parameters_that_json_cannot_hold_are_still_reported() -> None:
+    found = read("n = 1")
+    source.parameterize(found, {"n": float("nan"), "deep": {"a": (1, {2})}})
+    json.dumps(found.parameters, allow_nan=False)
+    assert found.notebook.cells[0].source.splitlines()[0] == "# Parameters"
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_inputs_are_named_as_cp_would_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "sub" / "b.csv").write_text("b")
+    (tmp_path / "data" / "link").symlink_to("/etc/passwd")
+    (tmp_path / "a.csv").write_text("a")
+    (tmp_path / ".env").write_text("asked for by name")
+    found = inputs.plan(["a.csv", "data", ".env"], FileLimits())
+    assert [file.path for file in found.files] == ["a.csv", "data/sub/b.csv", ".env"]
+    assert found.refused == [{"path": "data/link", "reason": "it is a link."}]
+    assert [file.path for file in inputs.plan(["data/."], FileLimits()).files] == ["sub/b.csv"]
+
+
+def test_an_input_that_would_block_or_never_end_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(ConfigurationError, match="no regular file"):
+            inputs.plan([str(path)], FileLimits())
+
+
+def test_no_link_that_was_put_in_the_place_of_a_file_is_hashed(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("/etc/passwd")
+    (tmp_path / "b").write_text("b")
+    assert [row["path"] for row in inputs.produced(tmp_path, ["a", "b", "gone", "../b"])] == ["b"]
+
+
+# --- report ----------------------------------------------------------------------------------------------------------
+
+
+def report(**more: Any) -> Report:
+    about = {"session": None, "engine": "docker", "image": "i", "runtime": None, "outputs": "safe", "limits": {}}
+    versions = dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipykernel"))
+    return Report(
+        source={"name": "-", "kind": None, "sha256": None, "parameters": {}},
+        sandbox={**about, "total_seconds": None, "fail_on_policy": "any"},
+        versions={"sandbox_kernel": "0", "python": "3", **versions},
+        **more,
+    )
+
+
+def test_a_report_is_valid_at_any_moment() -> None:
+    found = report()
+    VALIDATOR.validate(found.to_json())
+    error = Failure("E" * 50_000, "\ud800", "user code", by_host=False)
+    found.cells.append(CellRecord(index=0, number=1, source="\ud800", error=error, seconds=1.23456, status="failed"))
+    found.end = End(kind="stopped", reason="x", signal=2)
+    VALIDATOR.validate(found.to_json())
+    assert found.to_json()["cells"][0]["seconds"] == 1.235
+
+
+def test_the_schema_refuses_what_it_does_not_describe() -> None:
+    """The control: a validator that takes anything would prove nothing."""
+    for path, value in ((("exit", "code"), "0"), (("version",), 2), (("more",), 1), (("started",), "yesterday")):
+        broken = report().to_json()
+        place = broken
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+        assert not VALIDATOR.is_valid(broken)
+
+
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_whole(path, '"\ud800"')
+    assert json.loads(path.read_text()) == "\ud800"
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        write_whole(tmp_path / "none" / "x", "x")
+    assert [found.name for found in tmp_path.iterdir()] == ["x.json"]
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+
+
+def outputs() -> Outputs:
+    return Outputs(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1"), nbformat.v4.new_code_cell("2")]))
+
+
+def test_a_flood_of_small_pieces_is_one_output_in_linear_time() -> None:
+    found, piece = outputs(), "x" * 600
+    found.begin(0)
+    begin = time.process_time()
+    for _ in range(100_000):
+        found.take(message("stream", {"name": "stdout", "text": piece}))
+    found.end()
+    assert time.process_time() - begin < 20
+    assert sizes(found.notebook.cells[0].outputs) == {"stdout": (1, 60_000_000)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("comm_open", {"comm_id": "a", "target_name": "jupyter.widget", "data": {}}),
+        ("comm_open", {"comm_id": "a", "target_name": "jupyter.widget", "data": {"state": {}}}),
+        ("comm_msg", {"comm_id": "a", "data": {"state": {"msg_id": ""}}}),
+        ("display_data", {"data": {"a": {"b": [None]}}, "metadata": {}, "transient": {"display_id": ["x"]}}),
+        ("error", {"ename": "E"}),
+        ("debug_event", {}),
+    ],
+)
+def test_a_strange_message_does_not_end_a_run(kind: str, content: dict[str, Any]) -> None:
+    """With outputs as they come, a cell chooses all of this."""
+    found = outputs()
+    found.begin(0)
+    found.take(message(kind, content))
+    found.take(message("stream", {"name": "stdout", "text": "goes on"}))
+    found.end()
+    assert "goes on" in found.text()
+
+
+# --- progress and signals --------------------------------------------------------------------------------------------
+
+
+def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, total=12, live=True)
+    progress.begin(3, "# a comment\nx = '\x1b[2J'")
+    progress.tick()
+    progress.end("ok", 1.5)
+    shown = stream.getvalue()
+    assert "[ 3/12]     0:00  x = '\\x1b[2J' …" in shown
+    assert "\x1b[2J" not in shown
+    assert shown.split("\r\x1b[2K")[-1].startswith("[ 3/12]   1.50 s")
+
+
+def test_a_reader_that_is_gone_does_not_end_a_run() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, total=1, live=False)
+    stream.close()
+    progress.say("nobody reads this")
+    progress.begin(1, "x")
+    progress.end("ok", 1.0, "note")
+
+
+async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever hangs, the report is written and the process ends: with it goes the sandbox's connection."""
+
+    class Hanging:
+        found: list[End] = []  # noqa: RUF012
+
+        async def run(self) -> None:
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
+
+        def stop(self, number: int, name: str) -> None:
+            self.found.append(End(kind="stopped", reason=name, signal=number))
+
+        def finish(self) -> None:
+            finished.append(True)
+
+    finished: list[bool] = []
+    codes: list[int] = []
+    released = asyncio.Event()
+    monkeypatch.setattr("sandbox_kernel.batch.stopping.STOP_SECONDS", 0.05)
+
+    def leave(code: int) -> None:
+        codes.append(code)
+        released.set()
+
+    monkeypatch.setattr("sandbox_kernel.batch.stopping.os._exit", leave)
+    stopper = Stopper(lambda end: end.code)
+    asyncio.get_running_loop().call_later(0.05, stopper.heard, 15, None)
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.InvalidStateError):  # the stand-in for the end of the process returns
+            await stopper.until_stopped(Hanging())
+    assert codes == [143]
+    assert finished == [True]
