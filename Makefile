@@ -25,11 +25,11 @@ lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folder
 	@cd output/lab && JUPYTER_PATH="$(CURDIR)/output/lab-kernels/share/jupyter" \
 		"$(CURDIR)/$(BIN)/jupyter" lab $$([[ $$EUID -ne 0 ]] || echo --allow-root) $(LAB_ARGS) quickstart.ipynb
 
-setup: $(VENV)/.installed ## engine, image and kernelspec, as far as they are missing
+setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are missing
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes
 
-test: $(VENV)/.installed ## everything that is checked, with gVisor beside Docker's own runtime
+test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.machine import install_browser; install_browser()'
@@ -37,13 +37,13 @@ test: $(VENV)/.installed ## everything that is checked, with gVisor beside Docke
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
 
-lint: $(VENV)/.installed ## style and types
+lint: $(VENV)/.for-tests ## style and types
 	@echo "--- checking style and types"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: setup ## side by side with a stock ipykernel
+bench: $(VENV)/.for-tests setup ## side by side with a stock ipykernel
 	@$(BIN)/python -m benchmarks
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.
@@ -64,8 +64,15 @@ clean: ## remove what the other targets made here; the engine and its images sta
 	@python3 -m venv .cache/uv
 	@.cache/uv/bin/pip install --quiet --disable-pip-version-check uv
 
-$(VENV)/.installed: pyproject.toml
+# The demo and JupyterLab need little; the frameworks of the tests are ten times that.
+$(VENV)/.for-use: pyproject.toml
 	@echo "--- installing sandbox-kernel into $(VENV)"
 	@.ci/venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook]'
 	@touch $@
+
+$(VENV)/.for-tests: pyproject.toml
+	@echo "--- installing sandbox-kernel and the tools of its tests into $(VENV)"
+	@.ci/venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.for-use
