@@ -23,6 +23,10 @@ DOCUMENTS = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "ben
 MADE_BY_MAKE = {"output/", "output/lab/"}
 """Folders that a document may name although a checkout does not hold them."""
 
+OF_READERS = {"jupyter_sandbox_kernel_config.py", "NAME.ipynb", "notebook.ipynb", "pandas.py", "pip.py", "report.json"}
+OF_READERS |= {"script.py"}
+"""Files that are the reader's, and not the repository's."""
+
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]*)*)`")
 SUFFIXES = (".py", ".md", ".in", ".lock", ".ipynb", ".json", ".toml")
 OWN_FOLDERS = ("benchmarks", "docs", "images", "kernelspec", "notebooks", "output", "sandbox_kernel", "tests")
@@ -93,7 +97,7 @@ def test_a_command_is_one_that_works(line: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_readme_shows_every_command() -> None:
     shown = {shlex.split(line)[1] for line in sandbox_commands()}
-    assert shown == {"setup", "build", "install", "doctor", "ps", "reap", "settings"}
+    assert shown == {"setup", "build", "install", "doctor", "ps", "reap", "run", "settings"}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -125,7 +129,7 @@ def test_paths_and_links_lead_somewhere(name: str) -> None:
     for path in FILE.findall(text):
         first = path.partition("/")[0]
         ours = first in OWN_FOLDERS if "/" in path else path.endswith(SUFFIXES)
-        if ours and path not in MADE_BY_MAKE and path not in {"pandas.py", "jupyter_sandbox_kernel_config.py"}:
+        if ours and path not in MADE_BY_MAKE and path not in OF_READERS:
             assert any((place / path).exists() for place in places), path
     headings = {
         re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in re.findall("#+ (.+)", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from batch import NO_ENGINE, Done, Started, run, write
+import yaml
+from batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, run, write
 from kernels import containers_of, eventually
 
 from sandbox_kernel.cli import main
@@ -357,3 +359,44 @@ def test_the_demo_runs_as_a_batch(tmp_path: Path) -> None:
     names = [row["path"] for row in done.report["output"]["files"]]
     assert names == ["carrier_summary.csv", "delays.png", "weather_summary.csv"]
     assert all(not cell["policy_events"] for cell in done.report["cells"])
+
+
+def test_the_example_of_a_gate_tells_good_notebooks_from_bad(tmp_path: Path) -> None:
+    """Its own script, in a repository with a branch: what was there before is not run, nor is a name read as code."""
+    workflow = yaml.safe_load((DATA.parent / "docs" / "examples" / "pull-request-gate.yml").read_text())
+    steps = workflow["jobs"]["notebooks"]["steps"]
+    names = [step.get("name") or step["uses"].partition("@")[0] for step in steps]
+    assert names.index("Set up the sandbox") < names.index("actions/checkout") < names.index("Run the notebooks")
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "pull_request_target" not in str(workflow)
+
+    def git(*arguments: str) -> str:
+        identity = ["-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false"]
+        return subprocess.run(
+            ["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "--quiet", "--initial-branch=main")
+    write(tmp_path, "raise SystemError('not a part of this')", name="old.ipynb")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("a\n")
+    git("add", "--all")
+    git("commit", "--quiet", "--message=base")
+    base = git("rev-parse", "HEAD")
+    write(tmp_path, "print(open('data/a.csv').read())", name="good.ipynb")
+    write(tmp_path, "%%javascript\nalert(1)", name="bad $(touch pwned)\n.ipynb")
+    git("add", "--all")
+    git("commit", "--quiet", "--message=change")
+    script = steps[names.index("Run the notebooks")]["run"]
+    environment = {**os.environ, "BASE": base, "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    assert "results/1.json: $'bad $(touch pwned)\\n.ipynb': it broke the output policy" in lines[0]
+    assert lines[1] == "results/2.json: good.ipynb: passed"
+    assert not (tmp_path / "pwned").exists()
+    for number in ("1", "2"):
+        VALIDATOR.validate(json.loads((tmp_path / "results" / f"{number}.json").read_text()))

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def test_a_fault_of_the_code_is_no_limit_by_its_name_alone() -> None:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
+@cache
 def notes_of_the_policy() -> set[str]:
     """Return the texts of the policy's sources; what is filled in is a stand-in, the words after a part stand alone."""
     found = set()
