@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from .targets import FOUND, NAMES, found, load
+from .targets import FOUND, NAMES, found, load, ready
 
 ROOT = Path(__file__).resolve().parent.parent
 RSS_LIMIT_MB = 512
@@ -62,7 +62,9 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
     """Run one fuzzer to its end; what it learns is kept in `corpus`."""
     artifacts.mkdir(parents=True, exist_ok=True)
     corpus.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fuzz-seeds-") as folder:
+    # In memory where that is possible; what a fuzzer makes is removed here, since libFuzzer ends without a farewell.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as folder:
         seeds = write_seeds(name, Path(folder) / "seeds")
         command = [
             sys.executable, "-m", "fuzz.engine", name, str(corpus), str(seeds),
@@ -74,7 +76,14 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
         before = set(artifacts.iterdir())
         try:
             done = subprocess.run(
-                command, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit, check=False
+                command,
+                cwd=ROOT,
+                env={**os.environ, "TMPDIR": folder},
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit,
+                check=False,
             )
             said, code = done.stdout + done.stderr, done.returncode
         except subprocess.TimeoutExpired as late:
@@ -98,9 +107,8 @@ def excerpt(said: str) -> str:
     return raised[1].strip()[-3000:] if raised else said[-2000:]
 
 
-def run(names: Sequence[str], jobs: int, **options: int) -> Iterator[Outcome]:
+def run(names: Sequence[str], jobs: int, kept: Path, **options: int) -> Iterator[Outcome]:
     """Run several fuzzers, `jobs` at a time; yield what became of each, in the order of the names."""
-    kept = ROOT / ".cache" / "fuzz"
     with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(
             lambda name: fuzz(
@@ -116,7 +124,8 @@ def run(names: Sequence[str], jobs: int, **options: int) -> Iterator[Outcome]:
 
 def replay(name: str, path: Path) -> None:
     """Run one input with a traceback for what it shows."""
-    load(name).run(path.read_bytes())
+    with ready(name) as target:
+        target.run(path.read_bytes())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,6 +138,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=1_000_000, help="inputs for each target (%(default)s)")
     parser.add_argument("--seconds", type=int, default=0, help="end each target after so long, however far it came")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fuzzers at a time (%(default)s)")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=ROOT / ".cache" / "fuzz",
+        metavar="FOLDER",
+        help="where inputs that were worth something and findings are kept (%(default)s)",
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run this input alone on the one target named")
     options = parser.parse_args(arguments)
     if unknown := set(options.targets) - set(NAMES):
@@ -140,7 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     print(HEADER, flush=True)
     failed = False
-    for outcome in run(options.targets or list(NAMES), options.jobs, runs=options.runs, seconds=options.seconds):
+    names = options.targets or list(NAMES)
+    for outcome in run(names, options.jobs, options.keep.resolve(), runs=options.runs, seconds=options.seconds):
         print(outcome.line(), flush=True)
         failed = failed or bool(outcome.failure or outcome.findings)
         if outcome.failure:

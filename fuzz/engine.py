@@ -15,11 +15,12 @@ def main() -> None:
         raise SystemExit(f"no target {name!r}; there are {', '.join(NAMES)}")
     # Only the product is watched: the judge's and the libraries' branches say nothing of where the product has been.
     with atheris.instrument_imports(include=["sandbox_kernel"]):
-        from .targets import load
+        from .targets import load, ready
 
-        target = load(name)
-    atheris.Setup([f"fuzz-{name}", *options], target.run)
-    atheris.Fuzz()
+        load(name)
+    with ready(name) as target:
+        atheris.Setup([f"fuzz-{name}", *options], target.run)
+        atheris.Fuzz()
 
 
 if __name__ == "__main__":

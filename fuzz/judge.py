@@ -45,7 +45,7 @@ def require(condition: object, what: object) -> None:
         raise Unsafe(repr(what)[:2000])
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=2_000)
 def html(source: str, frames: bool) -> None:
     """Require that HTML runs nothing, loads nothing and reaches nothing, outside of frames that are closed."""
     found = faults(source, frames=frames)
@@ -60,7 +60,7 @@ def settled(source: str) -> bool:
     return bool(nh3.clean(bare, tags=TAGS, attributes={}, link_rel=None, clean_content_tags=set()) == bare)
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=2_000)
 def markdown(source: str) -> None:
     """Require the same of Markdown, as a parser reads it that lets raw HTML through."""
     rendered = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(source)

@@ -1,7 +1,12 @@
-"""Too much output of every shape: the cell ends by its name, the host stays small, the next cell works."""
+"""Too much output of every shape: the cell ends by its name, the host stays small, the next cell works.
+
+With FULL_FLOODS=1 in the environment, as much as the limits of a default session let through, and a display of 2 GB;
+that needs 12 GB of memory and two minutes.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +14,8 @@ import pytest
 from kernels import Kernel
 
 Start = Callable[..., Kernel]
+
+FULL = os.environ.get("FULL_FLOODS") == "1"
 
 GROWTH = 200 << 20
 """Bytes that a flood may cost the kernel process at its highest."""
@@ -26,7 +33,7 @@ def status(pid: int, field: str) -> int:
     ids=["large prints", "small displays"],
 )
 def test_a_flood_ends_and_costs_bounded_memory(start_kernel: Start, code: str) -> None:
-    kernel = start_kernel("--output-messages", "20000")
+    kernel = start_kernel() if FULL else start_kernel("--output-messages", "20000")
     before = status(kernel.pid, "VmRSS")
     result = kernel.run(code, timeout=150)
     assert result.ename == "OutputLimit"
@@ -36,9 +43,11 @@ def test_a_flood_ends_and_costs_bounded_memory(start_kernel: Start, code: str) -
 
 
 def test_a_single_display_over_the_limit_never_reaches_the_host(start_kernel: Start) -> None:
-    kernel = start_kernel("--memory", "3G")
+    """The kernel itself needs a display several times over: as a text, as JSON, and on its way."""
+    memory, size = ("12G", 2_000_000_000) if FULL else ("3G", 400_000_000)
+    kernel = start_kernel("--memory", memory)
     before = status(kernel.pid, "VmRSS")
-    result = kernel.run("display({'text/plain': 'x' * (400 << 20)}, raw=True)", timeout=150)
+    result = kernel.run(f"display({{'text/plain': 'x' * {size}}}, raw=True)", timeout=150)
     assert result.ename == "OutputLimit"
     assert "message_limit" in result.reply["evalue"]
     assert status(kernel.pid, "VmHWM") - before < GROWTH

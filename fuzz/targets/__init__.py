@@ -1,7 +1,11 @@
-"""The fuzzers' targets: each module has `run(data)`, which returns for whatever is right, and `seeds()`."""
+"""The fuzzers' targets: each module has `run(data)`, which returns for whatever is right, and `seeds()`.
+
+What a target changes in the product, so that small inputs get everywhere, it changes in `prepared()` only.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,10 +17,10 @@ FOUND = Path(__file__).resolve().parent.parent / "found"
 NAMES = {
     "wire": 600,
     "messages": 1500,
-    "session": 1200,
+    "session": 400,
     "terminal": 400,
     "markup": 600,
-    "outputs": 1200,
+    "outputs": 600,
     "names": 400,
     "files": 300,
 }
@@ -35,8 +39,18 @@ class Target:
 
 
 def load(name: str) -> Target:
+    """Import a target."""
     module = importlib.import_module(f"{__name__}.{name}")
     return Target(name, NAMES[name], module.run, module.seeds)
+
+
+@contextlib.contextmanager
+def ready(name: str) -> Iterator[Target]:
+    """Import a target, and hold the product as it needs it: `run` may be called within."""
+    target = load(name)
+    prepared = getattr(importlib.import_module(f"{__name__}.{name}"), "prepared", contextlib.nullcontext)
+    with prepared():
+        yield target
 
 
 def found(name: str) -> list[Path]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
+import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from sandbox_kernel import scratch, transfer
 from sandbox_kernel.errors import FileRefused, SandboxDied, SandboxError
@@ -36,13 +38,22 @@ async def _at_once(self: Any, function: Callable[..., Any], *arguments: Any) -> 
     return function(*arguments)
 
 
-# The steps of a disk are run here, not in a thread: their order is the same, and the fuzzer sees where they have been.
-transfer._Disk.run = _at_once  # type: ignore[method-assign]
-transfer._Disk.finish = _at_once  # type: ignore[method-assign]
+_loop: asyncio.AbstractEventLoop
+_base: Path
 
-_loop = asyncio.new_event_loop()
-_base = Path(tempfile.mkdtemp(prefix="fuzz-files-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
-atexit.register(shutil.rmtree, _base, ignore_errors=True)
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Make a folder. The steps of a disk are run here and not in a thread: the fuzzer sees where they have been."""
+    global _loop, _base  # noqa: PLW0603 (one of each for a million cases)
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-files-") as folder,
+        contextlib.closing(asyncio.new_event_loop()) as _loop,
+        patch.object(transfer._Disk, "run", _at_once),
+        patch.object(transfer._Disk, "finish", _at_once),
+    ):
+        _base = Path(folder)
+        yield
 
 
 class Agent:

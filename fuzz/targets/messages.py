@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 
@@ -17,9 +19,12 @@ from ..trees import Reader, encode, option
 from ..words import REQUESTS, SNIPPETS, TYPES
 
 KINDS = (wire.IOPUB, wire.SHELL, wire.CONTROL, wire.STDIN, wire.AGENT, 0, 77)
-protocol.LARGE = 64  # so that small inputs are large ones too
-
 TREE, DUPLICATE, RAW, BUFFER, STOP = range(5)
+
+
+def prepared() -> AbstractContextManager[object]:
+    """Small inputs are to be large ones too."""
+    return patch.object(protocol, "LARGE", 64)
 
 
 def run(data: bytes) -> None:

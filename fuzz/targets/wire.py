@@ -5,14 +5,20 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 from sandbox_kernel import wire
 
 from ..judge import require
 
 LIMIT = 4096
-wire._LARGE = 48  # the shortcut for large parts is to be taken by small inputs too
 Frame = tuple[int, tuple[bytes, ...]]
+
+
+def prepared() -> AbstractContextManager[object]:
+    """The shortcut for large parts is to be taken by small inputs too."""
+    return patch.object(wire, "_LARGE", 48)
 
 
 def run(data: bytes) -> None:

@@ -166,6 +166,7 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
     sheet = css.stylesheet(styles, "") if styles.strip() else ""
     if sheet is None:
         notes.add("removed <style>: it cannot be confined to this output")
+        sheet = ""
     if not sheet and "style=" not in kept:
         return kept
     scope = "sandbox-output-" + hashlib.sha256(f"{sheet}{kept}".encode("utf-8", "replace")).hexdigest()[:16]
@@ -182,7 +183,7 @@ def _unwrap(source: str) -> str | None:
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet), styles, quiet)
-    return source if again == source and not quiet else None
+    return source if again == source else None
 
 
 @cache

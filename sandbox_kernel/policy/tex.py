@@ -16,5 +16,8 @@ _MACRO = re.compile(
 
 
 def clean(text: str) -> str:
-    r"""Return `text` with each such macro turned into the letters of its name (`\ href`): nothing is rejoined."""
-    return _MACRO.sub(r"\\ ", text) if "\\" in text else text
+    r"""Return `text` with each such macro turned into the letters of its name (`\ href`): nothing is rejoined.
+
+    Nor by the parser of a browser, which drops every NUL.
+    """
+    return _MACRO.sub(r"\\ ", text.replace("\0", "")) if "\\" in text else text

@@ -137,6 +137,7 @@ HTML: dict[str, str] = {
     "TeX style": r"<p>$\style{position:fixed}{x}$ $\class{jp-Dialog}{x}$ $\cssId{y}{x}$</p>",
     "TeX extension": r"<p>$\require{html}\data{commandlinker-command=x}{y}$</p>",
     "TeX bbox": r"<p>$\bbox[background:url(http://evil.test/)]{x}$</p>",
+    "TeX split by a NUL, no markup": "$\\hre\x00f{javascript:alert(1)}{x}$",
     "TeX split by itself": r"<p>$\hr\hrefef{javascript:alert(1)}{x}$</p>",
 }  # fmt: skip
 
