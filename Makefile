@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test lint bench lock clean
+.PHONY: help demo lab setup test lint bench fuzz lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,11 @@ lint: $(VENV)/.for-tests ## style and types
 
 bench: $(VENV)/.for-tests setup ## side by side with a stock ipykernel
 	@$(BIN)/python -m benchmarks
+
+# The tests run each fuzzer for some seconds. RUNS=100000 is a look; what is learned is kept in .cache/fuzz.
+RUNS := 1000000
+fuzz: $(VENV)/.installed ## a million inputs for each fuzzer, one on each processor at a time
+	@$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.
 LOCK := --quiet --upgrade --no-config --python-version 3.13 --python-platform x86_64-manylinux_2_28 \
