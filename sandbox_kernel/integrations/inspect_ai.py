@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from ..errors import ConfigurationError, FileRefused, SandboxError
+from ..names import printable
 from . import inspect_commands, missing
 
 try:
@@ -243,6 +244,10 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         """Start the sandbox of one sample."""
         from ..client import AsyncSandbox
 
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError("a sandbox_kernel runs on asyncio, and not on trio") from None
         return {"default": cls(await AsyncSandbox.create(**DEFAULTS | _settings(config)))}
 
     @classmethod
@@ -298,9 +303,9 @@ def _result(reply: dict[str, Any], cmd: list[str], limit: int, seconds: float) -
         case {"gone": True}:
             return ExecResult(False, 137, "", "the command ended with the kernel that had started it\n")
         case {"not_started": int(code), "reason": str(reason)}:
-            return ExecResult(False, code, "", f"{reason[:1000]}\n")
+            return ExecResult(False, code, "", f"{printable(reason)}\n")
         case {"errno": str(), "reason": str(reason)}:
-            raise PermissionError(errno.EACCES, reason[:1000], cmd[0])
+            raise PermissionError(errno.EACCES, printable(reason), cmd[0])
         case {"returncode": int(code), "timed_out": bool(timed_out), "stdout": str(out), "stderr": str(err)}:
             try:
                 stdout, stderr = (base64.b64decode(text, validate=True)[-limit:] for text in (out, err))
@@ -315,7 +320,7 @@ def _result(reply: dict[str, Any], cmd: list[str], limit: int, seconds: float) -
 
 def _check(reply: dict[str, Any], file: str) -> dict[str, Any]:
     """Return the answer to a request for a file. Raises what the contract has for a refusal."""
-    code, reason = reply.get("errno"), str(reply.get("reason"))[:1000]
+    code, reason = reply.get("errno"), printable(str(reply.get("reason")))
     if code in _MISSING:
         raise FileNotFoundError(errno.ENOENT, reason, file)
     if code in _DENIED:

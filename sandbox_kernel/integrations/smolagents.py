@@ -6,6 +6,7 @@ come back as JSON: nothing is ever unpickled. A sandbox that lost its kernel get
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
 
     def install_packages(self, additional_imports: list[str]) -> list[str]:
         """Return the packages, which must be in the image: there is no network to install them from."""
-        names = [name for name in additional_imports if name != "*"]
+        names = [re.split(r"[^\w.-]", name, maxsplit=1)[0] for name in additional_imports if name != "*"]
         if names:
             found = self.sandbox.run_code(_FOUND.format(names=names))
             absent = [name for name in names if f'"{name}"' in "".join(found.logs.stdout)]

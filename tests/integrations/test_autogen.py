@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 from documents import run_example
-from kernels import containers_of
+from sandboxes import sessions
 
 from sandbox_kernel.errors import ConfigurationError
 
@@ -50,10 +49,10 @@ def test_the_example_of_the_document_writes_code_runs_it_and_reflects() -> None:
             "The 10th Fibonacci number is 55.",
         ]
     )
-    before = len(containers_of(os.getpid()))
+    before = sessions()
     assert run_example("AutoGen", model=model)["answer"] == "The 10th Fibonacci number is 55."
     assert "it is 55" in str(model.create_calls[-1]["messages"])
-    assert len(containers_of(os.getpid())) == before
+    assert not sessions() - before
 
 
 @pytest.mark.asyncio(loop_scope="module")

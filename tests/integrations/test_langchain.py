@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from documents import run_example
-from kernels import containers_of
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
+from sandboxes import sessions
 
 from sandbox_kernel.errors import ConfigurationError
 
@@ -86,11 +85,11 @@ def test_the_example_of_the_document_calls_the_tool_and_answers() -> None:
     from langchain_core.messages import AIMessage
 
     call = request("from statistics import mean\nmean([3, 1, 4, 1, 5])")
-    before = len(containers_of(os.getpid()))
+    before = sessions()
     names = run_example("LangChain", model=scripted(AIMessage("", tool_calls=[call]), AIMessage("It is 2.8.")))
     assert names["answer"] == "It is 2.8."
     assert names["messages"][-1].content == "2.8"
-    assert len(containers_of(os.getpid())) == before
+    assert not sessions() - before
 
 
 async def test_calls_with_and_without_await_share_one_session(shared: SandboxTool) -> None:
@@ -150,13 +149,13 @@ async def test_a_cancelled_call_interrupts_the_cell(shared: SandboxTool) -> None
 def test_a_closed_tool_has_no_sandbox_and_starts_a_new_one() -> None:
     from sandbox_kernel.integrations.langchain import SandboxTool
 
-    tool = SandboxTool(memory="512M", cell_timeout=1)
-    before = len(containers_of(os.getpid()))
+    tool = SandboxTool(memory="512M", cell_timeout=2)
+    before = sessions()
     assert tool.invoke({"code": "z = 1\nz"}) == "1"
-    assert len(containers_of(os.getpid())) == before + 1
+    assert sessions() - before == {tool.sandbox.id}
     assert "CellTimeout" in tool.invoke({"code": "while True: pass"})
     tool.close()
-    assert len(containers_of(os.getpid())) == before
+    assert not sessions() - before
     assert tool.invoke({"code": "'z' in globals()"}) == "False"
     tool.close()
 
