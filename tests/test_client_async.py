@@ -247,17 +247,18 @@ async def test_out_of_memory_and_a_dead_kernel_are_errors_with_their_parts(sandb
     assert (await sandbox.run_code("open('kept').read()")).text == "'x'"
 
 
-async def test_the_end_of_a_container_is_told_once_and_the_next_call_has_a_new_one(sandbox: AsyncSandbox) -> None:
-    await sandbox.files.write("lost", "x")
-    call = await started(sandbox, "import time\ntime.sleep(50)")
-    await asyncio.to_thread(end_container, sandbox.id)
-    lost = (await call).error
-    assert lost is not None
-    assert (lost.name, lost.survived, lost.fault) == ("SandboxDied", "nothing", "platform")
-    with pytest.raises(SandboxDied, match="ended from outside"):
-        await sandbox.files.read("lost")
-    assert (await sandbox.run_code("1")).text == "1"
-    assert not await sandbox.files.exists("lost")
+async def test_the_end_of_a_container_is_told_once_and_the_next_call_has_a_new_one(image: str) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        await sandbox.files.write("lost", "x")
+        call = await started(sandbox, "import time\ntime.sleep(50)")
+        await asyncio.to_thread(end_container, sandbox.id)
+        lost = (await call).error
+        assert lost is not None
+        assert (lost.name, lost.survived, lost.fault) == ("SandboxDied", "nothing", "platform")
+        with pytest.raises(SandboxDied, match="ended from outside"):
+            await sandbox.files.read("lost")
+        assert (await sandbox.run_code("1")).text == "1"
+        assert not await sandbox.files.exists("lost")
 
 
 def end_container(session: str) -> None:
