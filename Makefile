@@ -48,7 +48,7 @@ bench: $(VENV)/.for-tests setup ## side by side with a stock ipykernel
 
 # The tests run each fuzzer for some seconds. RUNS=100000 is a look; what is learned is kept in .cache/fuzz.
 RUNS := 1000000
-fuzz: $(VENV)/.installed ## a million inputs for each fuzzer, one on each processor at a time
+fuzz: $(VENV)/.for-tests ## a million inputs for each fuzzer, one on each processor at a time
 	@$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.
