@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import errno
 import json
 import os
@@ -130,6 +129,8 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         except _KernelGone as error:
             return ExecResult(False, 137, "", f"{error}\n")
         except BaseException:
+            if stdin is not None:
+                await self._unstage(stdin)
             with anyio.CancelScope(shield=True), suppress(Exception):
                 await self._ask("end", id=name)
             raise
@@ -140,7 +141,11 @@ class KernelSandboxEnvironment(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file, with the folders above it."""
         staged = await self._stage(contents.encode() if isinstance(contents, str) else contents)
-        _check(await self._ask_for_file("store", path=file, staged=staged), file)
+        try:
+            _check(await self._ask_for_file("store", path=file, staged=staged), file)
+        except BaseException:
+            await self._unstage(staged)
+            raise
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -154,16 +159,17 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         size = _check(await self._ask_for_file("fetch", path=file, staged=staged, limit=limit), file).get("size")
         if not isinstance(size, int) or size > limit:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+        data = bytearray()
         try:
-            data = await self.sandbox.files.read(staged)
-        except FileRefused as error:
+            async for piece in await self.sandbox.files.read(staged, "stream"):
+                data += piece
+                if len(data) > limit:
+                    raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+        except SandboxError as error:
             raise SandboxUnavailableError(f"{file}: {error}") from error
         finally:
-            with anyio.CancelScope(shield=True), suppress(SandboxError):
-                await self.sandbox.files.remove(staged)
-        if len(data) > limit:
-            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
-        return data.decode() if text else data
+            await self._unstage(staged)
+        return data.decode() if text else bytes(data)
 
     async def _stage(self, data: bytes) -> str:
         """Leave bytes in scratch, under a name that the next request takes away."""
@@ -175,6 +181,10 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         except SandboxError as error:
             raise SandboxUnavailableError(str(error)) from error
         return staged
+
+    async def _unstage(self, staged: str) -> None:
+        with anyio.CancelScope(shield=True), suppress(SandboxError):
+            await self.sandbox.files.remove(staged)
 
     # --- requests to the kernel ---
 
@@ -199,7 +209,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
             self._turn.release()
         try:
             reply = json.loads(text.strip().rpartition("\n")[2])
-        except ValueError:
+        except (ValueError, RecursionError):
             reply = None
         if not isinstance(reply, dict):
             raise SandboxUnavailableError("the sandbox gave no proper answer")
@@ -309,7 +319,7 @@ def _result(reply: dict[str, Any], cmd: list[str], limit: int, seconds: float) -
         case {"returncode": int(code), "timed_out": bool(timed_out), "stdout": str(out), "stderr": str(err)}:
             try:
                 stdout, stderr = (base64.b64decode(text, validate=True)[-limit:] for text in (out, err))
-            except binascii.Error:
+            except ValueError:
                 raise SandboxUnavailableError("the sandbox gave no proper answer") from None
             if timed_out:
                 said = (stderr + stdout).decode(errors="replace")

@@ -221,6 +221,52 @@ async def test_a_sample_never_goes_on_in_an_empty_sandbox() -> None:
             await environment.read_file("made.txt")
 
 
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "",
+        "no JSON",
+        "[" * 100_000,
+        "[]",
+        '{"returncode": "0", "timed_out": false, "stdout": "", "stderr": ""}',
+        '{"returncode": 0, "timed_out": false, "stdout": "é", "stderr": ""}',
+        '{"returncode": 0, "timed_out": false, "stdout": "a", "stderr": ""}',
+        '{"returncode": 1e999}',
+    ],
+    ids=lambda text: text[:20],
+)
+async def test_a_sandbox_that_answers_nonsense_is_not_believed(shared: KernelSandboxEnvironment, printed: str) -> None:
+    from inspect_ai.util import SandboxUnavailableError
+
+    assert (await shared.exec(["true"])).success
+    forged = f"_real, _sandbox_commands.answer = _sandbox_commands.answer, lambda request: print({printed!r})"
+    assert (await shared.sandbox.run_code(forged)).ok
+    with pytest.raises(SandboxUnavailableError, match="no proper answer"):
+        await shared.exec(["true"])
+    assert (await shared.sandbox.run_code("_sandbox_commands.answer = _real")).ok
+    assert (await shared.exec(["true"])).success
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_file_that_is_larger_than_it_was_said_to_be_is_not_read(shared: KernelSandboxEnvironment) -> None:
+    from inspect_ai.util import OutputLimitExceededError
+    from inspect_ai.util._sandbox.limits import override_max_read_file_size
+
+    forged = """
+def _forged(request):
+    fields = __import__('json').loads(request)
+    open(fields['staged'], 'wb').write(b'x' * 5_000_000)
+    print('{"size": 1}')
+_real, _sandbox_commands.answer = _sandbox_commands.answer, _forged
+"""
+    assert (await shared.exec(["true"])).success
+    assert (await shared.sandbox.run_code(forged)).ok
+    with override_max_read_file_size(1000), pytest.raises(OutputLimitExceededError):
+        await shared.read_file("small.txt")
+    assert (await shared.sandbox.run_code("_sandbox_commands.answer = _real")).ok
+
+
 def test_what_is_sent_into_the_sandbox_is_plain_python_of_any_age() -> None:
     import ast
 
