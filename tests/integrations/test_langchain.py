@@ -88,7 +88,8 @@ def test_the_example_of_the_document_calls_the_tool_and_answers() -> None:
     before = sessions()
     names = run_example("LangChain", model=scripted(AIMessage("", tool_calls=[call]), AIMessage("It is 2.8.")))
     assert names["answer"] == "It is 2.8."
-    assert names["messages"][-1].content == "2.8"
+    assert [message.type for message in names["result"]["messages"]] == ["human", "ai", "tool", "ai"]
+    assert names["result"]["messages"][2].content == "2.8"
     assert not sessions() - before
 
 
