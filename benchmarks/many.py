@@ -43,6 +43,8 @@ class Load:
         self.content = random.Random(7).randbytes(file_bytes)  # noqa: S311 (content, no secret)
         self.settings = settings
         self.samples: dict[str, list[float]] = defaultdict(list)
+        self.alone: dict[str, list[float]] = {}
+        """The same of one sandbox, before the others start."""
         self.errors: list[str] = []
         self.seconds: dict[str, float] = {}
         self.running = 0
@@ -53,9 +55,12 @@ class Load:
         try:
             async with AsyncSandbox(**self.settings) as sandbox:  # the first one loads code, and is no sample
                 await sandbox.run_code("1")
+            await self._use(alone := await self._create())
+            await self._timed("kill", alone.kill())
         except SandboxError as error:
             self.errors.append(f"none can start: {error!r}")
             return
+        self.alone, self.samples = self.samples, defaultdict(list)
         begin = time.monotonic()
         open_now = await self._each("start", [self._create] * self.sandboxes)
         self.running = len(await containers())
@@ -149,11 +154,12 @@ def show(load: Load, left: list[str], cpu_seconds: float) -> None:
     )
     print(f"machine: {cores} cores, {memory.total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f} at the end")
     print(f"running when all had started: {load.running}\n")
-    print(f"{'milliseconds':<14}{'count':>7}{'p50':>10}{'p95':>10}{'longest':>10}")
+    print(f"{'milliseconds':<14}{'count':>7}{'p50':>10}{'p95':>10}{'longest':>10}{'one alone':>12}")
     for name in ("create", "run_code", "file write", "file read", "kill"):
         if values := load.samples[name]:
             row = (statistics.median(values), percentile(values, 0.95), max(values))
-            print(f"{name:<14}{len(values):>7}" + "".join(f"{1000 * value:>10.1f}" for value in row))
+            alone = 1000 * statistics.median(load.alone[name])
+            print(f"{name:<14}{len(values):>7}" + "".join(f"{1000 * one:>10.1f}" for one in row) + f"{alone:>12.1f}")
     steps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in load.seconds.items())
     print(f"\nall of them took: {steps}; {len(load.samples['run_code'])} cells, {cpu_seconds:.1f} s of CPU here")
     print(

@@ -102,7 +102,8 @@ class AsyncSandbox:
         `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
         moment the cell runs, and never extends `cell_timeout`. Cancelling the call interrupts the cell.
 
-        The callbacks are called while the cell runs, in the order of its messages. One that raises is not called
+        The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
+        `Result` in the execution, and only `on_message` hears of it. One that raises is not called
         again; the cell runs on to its end, and then `CallbackFailed` is raised, which has the execution. Without
         `on_input`, `input()` raises StdinNotImplementedError in the cell; if it fails, the cell is interrupted.
 
