@@ -136,7 +136,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         return "[the kernel was replaced: the variables of earlier steps are gone]\n"
 
     def _patch_final_answer_with_exception(self, final_answer_tool: Tool) -> None:
-        if not hasattr(final_answer_tool, "_forward"):  # patched twice, it would call itself for ever
+        if not hasattr(final_answer_tool, "_forward"):  # patched twice, it fails; agents send it with every run
             super()._patch_final_answer_with_exception(final_answer_tool)
 
     def _output(self, execution: Execution) -> Any:
