@@ -7,7 +7,8 @@ import base64
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psutil
@@ -54,10 +55,14 @@ class HttpServer:
     def pid(self) -> int:
         return self.process.pid
 
-    def client(self, token: str | None = None, mode: str = "auto") -> Client:
+    @asynccontextmanager
+    async def client(self, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {token or self.token}"}
-        transport = streamable_http_client(self.url, http_client=create_mcp_http_client(headers=headers))
-        return Client(transport, mode=mode)
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+        ):
+            yield client
 
     def close(self) -> None:
         if self.process.poll() is None:

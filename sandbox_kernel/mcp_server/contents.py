@@ -16,7 +16,7 @@ from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 
 from ..execution import Execution, ExecutionError, Result
 from ..model import format_bytes
-from .shelf import OUTPUT_BYTES, Shelf
+from .shelf import KEPT, KEPT_BYTES, OUTPUT_BYTES, Shelf
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 IMAGE_CHARACTERS = 5_000_000
@@ -60,7 +60,7 @@ class Writer:
         self._shelf = shelf
         self._limits = limits
         self._blocks: list[ContentBlock] = []
-        self._images = 0
+        self._images = self._kept = self._kept_size = 0
         self._characters = 4 * limits.text_characters
         self._bytes = limits.answer_bytes
 
@@ -147,6 +147,12 @@ class Writer:
         self._blocks.append(TextContent(text=text))
 
     def _keep(self, data: str | bytes, mime: str, suffix: str, what: str) -> None:
+        self._kept += 1
+        self._kept_size += min(len(data), OUTPUT_BYTES)
+        if self._kept > KEPT // 2 or self._kept_size > KEPT_BYTES:
+            # What one answer links to must not push out what it linked to before.
+            self._blocks.append(TextContent(text=f"[{what}: one call brought too much for this to be kept]"))
+            return
         uri = self._shelf.put(data, mime, suffix)
         size = len(data.encode()) if isinstance(data, str) else len(data)
         name = uri.rpartition("/")[2]

@@ -16,7 +16,7 @@ from ..model import MIB, format_bytes
 
 SCHEME = "sandbox://"
 SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-KEPT = 64
+KEPT = 128
 """Outputs of one session."""
 KEPT_BYTES = 32 * MIB
 """All outputs of one session together."""
