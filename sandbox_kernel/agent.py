@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -28,6 +29,10 @@ LEASE = 60.0
 READ = 1 << 18
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
+PIECE = 4 << 20
+"""Bytes of a stream that go in one message."""
+STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
+PLAIN = re.compile(rb"[^\\\x80-\xff]{12}")
 DELIMITER = b"<IDS|MSG>"
 CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdin"))
 
@@ -239,13 +244,14 @@ class Agent:
             # The kernel's iopub_welcome, or anything else it publishes, shows that the subscription is in force.
             kernel.ready = True
             self.event("kernel_ready", number=kernel.number)
-        size = sum(map(len, parts))
-        if size > self.config["max_frame"] - 65536:
-            self.event(
-                "oversized", channel=kind, bytes=size, parent=b"".join(parts[1:2])[:4096].decode(errors="replace")
-            )
-        elif len(parts) <= wire.MAX_PARTS:
-            self.send(kind, parts)
+        limit = self.config["max_frame"] - 65536
+        for piece in cut(parts) if kind == wire.IOPUB and sum(map(len, parts)) < 2 * limit else (parts,):
+            size = sum(map(len, piece))
+            if size > limit:
+                parent = b"".join(piece[1:2])[:4096].decode(errors="replace")
+                self.event("oversized", channel=kind, bytes=size, parent=parent)
+            elif len(piece) <= wire.MAX_PARTS:
+                self.send(kind, piece)
         return True
 
     # --- commands of the host ---
@@ -386,6 +392,25 @@ def receive(socket, flags):
         return parts[parts.index(DELIMITER) + 2 :]
     except ValueError:
         return None
+
+
+def cut(parts):
+    """Return a message as several if it is a large stream: ipykernel joins whatever is printed in 0.2 s.
+
+    The host then never holds much of a flood at once. A cut never splits a character or an escape of JSON.
+    """
+    content = parts[3] if len(parts) == 4 else b""
+    head = STREAM.match(content) if len(content) > 2 * PIECE else None
+    if head is None or bytes(content[-2:]) != b'"}':
+        return (parts,)
+    cuts = [head.end()]
+    for end in range(PIECE, len(content) - PIECE, PIECE):
+        found = [place.end() for place in PLAIN.finditer(content[end - 4096 : end])]
+        if found:
+            cuts.append(end - 4096 + found[-1])
+    cuts.append(len(content) - 2)
+    pairs = zip(cuts, cuts[1:])  # noqa: B905, RUF007 (Python 3.9 has neither)
+    return [[*parts[:3], b"".join((head[0], content[start:end], b'"}'))] for start, end in pairs]
 
 
 def prepare_pipes():

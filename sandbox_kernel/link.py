@@ -81,15 +81,20 @@ class Link:
         finally:
             self._asked.pop(number, None)
 
-    async def frames(self) -> AsyncIterator[tuple[int, tuple[bytes, ...]]]:
-        """Yield frames until the container's end; answers to `ask` are not among them. Raises `WireError`."""
+    async def frames(self) -> AsyncIterator[tuple[int, list[bytes]]]:
+        """Yield frames until the container's end; answers to `ask` are not among them. Raises `WireError`.
+
+        A frame may be 90 MB: who clears its list of parts frees them, nobody else holds them.
+        """
         try:
             while data := await self.container.receive():
                 try:
                     frames = self._decoder.feed(data)
                 except wire.FrameError as error:
                     raise WireError(f"the sandbox sent bytes that are not frames: {error}") from None
-                for kind, parts in frames:
+                frames.reverse()
+                while frames:
+                    kind, parts = frames[-1][0], list(frames.pop()[1])
                     if kind != wire.AGENT:
                         yield kind, parts
                         continue
@@ -103,7 +108,7 @@ class Link:
             self._abandon()
 
     @staticmethod
-    def _parse(parts: tuple[bytes, ...]) -> tuple[dict[str, Any], bytes]:
+    def _parse(parts: list[bytes]) -> tuple[dict[str, Any], bytes]:
         try:
             head = orjson.loads(parts[0])
             if not isinstance(head["op"], str) or not isinstance(head.get("id", 0), int):

@@ -343,18 +343,20 @@ class Session:
 
     async def _read(self, link: Link) -> None:
         async for kind, parts in link.frames():
+            size = sum(map(len, parts))
             if kind == wire.AGENT:
-                await self._event(link, orjson.loads(parts[0]), sum(map(len, parts)))
+                await self._event(link, orjson.loads(parts[0]), size)
                 continue
             try:
                 message = protocol.decode(kind, parts)
             except ProtocolError as error:
-                self.traffic.drop(error.message, sum(map(len, parts)))
+                self.traffic.drop(error.message, size)
                 continue
+            parts.clear()  # before the message is written anew: what came and what goes are not held together
             if message.parent.get("msg_id") == PROBE:
                 self._probe_answered(message)
             elif self.ready:
-                self.traffic.receive(message, sum(map(len, parts)))
+                self.traffic.receive(message, size)
 
     async def _event(self, link: Link, event: dict[str, Any], size: int) -> None:
         op = event["op"]

@@ -45,7 +45,7 @@ SHIPPED = ("wire", "agent_report", "agent_files", "agent")
 """What runs in the container, under these names without a package."""
 
 MAX_LINES = 350
-LONGER = {"agent": 450, "machine": 380, "session": 560, "traffic": 640}
+LONGER = {"agent": 470, "machine": 380, "session": 560, "traffic": 640}
 """Files over the limit, and how long each may be at most. A file that fits again leaves this list."""
 
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
