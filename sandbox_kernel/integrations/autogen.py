@@ -70,7 +70,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             raise ConfigurationError("timeout must be positive", value=f"{timeout:g} s", setting="timeout")
         self._output_dir = Path(output_dir) if output_dir is not None else None
         self._timeout = timeout
-        self._settings = settings
+        self._settings: dict[str, Any] = {
+            name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
+        }
         self._sandbox: AsyncSandbox | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._turn = asyncio.Lock()

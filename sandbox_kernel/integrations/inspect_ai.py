@@ -314,7 +314,7 @@ def _result(reply: dict[str, Any], cmd: list[str], limit: int, seconds: float) -
             return ExecResult(False, 137, "", "the command ended with the kernel that had started it\n")
         case {"not_started": int(code), "reason": str(reason)}:
             return ExecResult(False, code, "", f"{printable(reason)}\n")
-        case {"errno": str(), "reason": str(reason)}:
+        case {"errno": str(name), "reason": str(reason)} if name in _DENIED:
             raise PermissionError(errno.EACCES, printable(reason), cmd[0])
         case {"returncode": int(code), "timed_out": bool(timed_out), "stdout": str(out), "stderr": str(err)}:
             try:

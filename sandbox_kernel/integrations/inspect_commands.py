@@ -56,8 +56,10 @@ def answer(request: str) -> None:
         reply = op(**fields)
     except OSError as error:
         reply = {"errno": errno.errorcode.get(error.errno or 0, ""), "reason": error.strerror or str(error)}
-    except (ValueError, RuntimeError, MemoryError) as error:
+    except ValueError as error:  # a name with a null byte, for one
         reply = {"errno": "EINVAL", "reason": str(error)}
+    except (RuntimeError, MemoryError) as error:
+        reply = {"errno": "ENOMEM", "reason": str(error) or "no memory is left"}
     print(json.dumps(reply))  # noqa: T201 (a cell's way to answer)
 
 

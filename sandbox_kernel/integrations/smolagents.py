@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from ..execution import Execution
 
 _MARK = "_sandbox_is_prepared"
-_FOUND = """
-import importlib.metadata as _metadata, importlib.util as _util, json as _json
-_installed = {{name.lower() for names in _metadata.packages_distributions().values() for name in names}}
-print(_json.dumps([n for n in {names!r} if n.lower() not in _installed and not _util.find_spec(n.partition(".")[0])]))
+_FIND = """
+def _absent(names):
+    import importlib.metadata, importlib.util, json
+    installed = {{name.lower() for names in importlib.metadata.packages_distributions().values() for name in names}}
+    known = lambda name: name.lower() in installed or importlib.util.find_spec(name.split(".")[0])
+    print(json.dumps([name for name in names if not known(name)]))
+
+_absent({names!r})
+del _absent
 """
 
 
@@ -105,7 +110,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         """Return the packages, which must be in the image: there is no network to install them from."""
         names = [re.split(r"[^\w.-]", name, maxsplit=1)[0] for name in additional_imports if name != "*"]
         if names:
-            found = self.sandbox.run_code(_FOUND.format(names=names))
+            found = self.sandbox.run_code(_FIND.format(names=names))
             absent = [name for name in names if f'"{name}"' in "".join(found.logs.stdout)]
             if found.error is not None or absent:
                 raise ValueError(

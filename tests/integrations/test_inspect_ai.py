@@ -167,6 +167,8 @@ async def test_a_file_that_is_no_file_is_refused_and_not_waited_for(shared: Kern
     for name in ("pipe", "/dev/zero"):
         with pytest.raises(PermissionError, match=name):
             await shared.read_file(name)
+    with pytest.raises(FileNotFoundError, match="embedded null"):
+        await shared.read_file("a\0b")
     with pytest.raises(PermissionError, match="/etc/made"):
         await shared.write_file("/etc/made", "read-only")
     assert "processor" in await shared.read_file("/proc/cpuinfo")  # whose size is said to be 0

@@ -171,6 +171,7 @@ def test_packages_must_be_in_the_image(executor: SandboxExecutor) -> None:
 
     there = ["numpy", "matplotlib.pyplot", "scikit-learn>=1", "pillow", "*"]
     assert executor.install_packages(there) == there
+    assert executor.sandbox.run_code("[name for name in globals() if 'absent' in name]").text == "[]"
     before = sessions()
     with pytest.raises(ValueError, match=r"not in the image: torch, no_such\.package;"):
         SandboxExecutor(["numpy", "torch", "no_such.package"])
