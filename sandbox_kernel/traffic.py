@@ -208,9 +208,9 @@ class Traffic:
         self._spawn(self._end(entry, error))
 
     async def _end(self, entry: Entry, error: SandboxError) -> None:
+        error.survived = "variables and files"  # before the signal: the cell may end before that is answered
         try:
             await self.port.signal(signal.SIGINT)
-            error.survived = "variables and files"
             if await _within(entry.done.wait(), self.limits.interrupt_grace_seconds):
                 return
             error.survived = "files, but no variables: the cell ignored the interrupt and its kernel was replaced"

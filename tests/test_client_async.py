@@ -25,6 +25,8 @@ from sandbox_kernel import (
     SandboxClosed,
     SandboxDied,
 )
+from sandbox_kernel.client import STARTS_PER_CPU
+from sandbox_kernel.session import Session
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -337,3 +339,28 @@ async def test_sandboxes_do_not_see_each_other(image: str) -> None:
         assert (await other.run_code("'mine' in globals()")).text == "False"
         assert await other.files.list() == []
         assert one.id != other.id
+
+
+async def test_starts_take_turns(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More starts at once than processors can serve would only bring all of them near their time limit."""
+    under_way, most, original = 0, 0, Session.started
+
+    async def counted(session: Session) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await original(session)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(Session, "started", counted)
+    turns = STARTS_PER_CPU * (os.cpu_count() or 1)
+    sandboxes = [AsyncSandbox(image=image, memory="256M") for _ in range(turns + 2)]
+    try:
+        await asyncio.gather(*(sandbox.start() for sandbox in sandboxes))
+        assert all(sandbox.is_alive for sandbox in sandboxes)
+        assert most == turns
+    finally:
+        await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes))
+    assert not await asyncio.to_thread(containers_here)
