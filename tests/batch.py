@@ -124,6 +124,13 @@ class Started:
         """Send a signal to the whole group, as a terminal does."""
         os.killpg(self.process.pid, number)
 
+    def hang_up(self) -> Done:
+        """Stop reading what it prints, and wait for its end."""
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process.stdout = None
+        return self.ended()
+
     def ended(self) -> Done:
         stdout, stderr = self.process.communicate(timeout=SECONDS)
-        return Done(self.process.returncode, stdout, "".join(self._said) + stderr, self.folder)
+        return Done(self.process.returncode, stdout or "", "".join(self._said) + stderr, self.folder)

@@ -35,12 +35,12 @@ def test_version() -> None:
 def test_help_names_every_command_and_exit_code() -> None:
     """`--help` is enough to find one's way."""
     shown = run("--help").stdout
-    for command in ("setup", "build", "install", "doctor", "ps", "reap", "settings"):
+    for command in ("setup", "build", "install", "doctor", "ps", "reap", "run", "settings"):
         assert f"\n    {command} " in shown
     assert "exit codes: 0 fine" in shown
 
 
-@pytest.mark.parametrize("command", ["setup", "install", "doctor"])
+@pytest.mark.parametrize("command", ["setup", "install", "doctor", "run"])
 def test_help_of_a_command_explains_the_settings(command: str) -> None:
     """Where settings may be given, each is explained with its default."""
     shown = run(command, "--help").stdout

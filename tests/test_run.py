@@ -15,7 +15,7 @@ from typing import Any
 import nbformat
 import pytest
 import yaml
-from batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, run, write
+from batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, command, run, write
 from kernels import containers_of, eventually
 
 from sandbox_kernel.cli import main
@@ -121,7 +121,7 @@ def test_a_report_tells_what_each_cell_did_and_used(start: Callable[..., Done], 
     assert cells[0]["outputs"] == [{"type": "stdout", "count": 1, "bytes": 4}]
     assert 0.4 < cells[1]["cpu_seconds"] < 5
     assert cells[1]["seconds"] >= cells[1]["cpu_seconds"] / 2.5
-    assert cells[0]["cpu_seconds"] < 0.4
+    assert cells[3]["cpu_seconds"] < 0.4  # of this cell, not of all up to it
     assert cells[2]["memory_peak_bytes"] > cells[1]["memory_peak_bytes"] + (80 << 20)
     assert [row["type"] for row in cells[2]["outputs"]] == ["stderr", "text/plain"]
     assert cells[4]["status"] == "skipped"
@@ -191,8 +191,8 @@ def test_parameters_are_put_where_papermill_puts_them(tmp_path: Path) -> None:
     nbformat.write(document, source)
     (tmp_path / "more.yaml").write_text("more: {a: [1, 2.5, true]}\nn: 5\n")
     given = ["-f", "more.yaml", "-p", "n", "7", "-r", "name", "7"]
-    command = [sys.executable, "-m", "papermill", "work.ipynb", "theirs.ipynb", "--prepare-only", *given]
-    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, timeout=60)
+    papermill = [sys.executable, "-m", "papermill", "work.ipynb", "theirs.ipynb", "--prepare-only", *given]
+    subprocess.run(papermill, check=True, capture_output=True, cwd=tmp_path, timeout=60)
     done = run(tmp_path, source, *given)
     assert done.code == 0, done.stderr
     theirs = nbformat.read(tmp_path / "theirs.ipynb", as_version=4)
@@ -237,6 +237,26 @@ def test_stdin_is_a_script_or_a_notebook_by_its_content(tmp_path: Path) -> None:
     assert (notebook.stdout, notebook.text(1)) == ("", "42\n")
 
 
+def test_a_thread_breaks_the_policy_after_its_cell(start: Callable[..., Done]) -> None:
+    """What is refused between two cells, or for an earlier one, counts as well."""
+    done = start(
+        "import threading, time\nfrom IPython.display import HTML, display\n"
+        "def late():\n    time.sleep(0.5); display(HTML('<p onclick=alert(1)>'))\n"
+        "threading.Thread(target=late).start()",
+        "time.sleep(1.5)",
+    )
+    assert done.code == 5, done.stderr
+
+
+def test_a_reader_of_a_scripts_output_may_go(tmp_path: Path) -> None:
+    (tmp_path / "many.py").write_text("for i in range(50): print('x' * 100_000, flush=True)\nopen('made', 'w').close()")
+    started = Started(tmp_path, "many.py")
+    started.wait_for_output("x")
+    done = started.hang_up()
+    assert done.code == 0, done.stderr
+    assert len(done.text(1)) == 50 * 100_001
+
+
 def test_the_lines_of_a_log_are_plain(start: Callable[..., Done]) -> None:
     """A line for each cell; nothing that a cell or its source holds acts on a terminal."""
     done = start("x = '\x1b[2J\x1b]0;title\x07'", "raise ValueError('\\x1b[2J\\x1b[31mred')")
@@ -278,16 +298,8 @@ def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path: Path) -> None:
 
 def test_ctrl_c_before_the_first_cell_still_leaves_a_report(tmp_path: Path) -> None:
     """A run that waits for its source on stdin."""
-    started = Started(tmp_path, "-")
-    started.process.kill()
-    started.ended()
-    process = subprocess.Popen(
-        [*started.process.args],  # type: ignore[misc]
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command(tmp_path, "-"), stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path)
     eventually((tmp_path / "report.json").exists, 20, "the first report is written")
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..client import AsyncSandbox
-from ..errors import FileRefused, SandboxError
+from ..errors import ConfigurationError, FileRefused, SandboxError
 from ..execution import Execution
 from ..model import Message, Settings
-from .events import FailOn, classify
+from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
 from .notebook import Outputs, sizes
@@ -84,6 +85,7 @@ class Run:
             self._note(of_error(error, self._cell.number if self._cell is not None else None))
         finally:
             ticker.cancel()
+            self._judge(self.report.events)
             self.finish()
 
     def stop(self, number: int, name: str) -> None:
@@ -140,10 +142,9 @@ class Run:
             try:
                 with reader.opened() as file:
                     await sandbox.files.write(item.path, file)
-            except FileRefused as error:
-                raise FileRefused(
-                    f"the input {item.path} cannot go in: {error.message}", setting=error.setting
-                ) from None
+            except FileRefused as error:  # what the user named is no fault of the notebook's
+                message = f"the input {item.path} cannot go in: {error.message}"
+                raise ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting) from None
             self.report.inputs.append(reader.row())
 
     async def _run_cell(self, sandbox: AsyncSandbox, record: CellRecord) -> bool:
@@ -171,7 +172,7 @@ class Run:
             record.outputs = sizes(cell.outputs)
             record.execution_count = cell.execution_count
             self.progress.end(record.status, record.seconds, record.reason or "")
-        self._judge_events(record)
+        self._judge(record.events, record)
         self._save_if_cheap()
         self._cell = None
         return self._goes_on(record)
@@ -220,10 +221,17 @@ class Run:
         if problem := self.outputs.take(message):
             self._observe("policy", {"type": message.type, "reason": f"left out {problem}"})
         if self._streams is not None and message.type == "stream":
-            stream = self._streams[message.content.get("name") == "stderr"]
-            with contextlib.suppress(OSError, ValueError):  # nobody reads any more; the run goes on
-                stream.write(message.content["text"])
-                stream.flush()
+            self._echo(self._streams[message.content.get("name") == "stderr"], str(message.content["text"]))
+
+    def _echo(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except (OSError, ValueError):
+            # Nobody reads any more. The run goes on, and what is left in the buffer must not fail at the end.
+            self._streams = None
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     def _observe(self, event: str, fields: Mapping[str, Any]) -> None:
         if event == "file" and fields.get("op") == "download":
@@ -231,15 +239,17 @@ class Run:
         elif found := classify(event, fields):
             (self._cell.events if self._cell is not None else self.report.events).add(found)
 
-    def _judge_events(self, record: CellRecord) -> None:
-        for kind, event in (
-            ("policy broken", record.events.worst(self.plan.fail_on)),
-            ("limit reached", record.events.limit()),
-        ):
-            if event is not None:
-                self._note(End(kind=kind, reason=event.reason, cell=record.number))  # type: ignore[arg-type]
+    def _judge(self, events: Events, record: CellRecord | None = None) -> None:
+        """Note what the events of a cell, or of no cell, mean for the run."""
+        broken, limit = events.worst(self.plan.fail_on), events.limit()
+        found: tuple[tuple[Kind, Event | None], ...] = (("policy broken", broken), ("limit reached", limit))
+        for kind, event in found:
+            if event is None:
+                continue
+            self._note(End(kind=kind, reason=event.reason, cell=record.number if record is not None else None))
+            self.progress.say(f"      {event.severity}: {event.reason}")
+            if record is not None:
                 record.reason = record.reason or event.reason
-                self.progress.say(f"      {event.severity}: {event.reason}")
 
     # --- small things ---
 
