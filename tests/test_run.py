@@ -237,6 +237,22 @@ def test_stdin_is_a_script_or_a_notebook_by_its_content(tmp_path: Path) -> None:
     assert (notebook.stdout, notebook.text(1)) == ("", "42\n")
 
 
+def test_a_cell_cannot_make_its_notebook_or_report_invalid(start: Callable[..., Done]) -> None:
+    """Numbers, names and texts of its choosing, sent as outputs by its own hand."""
+    forge = "send = get_ipython().kernel.send_response; socket = get_ipython().kernel.iopub_socket\n"
+    result = "send(socket, 'execute_result', {'data': {'text/plain': 'x'}, 'metadata': {}, 'execution_count': %s})"
+    done = start(
+        forge + "\n".join(result % count for count in ("-5", "True", "None", "10**18")),
+        "send(socket, 'error', {'ename': 'CellTimeout', 'evalue': 'x' * 50_000, 'traceback': []})",
+        "raise type('E' * 20_000, (Exception,), {})('\\ud800\\x00')",
+        arguments=("--allow-errors",),
+    )
+    assert done.code == 5, done.stderr  # forged messages are no accident
+    assert done.statuses == ["ok", "failed", "failed"]
+    assert [cell.execution_count for cell in done.notebook.cells] == [1, 2, 3]
+    assert {output.execution_count for output in done.notebook.cells[0].outputs} == {1}
+
+
 def test_a_thread_breaks_the_policy_after_its_cell(start: Callable[..., Done]) -> None:
     """What is refused between two cells, or for an earlier one, counts as well."""
     done = start(

@@ -32,13 +32,14 @@ class Outputs:
         self._client = NotebookClient(notebook, store_widget_state=True, record_timing=False)
         self._client.kc = _kernel_client(send)
         self._index = -1
+        self._count: int | None = None
         self._stream: tuple[str, dict[str, Any]] = ("", {})
         self._pieces: list[str] = []
 
     def begin(self, index: int) -> None:
         """Take what follows for the cell at `index`."""
         self.end()
-        self._index = index
+        self._index, self._count = index, None
         self._client.clear_before_next_output = False
         self.notebook.cells[index].outputs = []
 
@@ -55,11 +56,19 @@ class Outputs:
         if message.channel != "iopub" or message.type == "status":
             return None
         self._flush()
-        return self._process(_as_jupyter(message))
+        jupyter = _as_jupyter(message)
+        if message.type == "execute_input":
+            self._count = message.content["execution_count"]
+        elif message.type == "execute_result":
+            jupyter["content"]["execution_count"] = self._count  # the host's word, and not the cell's
+        return self._process(jupyter)
 
-    def end(self) -> None:
-        """Finish the cell."""
+    def end(self) -> int | None:
+        """Finish the cell, and return the number of its prompt."""
         self._flush()
+        if self._index >= 0:
+            self.notebook.cells[self._index].execution_count = self._count
+        return self._count
 
     def text(self) -> str:
         """Return the notebook as it is now, as a file's content."""
@@ -98,7 +107,7 @@ def sizes(outputs: Any) -> dict[str, tuple[int, int]]:
         if output.output_type == "stream":
             add(output.name, output.text)
         elif output.output_type == "error":
-            add("error", "\n".join((output.ename, output.evalue, *output.traceback)))
+            add("error", "\n".join(map(str, (output.ename, output.evalue, *output.traceback))))
         else:
             for name, value in output.data.items():
                 add(name, value)

@@ -167,10 +167,8 @@ class Run:
             raise
         finally:
             record.seconds = time.monotonic() - began
-            self.outputs.end()
-            cell = self.plan.source.notebook.cells[record.index]
-            record.outputs = sizes(cell.outputs)
-            record.execution_count = cell.execution_count
+            record.execution_count = self.outputs.end()
+            record.outputs = sizes(self.plan.source.notebook.cells[record.index].outputs)
             self.progress.end(record.status, record.seconds, record.reason or "")
         self._judge(record.events, record)
         self._save_if_cheap()
