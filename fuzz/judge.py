@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,8 @@ STATIC = frozenset(("text/plain", "text/latex", "text/html", "text/markdown", "a
 IMAGES = {"image/png": "iVBORw0KGgo", "image/jpeg": "/9j/", "image/gif": "R0lGOD", "image/webp": "UklGR"}
 VIEW = "application/vnd.jupyter.widget-view+json"
 MODULES = ("@jupyter-widgets/base", "@jupyter-widgets/controls", "@jupyter-widgets/output")
+NO_STYLE = ("description", "description_tooltip", "icon", "msg_id")
+"""Traits of other models, of which a layout or a style makes nothing."""
 TAGS = {*_TAGS, "style"}
 METADATA = frozenset(("width", "height", "needs_background", "unconfined", "root", "expanded"))
 POISON = frozenset(("__proto__", "constructor", "prototype"))
@@ -157,8 +159,11 @@ def shows_what_it_is(text: str) -> bool:
     )
 
 
-def message(sent: Message, *, mode: str, models: Mapping[str, str]) -> None:
-    """Require that a message which passed the policy is harmless; `models` are the widgets that passed before."""
+def message(sent: Message, *, mode: str, models: Mapping[str, str], foreign: Container[object] = ()) -> None:
+    """Require that a message which passed the policy is harmless.
+
+    `models` are the widgets that passed before, `foreign` the comms that a front end opened for something else.
+    """
     content, kind = sent.content, sent.type
     known = set(models)
     require(not sent.buffers or kind in ("comm_open", "comm_msg"), kind)
@@ -170,6 +175,9 @@ def message(sent: Message, *, mode: str, models: Mapping[str, str]) -> None:
         require(content.keys() <= {"data", "metadata", "transient", "execution_count"}, content)
         bundle(content["data"], content["metadata"], frames=mode == "safe", models=known)
         require(content.get("transient", {}).keys() <= {"display_id"}, content)
+    elif kind == "comm_msg" and content["comm_id"] in foreign:
+        require(mode == "safe" and content.keys() == {"comm_id", "data"}, content)
+        plain(content["data"])
     elif kind in ("comm_open", "comm_msg"):
         comm(content, mode=mode, models=models)
     elif kind == "inspect_reply" and "data" in content:
@@ -221,7 +229,8 @@ def comm(content: Mapping[str, Any], *, mode: str, models: Mapping[str, str]) ->
         return
     if isinstance(data.get("state"), dict):
         state_of(data["state"], models.get(str(content["comm_id"]), ""), models)
-    for name, entry in (data.get("states") or {}).items() if data.get("method") == "update_states" else ():
+    states = data.get("states") if data.get("method") == "update_states" else None
+    for name, entry in states.items() if isinstance(states, dict) else ():
         if isinstance(entry, dict) and isinstance(entry.get("state"), dict) and name in models:
             state_of(entry["state"], models[name], models)
     for path in data.get("buffer_paths") or []:
@@ -246,7 +255,7 @@ def state_of(state: Mapping[str, Any], model: str, models: Mapping[str, str]) ->
         if isinstance(text, str):
             if key in ("description", "description_tooltip") or (key == "value" and model == "LabelModel"):
                 require(not TEX.search(text), text)
-            if model.endswith(("LayoutModel", "StyleModel")) and not key.startswith("_"):
+            if model.endswith(("LayoutModel", "StyleModel")) and not key.startswith("_") and key not in NO_STYLE:
                 css_value(text)
             if key == "format" and model in ("ImageModel", "VideoModel", "AudioModel"):
                 require(re.fullmatch(r"[a-zA-Z0-9]+|svg\+xml", text) and text.lower() != "url", state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +30,7 @@ def run(data: bytes) -> None:
     mode = reader.choice(MODES)
     policy = OutputPolicy(mode)
     models: dict[str, str] = {}
+    foreign: set[str] = set()
     for _ in range(MAX_MESSAGES):
         if not reader.left:
             return
@@ -38,16 +38,23 @@ def run(data: bytes) -> None:
         if what == RESTART:
             policy.restarted()
             models.clear()
+            foreign.clear()
             continue
         sent = _message(reader, what)
         if sent is None:
             continue
         if what == OBSERVED:
             policy.observe(sent)
+            comm_id = str(sent.content.get("comm_id"))
             if sent.type == "comm_close":
-                models.pop(str(sent.content.get("comm_id")), None)
+                models.pop(comm_id, None)
+                foreign.discard(comm_id)
+            elif sent.type == "comm_open" and not str(sent.content.get("target_name")).startswith("jupyter.widget"):
+                foreign.add(comm_id)
+            elif sent.type == "comm_open":
+                foreign.discard(comm_id)
             continue
-        _apply(policy, sent, mode, models)
+        _apply(policy, sent, mode, models, foreign)
 
 
 def _message(reader: Reader, what: int) -> Message | None:
@@ -71,10 +78,10 @@ def _message(reader: Reader, what: int) -> Message | None:
         return None
 
 
-def _apply(policy: OutputPolicy, sent: Message, mode: str, models: dict[str, str]) -> None:
-    before = copy.deepcopy(sent)
+def _apply(policy: OutputPolicy, sent: Message, mode: str, models: dict[str, str], foreign: set[str]) -> None:
+    before = orjson.dumps([sent.content, sent.metadata])
     verdict = policy.apply(sent)
-    require(sent == before, "the filter changed what it was given")
+    require(orjson.dumps([sent.content, sent.metadata]) == before, "the filter changed what it was given")
     require(all(isinstance(note, str) and len(note) <= 160 for note in verdict.notes), verdict.notes)
     passed = verdict.message
     if passed is None:
@@ -90,9 +97,10 @@ def _apply(policy: OutputPolicy, sent: Message, mode: str, models: dict[str, str
     if passed.type == "comm_open":
         require(comm_id not in models, "an id was used twice")
         models[comm_id] = str(sent.content["data"]["state"].get("_model_name"))
-    judge.message(passed, mode=mode, models=models)
+    judge.message(passed, mode=mode, models=models, foreign=foreign)
     if passed.type == "comm_close":
         models.pop(comm_id, None)
+        foreign.discard(comm_id)
     if passed.type in ("display_data", "execute_result"):
         again = policy.apply(passed).message
         require(again is not None, passed.content)

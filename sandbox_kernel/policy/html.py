@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from functools import cache
 from html import unescape
 from typing import Any
@@ -139,16 +140,17 @@ def _is_program(source: str) -> bool:
 
 
 def _markup(source: str, notes: Notes) -> str:
-    changed: set[str] = set()
+    sanitiser = _sanitiser()
+    sanitiser.changed.clear()
     try:
-        kept = _cleaner(changed).clean(source)
+        kept = sanitiser.cleaner.clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
-        kept = _cleaner(changed).clean(source.encode("utf-8", "replace").decode())
+        kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
     for tag in sorted({name.lower() for name in _TAG.findall(source)} & _MISSED):
         notes.add(f"removed <{tag[:20]}>: not allowed in a page's own markup")
     for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
         notes.add(f"removed {name[:20]}=: may act in your browser")
-    for reason in sorted(changed):
+    for reason in sorted(sanitiser.changed):
         notes.add(reason)
     return tex.clean(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
 
@@ -186,11 +188,18 @@ def _unwrap(source: str) -> str | None:
     return source if again == source else None
 
 
-@cache
-def _nh3() -> Any:
-    import nh3
+class _Sanitiser(threading.local):
+    """The sanitiser of one thread; its tables take as long to make as a small table takes to clean."""
 
-    return nh3
+    def __init__(self) -> None:
+        self.changed: set[str] = set()
+        """What was removed from the last source."""
+        self.cleaner = _cleaner(self.changed)
+
+
+@cache
+def _sanitiser() -> _Sanitiser:
+    return _Sanitiser()
 
 
 def _cleaner(changed: set[str]) -> Any:
@@ -219,7 +228,9 @@ def _cleaner(changed: set[str]) -> Any:
             return None
         return value
 
-    return _nh3().Cleaner(
+    import nh3
+
+    return nh3.Cleaner(
         tags=set(_TAGS),
         clean_content_tags=set(_DROPPED_WITH_CONTENT),
         attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
