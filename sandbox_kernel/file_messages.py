@@ -24,6 +24,8 @@ from .scratch import Ask, Stamp
 VERSION = 1
 MAX_WAITING = 32
 """Requests that have no reply yet: so many chunks of one MiB are held at most."""
+MAX_UNSENT_BYTES = 64 << 20
+"""Bytes of replies that clients have not taken yet: more than `MAX_WAITING` chunks of one that reads."""
 MAX_UPLOADS = 16
 """Files that are being written."""
 MAX_PAGE = 1000
@@ -56,18 +58,20 @@ class FileMessages:
         audit: Callable[..., None],
         *,
         limit: int,
+        unsent_bytes: Callable[[], int] = lambda: 0,
         arrived: Callable[[str, Stamp], None] = lambda path, stamp: None,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         """Serve files of up to `limit` bytes.
 
         `started` waits for a sandbox, starts one if need be, and returns its name; it raises `SandboxError`. `arrived`
-        hears of each file that was written.
+        hears of each file that was written; `unsent_bytes` says what waits for clients that do not read.
         """
         self._started = started
         self._ask = ask
         self._audit = audit
         self._limit = limit
+        self._unsent_bytes = unsent_bytes
         self._arrived = arrived
         self._quiet_seconds = quiet_seconds
         self._uploads: dict[str, _Upload] = {}
@@ -189,6 +193,8 @@ class FileMessages:
         if not size or size > CHUNK_BYTES:
             raise ProtocolError("size is that of one chunk", limit=f"1 to {CHUNK_BYTES}", value=str(size))
         check_name(path)
+        if self._unsent_bytes() >= MAX_UNSENT_BYTES:
+            raise ProtocolError("the replies are not read", limit=f"{format_bytes(MAX_UNSENT_BYTES)} on their way")
         await self._started()
         stamp, data = await scratch.chunk(self._ask, path, offset, size, self._limit)
         if etag and etag != _etag(stamp):

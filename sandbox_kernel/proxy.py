@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""
 PARENT_SECONDS = 1.0
+SUBSCRIBE_SECONDS = 0.25
+"""How long after the sockets are bound a request for the kernel waits at least.
+
+After a restart, clients connect again to each socket by itself, within 0.1 to 0.2 s. A kernel that is ready at once
+would publish the outputs of the first cell, and the idle that ends it, before they can be heard.
+"""
 
 NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
@@ -82,6 +88,7 @@ class Proxy:
             self.session.ask,
             self.audit,
             limit=self.settings.limits.file_bytes,
+            unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
             arrived=self.session.folders.arrived,
         )
         self.sockets: FrontSockets
@@ -89,6 +96,8 @@ class Proxy:
         self._cpu = (0.0, 0.0)
         self._shutdown: tuple[Message, bytes] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._early: list[tuple[Message, bytes]] | None = []
+        """Requests that came before they could be answered in public; None once they can."""
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -101,6 +110,7 @@ class Proxy:
         self.sockets = sockets.FrontSockets(self.connection, self.receive, self.audit)
         self._publish_status("starting", {})
         self.sockets.listen()
+        loop.call_later(SUBSCRIBE_SECONDS, self._open)
         parent = loop.create_task(self._watch_parent())
         self._spawn(self._reap())
         try:
@@ -130,7 +140,14 @@ class Proxy:
             self.audit("refused", reason=f"{request.type} on {request.channel}")
         elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
             self._spawn(self._answer(request, client))
+        elif self._early is not None:
+            self._early.append((request, client))
         else:
+            self.session.submit(request, client)
+
+    def _open(self) -> None:
+        early, self._early = self._early or [], None
+        for request, client in early:
             self.session.submit(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:

@@ -44,6 +44,7 @@ class FrontSockets:
         self._numbers = itertools.count(1)
         self._context = zmq.Context()
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
+        self._leaving: list[tuple[zmq.MessageTracker, int]] = []
         for channel, kind in (
             ("shell", zmq.ROUTER),
             ("control", zmq.ROUTER),
@@ -155,12 +156,21 @@ class FrontSockets:
         if client is None and not prefix:
             del everything[0]
         socket = self._sockets[message.channel]
+        large = any(len(part) >= NO_COPY for part in everything)
+        track = large and client is not None
         try:
-            socket.send_multipart(everything, zmq.NOBLOCK, copy=all(len(part) < NO_COPY for part in everything))
+            tracker = socket.send_multipart(everything, zmq.NOBLOCK, copy=not large, track=track)
+            if tracker is not None:
+                self._leaving.append((tracker, len(everything[-1])))
         except zmq.Again:
             self._on_refused("lost", reason=f"a client reads too slowly: a {kind} was not sent")
         if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
             asyncio.get_running_loop().call_soon(self._readable, message.channel)
+
+    def unsent_bytes(self) -> int:
+        """Return the bytes of large replies that no client has taken yet."""
+        self._leaving = [(tracker, size) for tracker, size in self._leaving if not tracker.done]
+        return sum(size for _, size in self._leaving)
 
     def close(self) -> None:
         """Close the sockets; what was sent still gets a second to leave."""

@@ -16,10 +16,12 @@ from typing import Any
 
 import psutil
 import pytest
+import zmq
 from files_agent import real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.session import Session as SigningSession
 from kernels import WAIT, Kernel, connect_another, eventually
 
 from sandbox_kernel import agent_files
@@ -330,12 +332,30 @@ def test_a_flood_costs_bounded_memory_and_is_answered(kernel: Kernel, files: Fil
     reasons = [replies[one].get("evalue", "ok") for one in sent]
     assert reasons.count("ok") >= MAX_WAITING
     assert any("too many file requests" in reason for reason in reasons)
-    assert peak - before < 400 * MIB
+    assert peak - before < 250 * MIB
     begun = [content["upload"] for content in replies.values() if "upload" in content]
     assert len(begun) <= MAX_UPLOADS
     for number, one in enumerate(sent[400:]):
         if token := replies[one].get("upload"):
             assert files.ask("write", {"path": f"f{number}", "upload": token, "abort": True})["status"] == "ok"
+
+
+def test_a_client_that_reads_nothing_costs_bounded_memory(kernel: Kernel, files: Files) -> None:
+    files.write("mib", os.urandom(CHUNK_BYTES))
+    process = psutil.Process(kernel.pid)
+    before = process.memory_info().rss
+    with zmq.Context() as context, context.socket(zmq.DEALER) as deaf:
+        deaf.setsockopt(zmq.RCVHWM, 1)
+        deaf.setsockopt(zmq.LINGER, 0)
+        deaf.connect(f"tcp://127.0.0.1:{kernel.manager.control_port}")
+        session = SigningSession(key=kernel.manager.session.key)
+        for _ in range(40):
+            for _ in range(15):
+                session.send(deaf, "sandbox_file_read_request", {"path": "mib"})
+            last = files.ask("read", {"path": "mib", "size": 1})  # requests are served in order
+        assert "replies are not read" in last["evalue"]
+        assert process.memory_info().rss - before < 250 * MIB  # of the 600 that were asked for
+    eventually(lambda: files.ask("read", {"path": "mib"})["status"] == "ok", 30, "who reads is served again")
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -158,6 +158,13 @@ def test_output_streams_while_the_cell_runs(kernel: Any) -> None:
     assert "".join(seen) == "1\n2\n"
 
 
+def test_the_first_cell_after_a_restart_is_heard(kernel: Any) -> None:
+    """The new kernel is ready before the server has connected again to all of its sockets."""
+    for number in range(8):
+        kernel.restart()
+        assert text(list(kernel.run(f"print({number})"))) == f"{number}\n"
+
+
 def test_a_refusal_names_its_reason(kernel: Any, example: ModuleType) -> None:
     with pytest.raises(example.FileError, match=r"contains '\.\.'"):
         kernel.upload(io.BytesIO(b"x"), "../x")
