@@ -223,6 +223,7 @@ class Session:
         self.ready = False
         if self._link is not None:
             self._link.container.abandon()
+        self.audit.close()
 
     async def close(self) -> None:
         """End the session and its container; idempotent, bounded."""
