@@ -269,25 +269,60 @@ async def test_the_end_of_the_server_is_the_end_of_all_containers(how: signal.Si
         assert isinstance(answer, MCPError) or "SandboxDied" in text_of(answer)  # type: ignore[arg-type]
 
 
-async def test_a_client_that_vanishes_is_forgotten_when_its_time_is_over() -> None:
-    """Nothing tells a server that a client over HTTP was killed: its sessions go when they are idle."""
-    server = await asyncio.to_thread(HttpServer, *SMALL, "--idle-timeout", "2")
-    try:
-        opened = await post(server.url, INITIALIZE, Authorization=f"Bearer {server.token}")
-        headers = {
-            "Authorization": f"Bearer {server.token}",
+class Raw:
+    """A client that says no more than it must, and leaves without a word."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self.url = server.url
+        self.headers = {"Authorization": f"Bearer {server.token}", "Accept": "application/json, text/event-stream"}
+        self.http = httpx2.AsyncClient(timeout=60)
+        self.calls = 1
+
+    async def __aenter__(self) -> Raw:
+        opened = await post(self.url, INITIALIZE, Authorization=self.headers["Authorization"])
+        self.headers |= {
             "Mcp-Session-Id": opened.headers["mcp-session-id"],
             "MCP-Protocol-Version": "2025-11-25",
         }
-        await post(server.url, {"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)
-        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "run_code"}}
-        call["params"]["arguments"] = {"code": "1"}  # type: ignore[index]
-        async with httpx2.AsyncClient(timeout=30) as client:
-            answer = await client.post(
-                server.url, json=call, headers={"Accept": "application/json, text/event-stream", **headers}
-            )
+        await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.aclose()
+
+    async def post(self, body: dict[str, Any]) -> httpx2.Response:
+        return await self.http.post(self.url, json=body, headers=self.headers)
+
+    async def run(self, code: str) -> str:
+        self.calls += 1
+        params = {"name": "run_code", "arguments": {"code": code}}
+        answer = await self.post({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params})
         assert answer.headers["content-type"] == "application/json"
-        assert answer.json()["result"]["content"][-1]["text"] == "1"
-        await soon(lambda: not containers_of(server.pid), 20, "its session has ended")
+        return "\n".join(block["text"] for block in answer.json()["result"]["content"])
+
+
+async def test_a_client_that_never_listens_is_forgotten_when_it_is_idle() -> None:
+    """Nothing tells a server that such a client is gone."""
+    server = await asyncio.to_thread(HttpServer, *SMALL, "--idle-timeout", "2", "--away-timeout", "1")
+    try:
+        async with Raw(server) as client:
+            assert (await client.run("x = 1; x")).endswith("1")
+            await soon(lambda: not containers_of(server.pid), 20, "its session has ended")
+    finally:
+        await asyncio.to_thread(server.close)
+
+
+async def test_a_client_that_stopped_listening_is_given_up_soon_and_told_if_it_comes_back() -> None:
+    server = await asyncio.to_thread(HttpServer, *SMALL, "--away-timeout", "1")
+    try:
+        async with Raw(server) as client:
+            async with client.http.stream("GET", server.url, headers=client.headers) as stream:
+                assert stream.status_code == 200
+                await client.run("x = 1")
+                assert await client.run("import time; time.sleep(2); x") == "1"  # it listens, and so it is there
+            await soon(lambda: not containers_of(server.pid), 20, "its session has ended")
+            told = await client.run("'x' in dir()")
+            assert "is new: the one before it ended because its client was away for too long" in told
+            assert told.endswith("False")
     finally:
         await asyncio.to_thread(server.close)

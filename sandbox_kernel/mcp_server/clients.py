@@ -34,6 +34,8 @@ class ServerLimits:
     """Of all clients together."""
     calls_per_session: int = 8
     """Calls that run or wait in one session."""
+    away_seconds: float = 60.0
+    """For a client over HTTP that is gone without a word, until its sessions end."""
     text_characters: int = 20_000
     """One text in an answer; the whole of a longer one is a resource."""
 
@@ -223,6 +225,12 @@ class Clients:
         client = self._clients.pop(key, None)
         if client is not None:
             await client.leave()
+
+    def lost(self, key: Hashable) -> None:
+        """End the sessions of a client that seems to be gone; should it come back, it is told."""
+        if (client := self._clients.get(key)) is not None:
+            for name in list(client.rooms):
+                self.keep(client.end(name, "its client was away for too long"))
 
     async def close(self) -> None:
         """End all sessions of all clients. Idempotent."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import from_files, resolve
+from ..config_values import seconds
 from ..errors import ConfigurationError
 from ..model import Settings
 
@@ -47,6 +48,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a name under which clients reach the server, besides localhost; may be given more than once",
+    )
+    parser.add_argument(
+        "--away-timeout",
+        default="60",
+        metavar="SECONDS",
+        help="over HTTP: when the sessions of a client end that is gone without a word (default: %(default)s)",
     )
     parser.add_argument(
         "--sessions-per-client", type=_count, default=4, metavar="N", help="sessions of one client (default: 4)"
@@ -85,6 +92,7 @@ def serve(options: argparse.Namespace) -> int:
         sessions=options.sessions,
         sessions_per_client=options.sessions_per_client,
         text_characters=options.text_limit,
+        away_seconds=seconds(1)("away-timeout", options.away_timeout),
     )
     if not options.http:
         return asyncio.run(_stdio(settings, limits))
@@ -134,7 +142,7 @@ async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: 
     server = make_server(settings, limits, clients, http=True)
     listener = place.listen()
     host, port = listener.getsockname()[:2]
-    web = WebServer(application(server, tokens, place, settings.limits.idle_seconds))
+    web = WebServer(application(server, clients, tokens, place))
     stop = _signalled()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     _say(f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}\n{said}")

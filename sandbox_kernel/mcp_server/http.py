@@ -1,7 +1,7 @@
 """The way over HTTP: a token for every request, checks of Host and Origin, and nothing but loopback unless told so.
 
 The package `mcp` does the protocol, the comparison of Host and Origin, and binds a connection to the token that opened
-it; this module says what may pass. Imports errors, model and descriptions.
+it; this module says what may pass. Imports clients, descriptions, errors, model and presence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError
 from ..model import MIB
+from .clients import Clients
 from .descriptions import CALL_BYTES
+from .presence import Presence
 
 PATH = "/mcp"
 BODY_BYTES = CALL_BYTES * 4 // 3 + MIB
@@ -117,7 +119,7 @@ class Tokens:
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(token.encode(errors="backslashreplace")).digest()
 
 
 def tokens_of(path: Path) -> list[str]:
@@ -146,10 +148,11 @@ def _read(path: Path) -> list[str]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}", setting="token-file") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise ConfigurationError(f"{path} is no regular file", setting="token-file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigurationError(f"{path} is no regular file", setting="token-file")
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
             raise ConfigurationError(f"{path} can be read or changed by others: chmod 600", setting="token-file")
         lines = file.read(TOKEN_FILE_BYTES).decode("utf-8", "replace").splitlines()
@@ -213,17 +216,18 @@ def _as_json(headers: Iterable[tuple[bytes, bytes]], length: int) -> list[tuple[
     return [*kept, (b"content-type", b"application/json"), (b"content-length", str(length).encode())]
 
 
-def application(server: Server[Any], tokens: Sequence[str], place: Place, idle_seconds: float) -> Starlette:
+def application(server: Server[Any], clients: Clients, tokens: Sequence[str], place: Place) -> Starlette:
     """Return the web application: one path, and no request without a token."""
     manager = StreamableHTTPSessionManager(
         server,
         security_settings=place.security(),
-        session_idle_timeout=idle_seconds,
+        session_idle_timeout=clients.settings.limits.idle_seconds,
         max_request_body_size=BODY_BYTES,
         max_sessions=MAX_CONNECTIONS,
     )
+    app = Presence(PlainAnswers(StreamableHTTPASGIApp(manager)), clients.lost, clients.limits.away_seconds)
     return Starlette(
-        routes=[Route(PATH, endpoint=RequireAuthMiddleware(PlainAnswers(StreamableHTTPASGIApp(manager)), []))],
+        routes=[Route(PATH, endpoint=RequireAuthMiddleware(app, []))],
         middleware=[Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens)))],
         lifespan=lambda _: manager.run(),
     )

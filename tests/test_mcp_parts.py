@@ -1,0 +1,244 @@
+"""The parts of the MCP server that need no sandbox: what an answer holds, what is kept, and what may be listened on."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from sandbox_kernel.config import from_keywords
+from sandbox_kernel.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
+from sandbox_kernel.execution import Execution, ExecutionError, Logs, Result
+from sandbox_kernel.image import recipes_folder
+from sandbox_kernel.mcp_server import catalogue, shelf
+from sandbox_kernel.mcp_server.clients import ServerLimits
+from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
+from sandbox_kernel.mcp_server.http import Place, Tokens, new_token, tokens_of
+from sandbox_kernel.mcp_server.shelf import Shelf, file_address, parse
+from sandbox_kernel.model import Settings
+
+
+def blocks_of(execution: Execution, limits: AnswerLimits | None = None) -> list[dict[str, object]]:
+    made = Writer(Shelf("main"), limits or AnswerLimits()).execution(execution)
+    return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in made]
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_progress_bar_is_shown_in_its_last_state_and_without_colours() -> None:
+    assert plain("\r  0%\r 50%\r100%\n\x1b[31mred\x1b[0m\r\n") == "100%\nred\n"
+
+
+def test_a_shortened_text_says_how_much_is_left_out() -> None:
+    shown, left = shorten("a" * 600 + "b" * 600, 300)
+    assert left == 900
+    assert shown.startswith("a" * 200 + "\n[... 900 characters are left out ...]\n")
+    assert shown.endswith("b" * 100)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (CellTimeout("too long", limit="3 s", survived="variables and files"), ["3 s", "smaller steps"]),
+        (OutOfMemory("too much", survived="files, but no variables"), ["All variables and imports are gone", "chunks"]),
+        (SandboxDied("it was killed", survived="nothing"), ["all files are gone", "upload files again"]),
+    ],
+)
+def test_the_text_of_a_limit_says_what_is_left_and_what_to_do(error: Exception, words: list[str]) -> None:
+    text = error_text(ExecutionError.of(error))  # type: ignore[arg-type]
+    assert text.startswith(f"Error: {type(error).__name__}: ")
+    assert all(word in text for word in words), text
+
+
+def test_a_cell_cannot_fake_what_the_sandbox_says_of_a_limit() -> None:
+    """An exception that is only called OutOfMemory takes nothing away."""
+    text = error_text(ExecutionError(name="OutOfMemory", value="x", traceback="OutOfMemory: x"))
+    assert "gone" not in text
+
+
+def test_a_long_traceback_keeps_its_beginning_and_its_end() -> None:
+    lines = short_traceback("\n".join(f"line {number}" for number in range(1000))).splitlines()
+    assert len(lines) <= 31
+    assert (lines[0], lines[-1]) == ("line 0", "line 999")
+
+
+def test_the_largest_answer_is_within_its_limit_and_the_error_is_still_in_it() -> None:
+    picture = base64.b64encode(os.urandom(150_000)).decode()
+    wide = Result({"text/plain": '\u2028"\x07ä' * 20_000})
+    execution = Execution(
+        logs=Logs(['"\n' * 2_000_000], ["ä" * 2_000_000]),
+        results=[Result({"image/png": picture, "text/plain": "<Figure size 1x1 with 1 Axes>"}), wide] * 80,
+        error=ExecutionError(name="ValueError", value="\n" * 1_000_000, traceback="x\n" * 100_000),
+    )
+    blocks = blocks_of(execution, AnswerLimits(answer_bytes=950_000))
+    assert len(orjson.dumps(blocks)) < 1_048_576
+    kinds = [block["type"] for block in blocks]
+    assert kinds.count("image") >= 2
+    assert any(str(block.get("text", "")).startswith("Error: ValueError") for block in blocks)
+    assert any("more displays are left out" in str(block.get("text", "")) for block in blocks)
+
+
+def test_every_link_of_an_answer_leads_somewhere() -> None:
+    place = Shelf("main")
+    long = Result({"text/plain": "x" * 30_000})
+    made = Writer(place, AnswerLimits()).execution(Execution(logs=Logs(["y" * 40_000]), results=[long] * 99))
+    links = [block.uri for block in made if block.type == "resource_link"]
+    assert len(links) > 10
+    for link in links:
+        address = parse(link)
+        assert address is not None
+        assert place.get(address.name) is not None
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_outputs_go_when_there_are_too_many_or_they_are_too_large() -> None:
+    place = Shelf("main")
+    for _ in range(shelf.KEPT + 10):
+        place.put("x", "text/plain", ".txt")
+    assert len(place.all()) == shelf.KEPT
+    assert place.get("1.txt") is None
+    for _ in range(4):
+        place.put(b"x" * shelf.OUTPUT_BYTES, "image/png", ".png")
+    assert sum(output.size for output in place.all()) <= shelf.KEPT_BYTES
+    place.put("y" * (shelf.OUTPUT_BYTES + 5), "text/plain", ".txt")
+    assert place.all()[-1].size < shelf.OUTPUT_BYTES + 100
+    assert "cut after" in str(place.all()[-1].data)[-40:]
+
+
+def test_an_address_names_a_session_and_what_is_in_it() -> None:
+    for path in ("a.csv", "b/ä ö?#%25.txt", "../x"):
+        address = parse(file_address("main", path))
+        assert address is not None
+        assert (address.session, address.kind, address.name) == ("main", "files", path)
+    part = parse("sandbox://s-1/files/a?offset=5&length=7")
+    assert part is not None
+    assert (part.offset, part.length) == (5, 7)
+    for wrong in (
+        "file:///etc/passwd", "sandbox://", "sandbox://main", "sandbox://main/files/", "sandbox:///files/a",
+        "sandbox://../files/a", "sandbox://main/other/a", "sandbox://main/files/a?offset=-1", "sandbox://main/files/a#b",
+        "sandbox://main/files/a?x=1", "sandbox://main/files/a?offset=" + "9" * 40, "sandbox://main/files/" + "a" * 9000,
+    ):  # fmt: skip
+        assert parse(wrong) is None, wrong
+
+
+# --- what a model is told --------------------------------------------------------------------------------------------
+
+
+def test_the_descriptions_give_the_limits_of_the_settings() -> None:
+    settings = from_keywords(memory="3G", cell_timeout=77, cpus=1.5, idle_timeout="20m", scratch_size="600M")
+    tools = {entry.tool.name: entry.tool for entry in catalogue.entries(settings, ServerLimits(text_characters=4321))}
+    said = tools["run_code"].description or ""
+    for word in ("3.0 GiB", "77 seconds", "1.5 processors", "20 min", "600.0 MiB", "4,321", "No network", "/mnt/data"):
+        assert word in said, word
+    assert all((tool.description or "")[-1] == "." for tool in tools.values())
+
+
+def test_the_description_names_the_packages_of_the_default_image_and_of_no_other() -> None:
+    listed = [line for line in (recipes_folder() / "data.in").read_text().splitlines() if line[:1].isalpha()]
+    limits = ServerLimits()
+    said = catalogue.entries(Settings(), limits)[0].tool.description or ""
+    assert all(name in said for name in listed)
+    assert "numpy, pandas" not in (catalogue.entries(Settings(image="mine"), limits)[0].tool.description or "")
+
+
+# --- who may come in -------------------------------------------------------------------------------------------------
+
+
+def test_a_token_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    (made,) = tokens_of(file)
+    assert tokens_of(file) == [made]
+    for mode in (0o640, 0o604, 0o620):
+        file.chmod(mode)
+        with pytest.raises(ConfigurationError, match="can be read or changed by others"):
+            tokens_of(file)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "short\n", "with a space in it\n", "ünïcödë-tökën-of-length\n"])
+def test_a_token_file_without_proper_tokens_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.touch(mode=0o600)
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="must hold tokens"):
+        tokens_of(file)
+
+
+def test_a_token_file_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    for place in (fifo, tmp_path):
+        with pytest.raises(ConfigurationError, match=r"regular file|cannot be read"):
+            tokens_of(place)
+    with pytest.raises(ConfigurationError, match="cannot be made"):
+        tokens_of(tmp_path / "missing" / "token")
+
+
+def test_only_a_token_as_a_whole_opens() -> None:
+    one, two = new_token(), new_token()
+    tokens = Tokens([one, two])
+    for wrong in ("", one[:-1], one + "x", one.swapcase(), f"{one} {two}", "\ud800", "é"):
+        assert asyncio.run(tokens.verify_token(wrong)) is None, wrong
+    found = [asyncio.run(tokens.verify_token(token)) for token in (one, two)]
+    assert [access.client_id for access in found if access is not None] == ["token 1", "token 2"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 (what is refused)
+def test_other_machines_cannot_reach_it_unless_that_is_said_twice(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="--allow-remote"):
+        Place(host=host, port=0).listen()
+    with pytest.raises(ConfigurationError, match="--allowed-host"):
+        Place(host=host, port=0, remote=True).listen()
+
+
+def test_a_port_that_is_taken_and_an_address_that_is_not_there_are_said() -> None:
+    with Place(port=0).listen() as taken, pytest.raises(ConfigurationError, match="cannot be used"):
+        Place(port=taken.getsockname()[1]).listen()
+    with pytest.raises(ConfigurationError, match="no address"):
+        Place(host="no such host").listen()
+
+
+def command_line(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    code = f"import sys\n{before}\nfrom sandbox_kernel.cli import main\nsys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, "mcp", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        input="",
+    )
+
+
+def test_a_missing_package_is_said_with_the_extra_that_brings_it() -> None:
+    done = command_line(before="sys.modules['mcp'] = None")
+    assert done.returncode == 2
+    assert "pip install 'sandbox-kernel[mcp]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--memory", "lots"), "memory"),
+        (("--http", "--host", "0.0.0.0"), "--allow-remote"),  # noqa: S104 (what is refused)
+        (("--http", "--downloads", "FOLDER"), "replace each other's files"),
+        (("--sessions", "0"), "1 to 1000"),
+        (("--away-timeout", "soon"), "away-timeout"),
+        (("--text-limit", "5"), "1,000"),
+        (("--tokn-file", "x"), "tokn_file"),
+    ],
+)
+def test_a_wrong_argument_is_one_clear_sentence(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = command_line(*(str(tmp_path) if word == "FOLDER" else word for word in arguments))
+    assert done.returncode == 2, done.stderr
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
