@@ -125,8 +125,8 @@ class Sandbox:
         """End the sandbox with its variables and files. Idempotent."""
         self._killed = True
         background, self._background = self._background, None
-        if background is None:
-            self._inner._session.abandon()  # killed before, or never started
+        if self._inner.is_new:
+            self._inner._session.abandon()  # its audit may be open
         if background is not None and os.getpid() == self._inner._pid:
             try:
                 background.run(self._inner.kill())

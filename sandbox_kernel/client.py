@@ -176,6 +176,11 @@ class AsyncSandbox:
         return self._session.state == "ready" and self._pid == os.getpid()
 
     @property
+    def is_new(self) -> bool:
+        """Whether it was never started."""
+        return self._loop is None
+
+    @property
     def info(self) -> SandboxInfo:
         language = self._session.kernel_info.get("language_info", {})
         return SandboxInfo(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,6 +233,19 @@ def test_settings_are_checked_at_once_and_come_in_two_ways() -> None:
     with pytest.raises(ConfigurationError, match="either"):
         AsyncSandbox(settings, memory="2G")
     assert set(Keywords.__annotations__) == set(SETTINGS)
+
+
+def test_a_sandbox_that_was_never_started_leaves_no_file_open(tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+
+    def is_open() -> bool:
+        return any(os.path.realpath(link) == str(audit) for link in Path("/proc/self/fd").iterdir())
+
+    sandbox = Sandbox(audit=str(audit))
+    assert is_open()
+    sandbox.kill()
+    sandbox.kill()
+    assert not is_open()
 
 
 def test_several_threads_may_share_a_sandbox(shared: Sandbox) -> None:
