@@ -72,7 +72,7 @@ class Room:
         file = self._uploads.get(path)
         if file is None or file.seek(0, 2) != offset:
             return None
-        check_size(offset + len(data), FileLimits().file_bytes)
+        check_size(offset + len(data), FileLimits.of(self.sandbox.settings.limits).file_bytes)
         file.write(data)
         return file
 

@@ -66,10 +66,11 @@ def run_code(settings: Settings, limits: ServerLimits) -> str:
 
 
 def upload_file(settings: Settings) -> str:
+    largest = min(FileLimits.of(settings.limits).file_bytes, settings.limits.scratch_bytes)
     return (
         f"Write a file into {SCRATCH} of a session, from text or from base64. An existing file is replaced. "
         f"One call carries at most {format_bytes(CALL_BYTES)}; a larger file, up to "
-        f"{format_bytes(min(FileLimits().file_bytes, settings.limits.scratch_bytes))}, comes in parts: each with the "
+        f"{format_bytes(largest)}, comes in parts: each with the "
         "`offset` at which it starts and `final` false for all but the last. The file appears with its last part."
     )
 
