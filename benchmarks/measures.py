@@ -102,6 +102,11 @@ def prints(kernel: Kernel) -> float:
     return LINES * LINE / 1e6 / checked(kernel.run(code), status="ok", text=LINES * LINE).seconds
 
 
+def printing(kernel: Kernel) -> float:
+    """The same prints, in seconds."""
+    return LINES * LINE / 1e6 / prints(kernel)
+
+
 def display(kernel: Kernel) -> float:
     code = f"from IPython.display import display\ndisplay({{'text/plain': 'x' * {DISPLAY}}}, raw=True)"
     return checked(kernel.run(code), status="ok", display=DISPLAY).seconds
@@ -186,6 +191,26 @@ MEASURES = (
         quick=2,
         live=display,
         bar=Bar(kind="ratio at most", value=1.6),
+    ),
+    Measure(
+        name="policy-cell",
+        what="cell 1 + 1, policy on",
+        unit="ms",
+        repetitions=24,
+        quick=6,
+        live=trivial,
+        contestants=(TRUSTED, SANDBOX),
+        bar=Bar(kind="ratio at most", value=1.1, against=TRUSTED),
+    ),
+    Measure(
+        name="policy-prints",
+        what="20 MB of prints, policy on",
+        unit="s",
+        repetitions=12,
+        quick=4,
+        live=printing,
+        contestants=(TRUSTED, SANDBOX),
+        bar=Bar(kind="ratio at most", value=1.1, against=TRUSTED),
     ),
     Measure(
         name="policy",

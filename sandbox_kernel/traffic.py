@@ -22,10 +22,11 @@ from .ledger import Entry, Ledger, parent_of
 from .model import Channel, Limits, Message
 from .policy import CellBudget, OutputPolicy, SessionBudget
 
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 10.0
 """How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
 
-nbclient waits 4 s for idle and then drops outputs silently.
+Idle comes behind the cell's displays: one of 2 GB takes 4 s from the kernel to the agent on a busy machine, and what
+the agent then says of it must still find its cell. The front end waits for nothing meanwhile: it gets both together.
 """
 FORGOTTEN_SECONDS = 0.3
 """The same after an interrupt: ipykernel never replies if that met it outside the cell's code."""

@@ -29,7 +29,7 @@ OF_READERS |= {"script.py"}
 
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]*)*)`")
 SUFFIXES = (".py", ".md", ".in", ".lock", ".ipynb", ".json", ".toml")
-OWN_FOLDERS = ("benchmarks", "docs", "images", "kernelspec", "notebooks", "output", "sandbox_kernel", "tests")
+OWN_FOLDERS = ("benchmarks", "docs", "fuzz", "images", "kernelspec", "notebooks", "output", "sandbox_kernel", "tests")
 
 
 def read(name: str) -> str:

@@ -17,10 +17,10 @@ FOUND = Path(__file__).resolve().parent.parent / "found"
 NAMES = {
     "wire": 600,
     "messages": 1500,
-    "session": 400,
+    "session": 200,
     "terminal": 400,
     "markup": 600,
-    "outputs": 600,
+    "outputs": 300,
     "names": 400,
     "files": 300,
 }

@@ -18,7 +18,7 @@ from ..trees import Reader, encode, option
 from ..words import BUNDLES, HONEST, MIMES, SNIPPETS, TERMINAL, TYPES
 
 MODES = ("safe", "strict")
-MAX_MESSAGES = 8
+MAX_MESSAGES = 5
 CELL = "cell-1"
 
 BUNDLE, MARKUP, MESSAGE, OBSERVED, RESTART = range(5)

@@ -28,7 +28,7 @@ from .messages import CONTENTS
 
 LIMITS = Limits(output_bytes=2000, output_messages=20, message_bytes=1000, cell_seconds=30, idle_seconds=100)
 SETTINGS = Settings(limits=LIMITS)
-MAX_STEPS = 16
+MAX_STEPS = 12
 
 REQUEST, HONEST, FORGED, EVENT, BYTES, PART, END, PASS = range(8)
 CHANNELS = ("iopub", "shell", "control", "stdin")
