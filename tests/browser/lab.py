@@ -52,6 +52,7 @@ SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none", "autoStartDefaultKernel": True},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
+    "completer-extension/manager": {"providerTimeout": 30_000},  # a second is little on a machine that works
 }
 
 
@@ -226,6 +227,8 @@ def _chromium(folder: Path) -> Iterator[Chrome]:
         try:
             browser.set_script_timeout(WAIT)
             browser.set_page_load_timeout(WAIT)
+            # JupyterLab's current widget is the one with the focus, and no window of a busy machine need have any.
+            browser.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
             yield browser
         finally:
             browser.quit()

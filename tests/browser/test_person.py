@@ -37,7 +37,9 @@ def person(tmp_path: Path, image: str) -> Iterator[Person]:
         for name in ("uploads", "downloads"):
             (lab.folder / name).mkdir()
         lab.browser.get(f"{lab.url}lab?reset&token={lab.token}")
-        yield Person(lab, Path(os.environ.get("SANDBOX_KERNEL_SCREENSHOTS") or tmp_path / "screenshots"))
+        somebody = Person(lab, Path(os.environ.get("SANDBOX_KERNEL_SCREENSHOTS") or tmp_path / "screenshots"))
+        yield somebody
+        somebody.picture("end")  # where a test failed, if it did
 
 
 def test_a_person_works_in_jupyterlab_from_the_launcher_to_the_shutdown(person: Person, tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ def move_a_slider(person: Person) -> None:
 def complete_and_look_up(person: Person) -> None:
     person.write("sales.sort_")
     person.keys(Keys.TAB)
-    person.see(".jp-Completer", r"sort_index\s+function\s+f\s+sort_values\s+function")
+    person.see(".jp-Completer", r"sort_index[^_]*sort_values")
     person.picture("completion")
     person.keys(Keys.ARROW_DOWN, Keys.ENTER)
     eventually(lambda: person.lab.cells()[-1] == "sales.sort_values", "the chosen name is in the cell")
