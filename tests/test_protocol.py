@@ -1,0 +1,131 @@
+"""The message table on scripted frames: what may pass is parsed and written anew, all else is a `ProtocolError`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox_kernel import protocol, wire
+from sandbox_kernel.errors import ProtocolError
+from sandbox_kernel.model import Message
+
+CHANNELS = {wire.SHELL: "shell", wire.CONTROL: "control", wire.STDIN: "stdin", wire.IOPUB: "iopub"}
+REPLIES = sorted(request.reply for request in protocol.REQUESTS.values() if request.reply)
+TYPES = [*sorted(protocol.PUBLISHED), *REPLIES, "input_request", "iopub_welcome", "unknown", "custom_reply", ""]
+FIELDS = sorted({name for fields in protocol._REQUIRED.values() for name, _ in fields})
+SAMPLES = {str: "x", dict: {}, list: [], int: 1, bool: True}
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 53), 1 << 53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS) | TEXT, inner, max_size=5),
+    max_leaves=20,
+)
+OBJECTS = st.dictionaries(st.sampled_from([*FIELDS, "msg_id", "msg_type"]), JSON, max_size=6)
+
+
+def honest(kind: str) -> dict[str, Any]:
+    """Return content that has what a front end needs of a type."""
+    fields = protocol._REQUIRED.get(kind, ())
+    return {name: SAMPLES[kinds if isinstance(kinds, type) else kinds[0]] for name, kinds in fields}
+
+
+def frame(header: Any, parent: Any, metadata: Any, content: Any, *buffers: bytes) -> list[bytes]:
+    return [*(orjson.dumps(part) for part in (header, parent, metadata, content)), *buffers]
+
+
+@settings(deadline=None)
+@given(st.sampled_from([*CHANNELS, wire.AGENT, 0, 99]), st.sampled_from(TYPES), OBJECTS, OBJECTS, st.lists(st.binary()))
+def test_a_message_is_one_of_the_table_or_an_error(
+    kind: int, name: str, content: dict[str, Any], parent: dict[str, Any], buffers: list[bytes]
+) -> None:
+    for body in (content, {**honest(name), **content}, honest(name)):
+        try:
+            message = protocol.decode(kind, frame({"msg_id": "m", "msg_type": name}, parent, {}, body, *buffers))
+        except ProtocolError:
+            continue
+        assert message.channel == CHANNELS[kind]
+        assert message.content == body
+        assert message.buffers == tuple(buffers)
+        assert (name in protocol.PUBLISHED) == (kind == wire.IOPUB)
+        assert (name == "input_request") == (kind == wire.STDIN)
+        assert name.endswith("_reply") == (kind in (wire.SHELL, wire.CONTROL))
+        assert all(isinstance(body.get(field), kinds) for field, kinds in protocol._REQUIRED.get(name, ()))
+
+
+@given(st.sampled_from(sorted(protocol.PUBLISHED)), OBJECTS, OBJECTS, st.lists(st.binary(max_size=50), max_size=3))
+def test_what_is_written_anew_is_what_came(
+    kind: str, metadata: dict[str, Any], extra: dict[str, Any], buffers: list[bytes]
+) -> None:
+    message = Message(
+        channel="iopub",
+        header={"msg_id": "m", "msg_type": kind},
+        parent={"msg_id": "p"},
+        metadata=metadata,
+        content={**extra, **honest(kind)},
+        buffers=tuple(buffers),
+    )
+    assert protocol.decode(wire.IOPUB, protocol.encode(message)) == message
+
+
+@given(st.lists(st.binary(max_size=60) | JSON.map(orjson.dumps), max_size=6), st.sampled_from([*CHANNELS, 0]))
+def test_any_bytes_are_a_message_or_an_error(parts: list[bytes], kind: int) -> None:
+    try:
+        message = protocol.decode(kind, parts)
+    except ProtocolError:
+        return
+    assert message.channel == CHANNELS[kind]
+
+
+@pytest.mark.parametrize("kind", sorted(protocol.PUBLISHED))
+def test_a_published_message_passes_on_iopub_and_nowhere_else(kind: str) -> None:
+    parts = frame({"msg_id": "m", "msg_type": kind}, {}, {}, honest(kind))
+    assert protocol.decode(wire.IOPUB, parts).type == kind
+    for other in (wire.SHELL, wire.CONTROL, wire.STDIN, wire.AGENT):
+        with pytest.raises(ProtocolError):
+            protocol.decode(other, parts)
+
+
+NO_STATUS = {
+    "NaN": b'{"execution_state":NaN}',
+    "Infinity": b'{"execution_state":Infinity}',
+    "not UTF-8": b'{"execution_state":"\xff"}',
+    "half a character": b'{"execution_state":"\\ud800"}',
+    "deep": b'{"execution_state":' + b"[" * 2000 + b"]" * 2000 + b"}",
+    "more than one": b'{"execution_state":"busy"}x',
+    "a list": b"[]",
+    "null": b"null",
+    "nothing": b"",
+    "cut off": b"{",
+    "empty": b"{}",
+}
+
+
+@pytest.mark.parametrize("content", NO_STATUS.values(), ids=NO_STATUS)
+def test_what_is_no_json_object_or_lacks_a_field_is_refused(content: bytes) -> None:
+    parts = [orjson.dumps({"msg_id": "m", "msg_type": "status"}), b"{}", b"{}", content]
+    with pytest.raises(ProtocolError):
+        protocol.decode(wire.IOPUB, parts)
+
+
+def test_the_last_of_two_equal_keys_counts_for_the_check_and_for_the_front_end() -> None:
+    parts = [b'{"msg_id":"m","msg_type":"status","msg_type":"stream"}', b"{}", b"{}", b'{"name":"a","text":"b"}']
+    message = protocol.decode(wire.IOPUB, parts)
+    assert message.type == "stream"
+    assert protocol.encode(message)[0] == b'{"msg_id":"m","msg_type":"stream"}'
+
+
+@pytest.mark.parametrize("field", ["msg_id", "msg_type"])
+@pytest.mark.parametrize("value", [None, 1, "", "x" * 257, ["m"]], ids=["none", "a number", "empty", "long", "a list"])
+def test_a_header_without_proper_names_is_refused(field: str, value: Any) -> None:
+    header = {"msg_id": "m", "msg_type": "status", field: value}
+    with pytest.raises(ProtocolError, match=field):
+        protocol.decode(wire.IOPUB, frame(header, {}, {}, {"execution_state": "busy"}))
