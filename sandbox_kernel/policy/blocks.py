@@ -8,7 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+MAX_TAGS = 10_000
+"""Tags of one name that are looked at: what lies behind them is no block, so its scripts do not run.
+
+The largest pages of plot libraries have some dozens. Each script gets a guard of 200 bytes, and each tag takes some
+microseconds, so that without a limit the smallest ones could take minutes and become ten times their size.
+"""
 _TAGS = {name: re.compile(rf"<(?:{name}\b([^>]{{0,300}})>|(/){name}\b)", re.IGNORECASE) for name in ("script", "style")}
 
 
@@ -24,7 +31,7 @@ class Block:
 def blocks(source: str, name: str) -> Iterator[Block]:
     """Yield the elements `name` of `source` that are closed; as a browser does, an inner tag is part of the content."""
     opened: re.Match[str] | None = None
-    for tag in _TAGS[name].finditer(source):
+    for tag in islice(_TAGS[name].finditer(source), MAX_TAGS):
         if tag[2] is None:
             opened = opened or tag
         elif opened is not None:

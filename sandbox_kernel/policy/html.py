@@ -26,6 +26,8 @@ MAX_TAGS = 1_000_000
 MAX_NESTING = 10_000
 """Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
 MAX_TEXT = 100_000
+MAX_STYLES = 2_000_000
+"""Characters of style sheets that are confined to their output, in half a second; a larger one is shown in a frame."""
 _FLAT = frozenset(
     "br caption col colgroup hr img source tbody td tfoot th thead tr wbr".split()  # noqa: SIM905
 )
@@ -134,9 +136,9 @@ def _is_program(source: str) -> bool:
         return True
     # A style sheet that cannot be confined to its own output shows as it should only in a frame.
     styles = contents(source, "style")
-    return bool(styles) and (
-        css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
-    )
+    if not styles or len(styles) > MAX_STYLES:
+        return bool(styles)
+    return css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
 
 
 def _markup(source: str, notes: Notes) -> str:
@@ -165,7 +167,9 @@ def _in_order(tag: re.Match[str]) -> str:
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
-    sheet = css.stylesheet(styles, "") if styles.strip() else ""
+    sheet: str | None = None
+    if len(styles) <= MAX_STYLES:
+        sheet = css.stylesheet(styles, "") if styles.strip() else ""
     if sheet is None:
         notes.add("removed <style>: it cannot be confined to this output")
         sheet = ""

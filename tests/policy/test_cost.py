@@ -20,6 +20,8 @@ SHAPES = {
     "angle brackets": "<" * N,
     "tags never closed": "<a " * N,
     "scripts never closed": "<script>" * N,
+    "little scripts": "<script>1</script>" * N,
+    "little style sheets": "<style>p{}</style>" * N,
     "scripts without an end": "<script " * N,
     "styles never closed": "<style>" * N,
     "a style sheet without rules": "<style>" + "a" * N + "</style>",
@@ -72,6 +74,16 @@ def test_little_markup_does_not_become_much() -> None:
         result = OutputPolicy(mode).apply(display({"text/html": source})).message  # type: ignore[arg-type]
         assert result is not None
         assert len(result.content["data"]["text/html"]) < 20 * len(source)
+
+
+def test_little_scripts_do_not_become_much() -> None:
+    """Each script that may run gets a guard; there are only so many of them, and those behind do not run."""
+    source = SHAPES["little scripts"]
+    result = OutputPolicy("safe").apply(display({"text/html": source})).message
+    assert result is not None
+    shown = result.content["data"]["text/html"]
+    assert len(shown) < 3 * len(source)
+    assert shown.count("RTCPeerConnection") < 20_000
 
 
 def test_markup_too_costly_to_check_is_shown_as_text_where_there_is_no_frame() -> None:
