@@ -74,6 +74,10 @@ def settled(count: Callable[[], int]) -> None:
             last, since = now, time.monotonic()
 
 
+NOTEBOOK = "[...(window.jupyterapp?.shell?.widgets('main') ?? [])].find(one => one.content?.activeCellIndex >= 0)"
+"""The notebook that is open, in JavaScript, whatever has the focus."""
+
+
 class Server(NamedTuple):
     """Where a JupyterLab listens, and which process it is."""
 
@@ -96,7 +100,7 @@ class Lab:
         document.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
         nbformat.write(document, self.folder / "notebook.ipynb")
         self.browser.get(f"{self.url}lab/tree/notebook.ipynb?reset&token={self.token}")
-        ready = """const app = window.jupyterapp, panel = app?.shell?.currentWidget;
+        ready = f"""const app = window.jupyterapp, panel = {NOTEBOOK};
             return panel?.context?.isReady && panel.content.widgets.length === arguments[0]
                 && panel.sessionContext.session?.kernel?.status === 'idle'
                 && app.commands.isEnabled('notebook:run-all-cells')"""
@@ -109,13 +113,13 @@ class Lab:
         """Run all cells and wait until all have ended and the last output is there."""
         count = len(self.cells())
         self.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        ended = """return window.jupyterapp.shell.currentWidget.content.widgets
+        ended = f"""return {NOTEBOOK}.content.widgets
             .filter(cell => cell.model.executionCount > 0).length"""
         eventually(lambda: self.js(ended) >= count, "all cells have run")
 
     def cells(self) -> list[str]:
         """Return the sources of all cells as they stand now."""
-        sources: list[str] = self.js("""return window.jupyterapp.shell.currentWidget.content.widgets
+        sources: list[str] = self.js(f"""return {NOTEBOOK}.content.widgets
             .map(cell => cell.model.sharedModel.getSource())""")
         return sources
 

@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from .lab import Lab, eventually
+from .lab import NOTEBOOK, Lab, eventually
 
 CELL = ".jp-Notebook .jp-CodeCell"
 TOOLBAR = ".jp-NotebookPanel-toolbar"
@@ -143,7 +143,7 @@ class Person:
         return place
 
     def ended(self, place: int) -> None:
-        prompt = f"return window.jupyterapp.shell.currentWidget.content.widgets[{place}].prompt"
+        prompt = f"return {NOTEBOOK}.content.widgets[{place}].prompt"
         eventually(lambda: re.fullmatch(r"\d+", self.lab.js(prompt) or ""), f"cell {place} has ended")
 
     def output(self, place: int, text: str = "") -> str:

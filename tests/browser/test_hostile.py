@@ -8,7 +8,7 @@ from __future__ import annotations
 from policy.browser import Evil, listening
 
 from .corpus import UNSUITED, Attack, attacks, cells
-from .lab import Lab, eventually, settled
+from .lab import NOTEBOOK, Lab, eventually, settled
 
 USED = """
     for (const one of document.querySelectorAll('.jp-OutputArea ' + arguments[0])) {
@@ -55,7 +55,7 @@ class Seen:
         self.stayed = lab.browser.current_url.partition("?")[0] == window
         self.title = (title, lab.browser.title)
         self.first_after, self.last = lab.text(0), lab.text(-1)
-        self.kernel = lab.js("return window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status")
+        self.kernel = lab.js(f"return {NOTEBOOK}.sessionContext.session.kernel.status")
 
 
 def test_hostile_outputs_do_nothing_in_jupyterlab(lab: Lab) -> None:
