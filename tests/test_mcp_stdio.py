@@ -269,6 +269,19 @@ async def test_sessions_are_separate_and_their_number_is_limited() -> None:
         assert text_of(await run(client, "x", session="a")) == "'a'"
 
 
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [(("--engine", "unix:///nonexistent.sock"), "EngineUnavailable"), (("--image", "no-such-image:1"), "ImageMissing")],
+)
+async def test_where_no_sandbox_can_start_the_tools_say_why(setting: tuple[str, str], name: str) -> None:
+    async with over_stdio(*setting) as client:
+        for _ in range(2):  # and it is no session that counts
+            answer = await run(client, "1")
+            assert answer.is_error
+            assert text_of(answer).startswith(f"{name}: ")
+        assert (await client.call_tool("list_sessions")).structured_content == {"sessions": []}
+
+
 @pytest.mark.parametrize("how", ["close", "SIGTERM", "SIGKILL"])
 async def test_its_end_is_the_end_of_its_containers(how: str) -> None:
     mark = f"mark {random.random()}"
