@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -144,8 +145,13 @@ class _Clock(asyncio.SelectorEventLoop):
 
     def _pass(self, seconds: float | None = None) -> list[Any]:
         require(seconds is not None, "everybody waits, and nothing will ever happen")
-        self._now += max(seconds, 0)
+        if seconds > 0:
+            self._now = math.nextafter(self._now + seconds, math.inf)  # never just short of what is waited for
         return []  # there is no file and no socket to wait for
+
+    def rewind(self) -> None:
+        """Begin anew, once nobody waits."""
+        self._now = 0.0
 
     def time(self) -> float:
         return self._now
@@ -179,6 +185,7 @@ def frame(kind: int, *parts: Any) -> bytes:
 
 def run(data: bytes) -> None:
     _defects.met.clear()
+    _loop.rewind()
     front = Front()
     _loop.run_until_complete(_case(Reader(data), front))
     require(not _defects.met, _defects.met)

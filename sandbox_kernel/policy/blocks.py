@@ -16,7 +16,9 @@ MAX_TAGS = 10_000
 The largest pages of plot libraries have some dozens. Each script gets a guard of 200 bytes, and each tag takes some
 microseconds, so that without a limit the smallest ones could take minutes and become ten times their size.
 """
-_TAGS = {name: re.compile(rf"<(?:{name}\b([^>]{{0,300}})>|(/){name}\b)", re.IGNORECASE) for name in ("script", "style")}
+_TAGS = {
+    name: re.compile(rf"<(?:{name}\b([^<>]{{0,300}})>|(/){name}\b)", re.IGNORECASE) for name in ("script", "style")
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,11 @@ def wrap(source: str) -> str:
     return _PAGE.format(_height(source), _quote(outer))
 
 
+def size(source: str) -> int:
+    """Return about how many characters `wrap` makes of `source`: what is escaped twice grows to nine or ten."""
+    return len(source) + 9 * source.count('"') + 8 * source.count("&")
+
+
 def is_wrapped(source: str) -> bool:
     """Return whether `source` is exactly what `wrap` makes of something."""
     match = _WRAPPED.fullmatch(source)

@@ -22,7 +22,10 @@ _TAGS = frozenset(
     small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
-MAX_TAGS = 1_000_000
+MAX_TAGS = 250_000
+"""A table of 10,000 rows and 20 columns has 230,000. The parser holds some 0.5 KB for each of them."""
+MAX_RESULT = 60_000_000
+"""Characters that a source may become: a video of 45 MB as base64, or a tenth as many quotes in a frame."""
 MAX_NESTING = 10_000
 """Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
 MAX_TEXT = 100_000
@@ -56,7 +59,7 @@ _ATTRIBUTES = {
 _DROPPED_WITH_CONTENT = frozenset(("script", "style", "template", "noscript", "iframe", "object", "title", "xmp"))
 
 _ACTIVE = re.compile(
-    r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^>]{0,500}\ssrcdoc)\b", re.IGNORECASE
+    r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{0,500}\ssrcdoc)\b", re.IGNORECASE
 )
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
 _TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
@@ -89,7 +92,7 @@ _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0
 _MEDIA = re.compile(
     r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE
 )
-_PAGE = re.compile(r"<iframe\s[^>]{0,500}?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
+_PAGE = re.compile(r"<iframe\s[^<>]{0,500}?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
 _SCOPE = re.compile(
     r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
 )
@@ -97,12 +100,14 @@ _SCOPE = re.compile(
 
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
-    if not frames or not (_is_program(source) or _is_costly(source)) or _unwrap(source):
+    if not frames or not (_is_costly(source) or _is_program(source)) or _unwrap(source):
         return sanitise(source, notes)
     if frame.is_wrapped(source):
         return source
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = unescape(page[1])
+    if frame.size(source) > MAX_RESULT:
+        return _as_text(source, notes)
     if frame.loads_scripts(source):
         notes.add("removed a script from a network: outputs load nothing")
     return frame.wrap(source)
@@ -113,17 +118,26 @@ def sanitise(source: str, notes: Notes) -> str:
     if "<" not in source and "&" not in source:
         return tex.clean(source)
     if _is_costly(source):
-        notes.add("showed HTML as text: too much markup to check")
-        return f"<pre>{tex.clean(escape(source[:MAX_TEXT]))}</pre>"
+        return _as_text(source, notes)
     if unwrapped := _unwrap(source):
         return unwrapped
     kept = _markup(source, notes)
     return _scoped(kept, contents(source, "style"), notes)
 
 
+def _as_text(source: str, notes: Notes) -> str:
+    notes.add("showed HTML as text: too much markup to check")
+    return f"<pre>{tex.clean(escape(source[:MAX_TEXT]))}</pre>"
+
+
 def _is_costly(source: str) -> bool:
     """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
-    if source.count("<") <= MAX_NESTING // 100:
+    opened = source.count("<")
+    # What is not markup becomes entities of up to six characters.
+    longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
+    if len(source) + longer > MAX_RESULT or opened > 4 * MAX_TAGS:
+        return True
+    if opened <= MAX_NESTING // 100:
         return False
     tags = [tag.lower() for tag in _TAG.findall(source)]
     nesting = sum(tag not in _FLAT for tag in tags)

@@ -8,6 +8,7 @@ titles, the clipboard (OSC 52), links (OSC 8), device control strings, other cur
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _ESCAPE = re.compile(
     r"(?P<keep>\x1b\[(?:[0-9;:]{0,64}m|[0-2]?K))"
@@ -25,6 +26,8 @@ _SUSPECT = re.compile(r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROLS = bytes(c for c in range(0x20) if c not in b"\b\t\n\r") + b"\x7f"
 PIECE = 1 << 16
 """Characters looked at in one step."""
+CROWDED = 4096
+"""Characters from which on it counts how many controls there are."""
 
 
 def is_plain(text: str) -> bool:
@@ -40,7 +43,26 @@ def is_plain(text: str) -> bool:
 
 def clean(text: str) -> str:
     """Return `text` with colours and line erasure, and nothing else that a terminal would obey."""
-    return text if is_plain(text) else _ESCAPE.sub(lambda match: match["keep"] or "", text)
+    if is_plain(text):
+        return text
+    return "".join(_ESCAPE.sub(lambda match: match["keep"] or "", piece) for piece in _pieces(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield text that is not plain in pieces, at ends of lines where there are any: no sequence goes over one.
+
+    What is made of controls mostly loses them all here: taking out each by itself would take seconds.
+    """
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        if end < len(text):
+            end = text.rfind("\n", start, end) + 1 or end
+        piece = text[start:end]
+        if len(piece) >= CROWDED and len(_SUSPECT.findall(_KEEP.sub("", piece))) > len(piece) // 8:
+            piece = _SUSPECT.sub("", piece)
+        yield piece
+        start = end
 
 
 class Screen:
@@ -63,9 +85,9 @@ class Screen:
         if match := _CUT.search(text):
             self._cut[stream] = match[0]
             text = text[: match.start()]
-        return "".join(self._pieces(text))
+        return "".join("".join(self._shown(piece)) for piece in _pieces(text))
 
-    def _pieces(self, text: str) -> list[str]:
+    def _shown(self, text: str) -> list[str]:
         pieces = []
         position = 0
         for match in _ESCAPE.finditer(text):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from typing import Any
 
 import pytest
 
@@ -91,3 +93,40 @@ def test_markup_too_costly_to_check_is_shown_as_text_where_there_is_no_frame() -
     assert result.message is not None
     assert result.message.content["data"]["text/html"].startswith("<pre>&lt;div&gt;")
     assert result.notes == ("showed HTML as text: too much markup to check",)
+
+
+GROWING = {
+    "quotes in a frame": "<script></script>" + '"' * 13_000_000,
+    "ampersands in a frame": "<script></script>" + "&" * 13_000_000,
+    "ampersands": "<b>" + "&" * 13_000_000,
+    "angle brackets": "<b>" + "<" * 13_000_000,
+    "closing brackets": "<b>" + ">" * 16_000_000,
+    "quotes in an attribute": "<b title='" + '"' * 13_000_000 + "'>",
+    "hard spaces": "<b>" + "\xa0" * 13_000_000,
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+def test_what_would_grow_several_times_is_shown_as_text(name: str, mode: Any) -> None:
+    """Each becomes an entity of up to six characters, in a frame of ten; 90 MB of them would fill the host's memory."""
+    started = time.process_time()
+    result = OutputPolicy(mode).apply(display({"text/html": GROWING[name]}))
+    assert result.message is not None
+    assert len(result.message.content["data"]["text/html"]) < 20_000_000
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("control", ["\x07", "\x1b]", "\x1b[A", "\x00\x9b"])
+def test_text_made_of_controls_loses_them_in_one_go(control: str) -> None:
+    text = "before " + control * 2_000_000 + "\nafter"
+    policy = OutputPolicy("safe")
+    started = time.process_time()
+    for sent in (display({"text/plain": text}), message("stream", {"name": "stdout", "text": text})):
+        result = policy.apply(sent).message
+        assert result is not None
+        shown = result.content.get("text") or result.content["data"]["text/plain"]
+        assert shown.startswith("before ")
+        assert shown.endswith("\nafter")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    assert time.process_time() - started < 10
