@@ -1,6 +1,7 @@
 """Plots that carry all they need: each output is one HTML document that works without a network and without its page.
 
-An IPython startup file. Nothing is imported here: each library is set up at the moment when a cell imports it.
+A module of the image, `sandbox_plots`, which every kernel's start calls. No library is imported here: each is set up at
+the moment when a cell imports it.
 """
 
 import sys
@@ -89,4 +90,6 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-sys.meta_path.insert(0, _Finder())
+def prepare():
+    """Have each library set up when it is imported. The names of this module stay out of the cells' own."""
+    sys.meta_path.insert(0, _Finder())

@@ -280,3 +280,9 @@ def test_honest_output_is_complete_and_in_order(kernel: Kernel) -> None:
     lines = result.text().splitlines()
     assert len(lines) == 100_000
     assert [int(line.split()[0]) for line in lines] == list(range(100_000))
+
+
+def test_a_new_kernel_has_the_names_of_ipython_only(start_kernel: Callable[..., Kernel]) -> None:
+    """What prepares plots stays out of the cells' names: one of them could be overwritten, or taken for an import."""
+    names = start_kernel().run("print(sorted(name for name in globals() if name[:1] != '_' or name[1:2].isupper()))")
+    assert names.text() == "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"
