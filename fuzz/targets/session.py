@@ -211,11 +211,13 @@ async def _case(reader: Reader, front: Front) -> None:
                 break
             await _step(reader, live, engine.containers[-1], front, numbers)
             await _turn()
-        await asyncio.sleep(2 * LIMITS.cell_seconds)
+        if live.traffic.ledger.active:
+            await asyncio.sleep(2 * LIMITS.cell_seconds)
         # What is left waits for input or for a debugger: it ends with its sandbox, and what comes after it too.
         for _ in range(4):
-            await engine.containers[-1].kill()
-            await _turn()
+            if live.traffic.ledger.active:
+                await engine.containers[-1].kill()
+                await _turn()
     finally:
         await live.close()
 
