@@ -151,18 +151,18 @@ def decode(kind: int, parts: Sequence[bytes]) -> Message:
 
 
 def encode(message: Message) -> list[bytes]:
-    """Return the parts of a channel frame for the container."""
+    """Return the parts of a channel frame for the container. Raises `ProtocolError` for what JSON cannot say."""
     return [
-        orjson.dumps(message.header),
-        orjson.dumps(message.parent),
-        orjson.dumps(message.metadata),
-        orjson.dumps(message.content),
+        dumps(message.header),
+        dumps(message.parent),
+        dumps(message.metadata),
+        dumps(message.content),
         *message.buffers,
     ]
 
 
 def dumps(value: object) -> bytes:
-    """Serialise JSON that a front end will read. Raises `ProtocolError` for what JSON cannot say.
+    """Serialise JSON for the other side. Raises `ProtocolError` for what JSON cannot say.
 
     orjson refuses NaN's makers, lone surrogates, and nesting deeper than 254, over which front ends would recurse.
     """

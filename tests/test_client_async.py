@@ -64,6 +64,15 @@ async def started(sandbox: AsyncSandbox, code: str, **keywords: Any) -> asyncio.
 # --- callbacks -------------------------------------------------------------------------------------------------------
 
 
+async def test_code_that_is_no_text_for_the_wire_is_an_error_and_takes_nothing_away(sandbox: AsyncSandbox) -> None:
+    await sandbox.run_code("kept = 42")
+    half = "'\ud83d'"  # half of a pair, as a model's JSON may bring it
+    first, odd, after = await asyncio.gather(*(sandbox.run_code(code) for code in ("kept", half, "kept + 1")))
+    assert odd.error is not None
+    assert odd.error.name == "ProtocolError"
+    assert (first.text, after.text) == ("42", "43")
+
+
 async def test_callbacks_are_called_while_the_cell_runs(sandbox: AsyncSandbox) -> None:
     """The cell waits for a file that only a callback writes: so it is called before the cell has ended."""
     seen: list[tuple[str, Any]] = []

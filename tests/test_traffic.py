@@ -581,6 +581,24 @@ async def test_a_comm_message_that_is_too_large_is_said_in_the_next_cell(bench: 
     assert "too large" in bench.told(cell)[1]
 
 
+async def test_a_cell_that_json_cannot_say_ends_alone_wherever_it_waits(bench: Bench) -> None:
+    deep: Any = []
+    for _ in range(300):
+        deep = [deep]
+    running = bench.submit()
+    odd, nested = (
+        bench.submit(content={"stop_on_error": False, **content}) for content in ({"code": "'\ud800'"}, {"extra": deep})
+    )
+    last = bench.submit()
+    bench.run(running)  # what waits is sent now, from within the reader of the sandbox
+    bench.run(last)
+    assert bench.told(last) == ["busy", "ok", "idle"]
+    for refused in (odd, nested):
+        assert bench.told(refused)[-1] == "idle"
+        assert any("ProtocolError" in word for word in bench.told(refused))
+    assert bench.did == []
+
+
 # --- what a front end may do wrong ---
 
 
