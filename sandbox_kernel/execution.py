@@ -245,12 +245,29 @@ class Recorder:
     """Turns the messages of one cell into its `Execution`, and says which callbacks each concerns."""
 
     def __init__(self, code: str) -> None:
-        self.execution = Execution(code=code)
+        self._execution = Execution(code=code)
         self._clear = False
+        self._updates: dict[str | None, tuple[int, Mapping[str, Any]]] = {}
+        """The newest update of each display, and how many results there were then: those are what it is for.
+
+        Looked up once at the end, as a cell may send as many updates as displays.
+        """
+
+    @property
+    def execution(self) -> Execution:
+        """What there is now, every update included."""
+        updates, self._updates = self._updates, {}
+        for number, result in enumerate(self._execution.results if updates else ()):
+            before, content = updates.get(result.display_id, (0, {}))
+            if number < before:
+                self._execution.results[number] = Result(
+                    content["data"], content["metadata"], result.is_main_result, result.display_id
+                )
+        return self._execution
 
     def take(self, message: Message, verdict: SandboxError | None) -> Iterator[Event]:
         """Take in one message that may be shown; `verdict` is why the host ends the cell, if it does."""
-        execution, content = self.execution, message.content
+        execution, content = self._execution, message.content
         if message.type in {"stream", "display_data", "execute_result", "error"} and self._clear:
             self._forget()
         match message.type:
@@ -283,30 +300,27 @@ class Recorder:
 
     def _update(self, content: Mapping[str, Any]) -> None:
         """Replace what an open display of this cell shows; those of earlier cells belong to their executions."""
-        display_id = content["transient"].get("display_id")
-        for number, result in enumerate(self.execution.results):
-            if result.display_id == display_id is not None:
-                self.execution.results[number] = Result(
-                    content["data"], content["metadata"], result.is_main_result, display_id
-                )
+        if isinstance(display_id := content["transient"].get("display_id"), str):
+            self._updates[display_id] = len(self._execution.results), content
 
     def _forget(self) -> None:
         """Do what `clear_output` asks a front end for."""
         self._clear = False
-        self.execution.results.clear()
-        self.execution.logs.stdout.clear()
-        self.execution.logs.stderr.clear()
+        self._updates.clear()
+        self._execution.results.clear()
+        self._execution.logs.stdout.clear()
+        self._execution.logs.stderr.clear()
 
     def _reply(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
-        if self.execution.execution_count is None and content.get("execution_count"):
-            self.execution.execution_count = content["execution_count"]
-        if self.execution.error is None and content["status"] == "error":
+        if self._execution.execution_count is None and content.get("execution_count"):
+            self._execution.execution_count = content["execution_count"]
+        if self._execution.error is None and content["status"] == "error":
             yield from self._fail(content, verdict)
         elif content["status"] == "aborted":
             yield from self._fail({"ename": "Aborted", "evalue": "an earlier cell failed"}, verdict)
 
     def _fail(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
-        if self.execution.error is not None:
+        if self._execution.error is not None:
             return
         traceback = _ANSI.sub("", "\n".join(str(line) for line in content.get("traceback", ())))
         if verdict is not None:
@@ -314,7 +328,7 @@ class Recorder:
         else:
             name, value = str(content.get("ename", "Error")), str(content.get("evalue", ""))
             error = ExecutionError(name=name, value=value, traceback=traceback)
-        self.execution.error = error
+        self._execution.error = error
         yield "error", error
 
 

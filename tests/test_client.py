@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from sandbox_kernel import (
 )
 from sandbox_kernel.client_values import Keywords
 from sandbox_kernel.config import SETTINGS, from_keywords
+from sandbox_kernel.execution import Recorder
+from sandbox_kernel.model import Message
 
 SOON = 20.0
 """Seconds for what takes one on a quiet machine."""
@@ -126,6 +129,29 @@ def test_an_update_changes_the_display_and_clearing_clears(shared: Sandbox) -> N
         "for i in range(3):\n    clear_output(wait=True)\n    print(i)\n    display(i)"
     )
     assert (cleared.logs.stdout, [result.text for result in cleared.results]) == (["2\n"], ["2"])
+
+
+def shown(kind: str, text: str, display_id: str) -> Message:
+    content = {"data": {"text/plain": text}, "metadata": {}, "transient": {"display_id": display_id}}
+    return Message(channel="iopub", header={"msg_type": kind}, content=content)
+
+
+def test_an_update_is_for_the_displays_before_it() -> None:
+    recorder = Recorder("")
+    for kind, text in (("display_data", "one"), ("update_display_data", "two"), ("display_data", "three")):
+        list(recorder.take(shown(kind, text, "a"), None))
+    list(recorder.take(shown("update_display_data", "other", "b"), None))
+    assert [result.text for result in recorder.execution.results] == ["two", "three"]
+
+
+@pytest.mark.parametrize("ids", [1, 10_000])
+def test_many_updates_of_many_displays_do_not_hold_up_the_process(ids: int) -> None:
+    recorder, began = Recorder(""), time.monotonic()
+    for kind in ("display_data", "update_display_data"):
+        for number in range(10_000):
+            list(recorder.take(shown(kind, kind, str(number % ids)), None))
+    assert {result.text for result in recorder.execution.results} == {"update_display_data"}
+    assert time.monotonic() - began < 2.5  # each with each takes many times that
 
 
 def test_what_was_used_is_told(shared: Sandbox) -> None:
