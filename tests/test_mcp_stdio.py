@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import subprocess
+import textwrap
 import time
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from kernels import containers_of, eventually
 from mcp import Client, MCPError
 from mcp_hosts import COMMAND, blob_of, images_of, links_of, over_stdio, pid_of, run, soon, text_of, until
-from mcp_types import TextResourceContents
+from mcp_types import ImageContent, TextResourceContents
 
 SMALL = ("--memory", "512M")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -86,6 +87,39 @@ async def test_a_figure_is_an_image_and_a_file_of_one_as_well() -> None:
         (content,) = (await client.read_resource(page)).contents
         assert isinstance(content, TextResourceContents)
         assert content.text.startswith("<iframe sandbox=")
+
+
+async def test_what_names_a_cell_chooses_neither_fools_nor_floods_the_host() -> None:
+    """An image of another type than it is said to be makes an interface refuse the whole conversation."""
+    async with over_stdio(*SMALL) as client:
+        code = """
+            import base64, os
+            png = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=')
+            os.makedirs('data:image')
+            for name, content in (('no.png', b'no image'), ('other.jpg', png), ('data:image/png,x', b'text')):
+                open(name, 'wb').write(content)
+            os.makedirs('/mnt/data/' + '/'.join(['x' * 200] * 4))
+            for number in range(300):
+                open('/'.join(['x' * 200] * 4) + f'/{number}' + 'y' * 50, 'w').close()
+            raise type('E' * 2_000_000, (Exception,), {})
+        """  # noqa: E501
+        failed = await run(client, textwrap.dedent(code))
+        assert len(failed.model_dump_json()) < 100_000
+        no = await client.call_tool("download_file", {"path": "no.png"})
+        assert images_of(no) == []
+        assert text_of(no).endswith("no image")
+        (image,) = (
+            block
+            for block in (await client.call_tool("download_file", {"path": "other.jpg"})).content
+            if isinstance(block, ImageContent)
+        )
+        assert image.mime_type == "image/png"
+        named = await client.read_resource("sandbox://main/files/data%3Aimage/png%2Cx")
+        assert named.contents[0].mime_type == "application/octet-stream"
+        listed = await client.call_tool("list_files")
+        assert len(text_of(listed)) < 100_000
+        assert "more files]" in text_of(listed)
+        assert not listed.structured_content["complete"]
 
 
 async def test_progress_tells_the_time_and_what_was_printed() -> None:

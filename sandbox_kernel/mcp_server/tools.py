@@ -3,7 +3,7 @@
 A cell that fails is no failure of a tool: the answer says what happened, as text. A tool that cannot do what it is
 asked (no such file, too many sessions, no engine) answers with `isError`; wrong arguments are an error of the protocol.
 
-Imports clients, contents, descriptions, errors, execution, model, names and shelf.
+Imports clients, contents, descriptions, errors, execution, model, policy and shelf.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import mimetypes
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
 from mcp_types import (
@@ -31,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ..errors import FileRefused
 from ..execution import Execution
 from ..model import format_bytes
+from ..policy.mime import image_type
 from . import descriptions
 from .clients import Client, Refused
 from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, plain, rows
@@ -175,14 +177,12 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
         mime = mime_of(path)
         whole = given.offset == 0 and given.length is None
         if whole and mime in IMAGES and given.encoding == "auto" and size * 4 / 3 < IMAGE_CHARACTERS:
-            if len(data) < size:
+            if len(data) < size and image_type(data):
                 data, size = await room.sandbox.files.read_part(given.path, 0, size)
-            return CallToolResult(
-                content=[
-                    TextContent(text=f"[{path}: {size:,} bytes]"),
-                    ImageContent(data=base64.b64encode(data).decode(), mime_type=mime),
-                ]
-            )
+            # Not by its name: an interface that is given another type than it is told refuses the whole conversation.
+            if (kind := image_type(data)) is not None and len(data) == size:
+                image = ImageContent(data=base64.b64encode(data).decode(), mime_type=kind)
+                return CallToolResult(content=[TextContent(text=f"[{path}: {size:,} bytes]"), image])
     uri = file_address(given.session, path)
     if given.length is None and given.offset + len(data) < size:
         link = ResourceLink(uri=uri, name=path, mime_type=mime, size=size, description=f"all of {path}")
@@ -207,14 +207,17 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
 async def list_files(call: Call, given: ListFiles) -> CallToolResult:
     async with call.client.use(given.session, make=False) as (room, _):
         found = await room.sandbox.files.list(given.folder)
-    shown = found[:MAX_LISTED]
+    # Cells choose names, and how long they are.
+    lengths = accumulate(len(file.path) for file in found[:MAX_LISTED])
+    shown = found[: sum(length <= 4 * call.limits.text_characters for length in lengths)]
     text = (
-        rows(("FILE", "BYTES"), ((file.path, f"{file.size:,}") for file in shown)) if found else "There are no files."
+        # The names come last, where a long one does not widen the lines of all others.
+        rows(("BYTES", "FILE"), ((f"{file.size:,}", file.path) for file in shown)) if found else "There are no files."
     )
-    if len(found) > MAX_LISTED:
-        text += f"\n[{len(found) - MAX_LISTED} more files]"
+    if len(found) > len(shown):
+        text += f"\n[{len(found) - len(shown)} more files]"
     files = [{"path": f.path, "size": f.size, "uri": file_address(given.session, f.path)} for f in shown]
-    content = {"session": given.session, "files": files, "complete": len(found) <= MAX_LISTED}
+    content = {"session": given.session, "files": files, "complete": len(found) == len(shown)}
     return _structured(text, content)
 
 
@@ -278,7 +281,8 @@ class _Progress:
 
 
 def mime_of(path: str) -> str:
-    return mimetypes.guess_type(path, strict=False)[0] or "application/octet-stream"
+    # A name is no URL: that of a cell may begin with `data:` and then any type at all.
+    return mimetypes.guess_type(f"/{path}", strict=False)[0] or "application/octet-stream"
 
 
 def _content(given: UploadFile) -> bytes:
@@ -320,7 +324,7 @@ def _figures(execution: Execution, session: str) -> dict[str, Any]:
         "error": None
         if error is None
         else {
-            "name": error.name,
+            "name": error.name[:200],
             "value": error.value[:2000],
             "from_sandbox": error.from_sandbox,
             "fault": error.fault,

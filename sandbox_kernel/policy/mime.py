@@ -126,6 +126,11 @@ def svg_image(source: str) -> str:
     return f'<img src="data:image/svg+xml;base64,{data}">'
 
 
+def image_type(start: bytes) -> str | None:
+    """Return the type of an image by its first bytes, None if it is none that may be shown."""
+    return next((name for name, magic in _MAGIC.items() if magic.match(start)), None)
+
+
 def _is_image(name: str, value: str) -> bool:
     try:
         raw = value.encode("ascii")
