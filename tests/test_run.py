@@ -226,6 +226,19 @@ def test_a_script_prints_as_scripts_do_and_becomes_a_notebook(tmp_path: Path) ->
     assert done.notebook.metadata.kernelspec.name == "sandbox-python"
 
 
+def test_what_stdout_cannot_say_is_escaped_and_nothing_behind_it_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script from elsewhere may have any name; none acts on a terminal."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    (tmp_path / "a\x1b[2J.py").write_text("print('caf\u00e9', flush=True)\nprint('end')", encoding="utf-8")
+    done = run(tmp_path, "a\x1b[2J.py")
+    assert done.code == 0, done.stderr
+    assert done.stdout == "caf\\xe9\nend\n"
+    assert "notebook  " in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 def test_stdin_is_a_script_or_a_notebook_by_its_content(tmp_path: Path) -> None:
     script = run(tmp_path, "-", stdin=b"print(6 * 7)\nraise SystemExit(3)\n")
     assert script.code == 1

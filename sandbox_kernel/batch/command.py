@@ -94,7 +94,7 @@ def _close(options: argparse.Namespace, report: Report, path: Path | None, end: 
         try:
             write_report(path, report)
         except SandboxError as error:
-            print(f"sandbox-kernel: {error}", file=sys.stderr)
+            print(f"sandbox-kernel: {_path(error)}", file=sys.stderr)
             code = code or of_error(error).code
     if not options.quiet:
         _say_where(report, path)
@@ -108,12 +108,17 @@ def _close(options: argparse.Namespace, report: Report, path: Path | None, end: 
 
 def _say_where(report: Report, path: Path | None) -> None:
     if report.notebook is not None:
-        print(f"notebook  {report.notebook}", file=sys.stderr)
+        print(f"notebook  {_path(report.notebook)}", file=sys.stderr)
     if report.files:
         size = format_bytes(sum(row["bytes"] for row in report.files))
-        print(f"files     {report.output} ({len(report.files)}, {size})", file=sys.stderr)
+        print(f"files     {_path(report.output)} ({len(report.files)}, {size})", file=sys.stderr)
     if path is not None:
-        print(f"report    {path}", file=sys.stderr)
+        print(f"report    {_path(path)}", file=sys.stderr)
+
+
+def _path(name: object) -> str:
+    """Return a path for people: a notebook from elsewhere may have any name."""
+    return printable(str(name), 4096)
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------

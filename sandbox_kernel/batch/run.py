@@ -223,7 +223,10 @@ class Run:
 
     def _echo(self, stream: TextIO, text: str) -> None:
         try:
-            stream.write(text)
+            try:
+                stream.write(text)
+            except UnicodeEncodeError:  # stdout has another encoding than UTF-8
+                stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
             stream.flush()
         except (OSError, ValueError):
             # Nobody reads any more. The run goes on, and what is left in the buffer must not fail at the end.
