@@ -246,7 +246,8 @@ class FileMessages:
 
     def _refuse(self, request: Message, fields: _Fields, error: SandboxError) -> Answer:
         path = fields.given.get("path")
-        self._audit("file_refused", type=request.type, path=printable(str(path)), reason=str(error))
+        path = path if isinstance(path, str) else type(path).__name__  # JSON may nest deeper than Python writes it
+        self._audit("file_refused", type=request.type, path=printable(path), reason=str(error))
         content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": [], "version": VERSION}
         return content | {"fault": error.fault, "limit": error.limit, "setting": error.setting}, []
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psutil
 import pytest
 import zmq
@@ -567,6 +568,15 @@ async def test_closed_it_answers_with_an_error(tmp_path: Path, monkeypatch: pyte
     assert left(tmp_path) == []
     content, _ = await messages.answer(_request("write", {"path": "a"}, b"x"))
     assert content["ename"] == SandboxDied.__name__
+
+
+async def test_a_path_that_is_no_text_is_refused_however_deep_it_is() -> None:
+    messages = FileMessages(_started, real, lambda event, **fields: None, limit=100)
+    deep = orjson.loads("[" * 1000 + "]" * 1000)
+    for content in ({"path": deep}, {"path": "a", "folder": deep}):
+        reply, _ = await messages.answer(_request("read", content))
+        assert reply["ename"] == "ProtocolError"
+    await messages.close()
 
 
 async def test_an_agent_that_lies_about_a_file_is_not_believed() -> None:
