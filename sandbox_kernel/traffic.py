@@ -98,6 +98,7 @@ class Traffic:
         self.kernel_worked = False
         """Whether this kernel took up a cell."""
         self._flooded = False
+        self._pumping = self._pump_again = False
         self._kernel_verdict: SandboxError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -124,13 +125,20 @@ class Traffic:
 
     def pump(self) -> None:
         """Send what may be sent now."""
-        if not self.port.ready:
-            return
-        for entry in self.ledger.sendable():
-            if entry.is_execute and self.before_cell is not None:
-                self._spawn(self._prepare_and_transmit(entry, self.before_cell))
-            else:
-                self._transmit(entry)
+        self._pump_again = True
+        if self._pumping:
+            return  # what cannot be sent ends at once and lets the next one go: a loop, and not ever deeper
+        self._pumping = True
+        try:
+            while self._pump_again and self.port.ready:
+                self._pump_again = False
+                for entry in self.ledger.sendable():
+                    if entry.is_execute and self.before_cell is not None:
+                        self._spawn(self._prepare_and_transmit(entry, self.before_cell))
+                    else:
+                        self._transmit(entry)
+        finally:
+            self._pumping = False
 
     async def _prepare_and_transmit(self, entry: Entry, hook: Hook) -> None:
         try:

@@ -581,6 +581,16 @@ async def test_a_comm_message_that_is_too_large_is_said_in_the_next_cell(bench: 
     assert "too large" in bench.told(cell)[1]
 
 
+async def test_any_number_of_cells_that_cannot_be_sent_end_one_after_another(bench: Bench) -> None:
+    running = bench.submit()
+    waiting = [bench.submit(content={"code": "\ud800", "stop_on_error": False}) for _ in range(900)]
+    last = bench.submit()
+    bench.run(running)
+    assert {bench.told(cell)[-1] for cell in waiting} == {"idle"}
+    bench.run(last)
+    assert bench.told(last) == ["busy", "ok", "idle"]
+
+
 async def test_a_cell_that_json_cannot_say_ends_alone_wherever_it_waits(bench: Bench) -> None:
     deep: Any = []
     for _ in range(300):
