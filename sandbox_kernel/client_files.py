@@ -107,8 +107,8 @@ class AsyncFiles:
 
     async def list(self, path: Name = "") -> FileList:
         """Return the regular files in a folder and in those below it, in the order of their paths."""
-        folder = str(path).removeprefix(SCRATCH).strip("/")
-        under = relative(folder) + "/" if folder not in {"", "."} else ""
+        folder = str(path).rstrip("/") or str(path)
+        under = relative(folder) + "/" if folder not in {"", ".", SCRATCH} else ""
         found = await scratch.listing(await self._place.ask(fresh=False))
         return [FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under)]
 

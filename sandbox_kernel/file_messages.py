@@ -214,7 +214,8 @@ class FileMessages:
         fields.end()
         if not limit or limit > MAX_PAGE:
             raise ProtocolError("limit is a number of files", limit=f"1 to {MAX_PAGE}", value=str(limit))
-        folder = folder.removeprefix(SCRATCH).strip("/")
+        folder = folder.rstrip("/") or folder
+        folder = "" if folder == SCRATCH else folder.removeprefix(SCRATCH + "/")
         if folder:
             check_name(folder)
         await self._started()

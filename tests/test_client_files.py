@@ -125,6 +125,9 @@ def test_files_are_listed_found_and_removed(sandbox: Sandbox) -> None:
     assert [file.path for file in sandbox.files.list("folder")] == ["folder/c"]
     assert [file.path for file in sandbox.files.list("/mnt/data/folder/")] == ["folder/c"]
     assert sandbox.files.list("/mnt/data") == sandbox.files.list(".") == sandbox.files.list()
+    for elsewhere in ("/", "/mnt", "/mnt/database", "/folder"):
+        with pytest.raises(FileRefused):
+            sandbox.files.list(elsewhere)
     assert [sandbox.files.exists(name) for name in ("b", "empty", "nothing", "link", "fifo")] == [
         True,
         True,

@@ -402,6 +402,7 @@ MALFORMED: dict[str, tuple[str, dict[str, Any], tuple[bytes, ...], str]] = {
     "more than scratch holds": ("write", {"path": "a", "size": 250 * MIB, "final": False}, (b"x",), "scratch is full"),
     "a list without end": ("list", {"limit": 10**6}, (), "number of files"),
     "a list of a folder upward": ("list", {"folder": "../.."}, (), r"contains '\.\.'"),
+    "a list of a folder elsewhere": ("list", {"folder": "/mnt/database"}, (), "absolute"),
     "an unknown version": ("list", {"version": 2}, (), "version of the file messages"),
     "a version that is text": ("list", {"version": "1"}, (), "version is not a whole number"),
     "a file that is not there": ("read", {"path": "none"}, (), "no such file"),
