@@ -67,7 +67,7 @@ def _css(text: str) -> None:
     require(whole == (kept == text) or not whole, text)
     for declaration in filter(str.strip, kept.split(";")):
         judge.css_value(declaration.partition(":")[2])
-        require(not re.search(r"position\s*:\s*(fixed|absolute)", declaration, re.IGNORECASE), declaration)
+        require(not re.search(r"(?<![\w-])position\s*:\s*(fixed|absolute)", declaration, re.IGNORECASE), declaration)
     require(css.declarations(kept) == (kept, True), kept)
 
 

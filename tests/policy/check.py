@@ -48,7 +48,9 @@ def _faults(tree: Any, frames: bool) -> Iterator[str]:
         for name, value in attributes.items():
             if name.startswith(("on", "data-")) or name in {"srcdoc", "is", "slot", "name", "xmlns", "http-equiv"}:
                 yield f"{name}= on <{tag}>"
-            elif name == "style" and (LOADS_CSS.search(value) or re.search(r"position\s*:\s*(fixed|absolute)", value)):
+            elif name == "style" and (
+                LOADS_CSS.search(value) or re.search(r"(?<![\w-])position\s*:\s*(fixed|absolute)", value)
+            ):
                 yield f"style={value!r}"
             elif name == "class" and re.search(r"(^|\s)(jp|lm|p|bp\d|jupyter|Toastify)[-_]", value):
                 yield f"class={value!r}"
