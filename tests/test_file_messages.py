@@ -188,7 +188,8 @@ def test_they_are_announced(kernel: Kernel) -> None:
 def test_a_running_cell_goes_on_and_sees_the_file(kernel: Kernel, files: Files) -> None:
     """The kernel is blocked in the cell, so the answer cannot be its own; who keeps its state hears that it is busy."""
     cell, begin = kernel.start(
-        "import os, time\nend = time.monotonic() + 60\nopen('from-cell', 'w').write('made')\nprint('made', flush=True)\n"
+        "import os, time\nend = time.monotonic() + 60\nopen('from-cell', 'w').write('made')\n"
+        "print('made', flush=True)\n"
         "while not os.path.exists('go') and time.monotonic() < end: time.sleep(0.01)\nprint(open('go').read())",
         until="stream",
     )

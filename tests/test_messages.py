@@ -50,7 +50,7 @@ def test_kernel_info_is_honest(kernel: Kernel) -> None:
 
 
 def test_control_answers_while_a_cell_runs(kernel: Kernel) -> None:
-    message_id, begin = kernel.start("import time; time.sleep(60)")
+    message_id, begin = kernel.start("import time; print('runs', flush=True); time.sleep(60)", until="stream")
     assert control(kernel.client, "kernel_info_request")["status"] == "ok"
     assert control(kernel.client, "usage_request")["status"] == "ok"
     assert control(kernel.client, "interrupt_request")["status"] == "ok"
