@@ -136,8 +136,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "message_limit",
             "message_bytes",
-            # Frames carry a 32-bit length (wire.py); half of that leaves room for the parts around the content.
-            size(64 * KIB, 2 * GIB),
+            # orjson crashes at texts near 2 GiB.
+            size(64 * KIB, GIB),
             "Size of one message from the sandbox, such as one display with its buffers.",
         ),
         Setting(

@@ -65,6 +65,8 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
         return Event("notice" if _HARMLESS.fullmatch(reason) else "violation", what, reason)
     if event == "dropped":
         what = printable(str(fields.get("type") or "message"), 80)
+        if what == "status" and reason == "out of turn":
+            return None  # a kernel's "starting" comes when it likes
         return Event("notice" if reason in _ODD_BUT_HONEST else "violation", what, f"dropped: {reason}")
     if event == "file_refused" and fields.get("op") in ("upload", "download"):
         path = printable(str(fields.get("path", "")), 160)

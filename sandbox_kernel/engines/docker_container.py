@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .http import Connection
 
 KILL_SECONDS = 20.0
-LATE_OOM_SECONDS = 0.3
+LATE_OOM_SECONDS = 1.0
 """The engine tells "out of memory" and "died" by two ways, and either may come first."""
 OOM_BEFORE_END_SECONDS = 5.0
 """An older out-of-memory event was another process's end."""
