@@ -7,7 +7,6 @@ host.
 """
 
 import collections
-import fcntl
 import itertools
 import json
 import os
@@ -16,6 +15,7 @@ import signal
 import sys
 import time
 
+import agent_process
 import agent_report
 import wire
 
@@ -134,6 +134,7 @@ class Agent:
         self.kernel = None
         self.ooms = 0
         self.meter = None
+        self.swollen = False
         self.heard = time.monotonic()
 
     # --- towards the host ---
@@ -248,6 +249,7 @@ class Agent:
         for piece in cut(parts) if kind == wire.IOPUB and sum(map(len, parts)) < 2 * limit else (parts,):
             size = sum(map(len, piece))
             if size > limit:
+                self.swollen = True
                 parent = b"".join(piece[1:2])[:4096].decode(errors="replace")
                 self.event("oversized", channel=kind, bytes=size, parent=parent)
             elif len(piece) <= wire.MAX_PARTS:
@@ -316,11 +318,12 @@ class Agent:
     # --- the loop ---
 
     def run(self):
-        wake_read = prepare_pipes()
+        wake_read = agent_process.prepare_pipes(STDIN, STDOUT)
         self.spawn()
         self.event("hello", report=agent_report.collect(), number=self.kernels)
         self.flush()
-        undumpable()
+
+        self.give_back_memory = agent_process.settle()
 
         import zmq
 
@@ -341,9 +344,10 @@ class Agent:
                     poller.unregister(STDOUT)
             # Only the pipes when congested: a kernel socket that stays readable would make this loop spin.
             pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
-            ready = wait_for_pipes(wake_read) if congested else dict(poller.poll(pause))
+            ready = agent_process.wait_for_pipes(STDIN, wake_read, STDOUT) if congested else dict(poller.poll(pause))
             if self.meter is not None:
                 self.meter.sample()
+            self.tidy(congested, ready)
             if STDIN in ready:
                 self.receive()
             elif time.monotonic() - self.heard > LEASE:
@@ -367,6 +371,14 @@ class Agent:
                 self.spawn()
                 self.attach()
             self.flush()
+
+    def tidy(self, congested, ready):
+        """Give back what large messages took, once nothing happens."""
+        if congested:
+            self.swollen = True
+        elif self.swollen and not ready:
+            self.give_back_memory()
+            self.swollen = False
 
     def receive(self):
         self.heard = time.monotonic()
@@ -411,37 +423,6 @@ def cut(parts):
     cuts.append(len(content) - 2)
     pairs = zip(cuts, cuts[1:])  # noqa: B905, RUF007 (Python 3.9 has neither)
     return [[*parts[:3], b"".join((head[0], content[start:end], b'"}'))] for start, end in pairs]
-
-
-def prepare_pipes():
-    """Make the pipes fit for a loop that never blocks; return the end that wakes it when a child has ended."""
-    # SIGINT is the kernel's; a process without handler for a signal cannot be sent it as PID 1 from inside.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    wake_read, wake_write = os.pipe()
-    for fd in (wake_read, wake_write, STDIN, STDOUT):
-        os.set_blocking(fd, False)
-    for fd in (STDIN, STDOUT):
-        try:
-            fcntl.fcntl(fd, 1031, 1 << 20)  # F_SETPIPE_SZ; 1 MiB is what an ordinary user may have
-        except OSError:
-            pass
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    return wake_read
-
-
-def wait_for_pipes(wake):
-    import select
-
-    read, write, _ = select.select([STDIN, wake], [STDOUT], [], 1.0)
-    return dict.fromkeys(read + write, 1)
-
-
-def undumpable():
-    """Keep the user's code, which has the same uid, away from this process's memory and file descriptors."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def prepare(config):

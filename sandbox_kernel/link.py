@@ -87,7 +87,7 @@ class Link:
         A frame may be 90 MB: who clears its list of parts frees them, nobody else holds them.
         """
         try:
-            while data := await self.container.receive():
+            while data := await self.container.receive(self._decoder.missing):
                 try:
                     frames = self._decoder.feed(data)
                 except wire.FrameError as error:

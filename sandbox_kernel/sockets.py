@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 from jupyter_client.session import DELIM, Session
@@ -19,8 +19,13 @@ from . import protocol
 from .errors import ProtocolError
 from .model import Channel, Message
 
+if TYPE_CHECKING:
+    from .heap import Heap
+
 NO_COPY = 1 << 16
 """Bytes from which a part is handed to ZMQ without a copy."""
+LARGE = 1 << 20
+"""Bytes of a part from which it pays to keep the memory for the next one."""
 BURST = 100
 """Messages read in a row before other work gets its turn."""
 LINGER_MS = 1000
@@ -45,6 +50,7 @@ class FrontSockets:
         self._context = zmq.Context()
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
         self._leaving: list[tuple[zmq.MessageTracker, int]] = []
+        self._heap: Heap | None = None
         for channel, kind in (
             ("shell", zmq.ROUTER),
             ("control", zmq.ROUTER),
@@ -157,6 +163,8 @@ class FrontSockets:
             del everything[0]
         socket = self._sockets[message.channel]
         large = any(len(part) >= NO_COPY for part in everything)
+        if large and any(len(part) >= LARGE for part in everything):
+            self._keep_memory()
         track = large and client is not None
         try:
             tracker = socket.send_multipart(everything, zmq.NOBLOCK, copy=not large, track=track)
@@ -166,6 +174,13 @@ class FrontSockets:
             self._on_refused("lost", reason=f"a client reads too slowly: a {kind} was not sent")
         if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
             asyncio.get_running_loop().call_soon(self._readable, message.channel)
+
+    def _keep_memory(self) -> None:
+        if self._heap is None:
+            from .heap import Heap
+
+            self._heap = Heap()
+        self._heap.keep()
 
     def unsent_bytes(self) -> int:
         """Return the bytes of large replies that no client has taken yet."""
@@ -179,6 +194,8 @@ class FrontSockets:
             loop.remove_reader(socket.fileno())
             socket.close()
         self._sockets = {}
+        if self._heap is not None:
+            self._heap.close()
 
     def destroy(self) -> None:
         """End the context and the heartbeat; waits for what is still leaving, a second at most."""

@@ -63,88 +63,88 @@ class Decoder:
 
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
-        self._buffer = bytearray()
-        self._missing = 0
+        self._head = b""
+        self._frame = bytearray()
+        self._filled = 0
         self._broken: str | None = None
 
     @property
     def pending(self) -> bytes:
         """The bytes of a frame that has not arrived in full."""
-        return bytes(self._buffer)
+        return self._head + self._frame[: self._filled]
+
+    @property
+    def missing(self) -> int:
+        """How many bytes must come before `feed` can return a frame; 1 while that is not known."""
+        return max(1, len(self._frame) - self._filled)
 
     def feed(self, data: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
         """Add `data` and return the frames that are now complete, each as (kind, parts)."""
         if self._broken is not None:
             raise FrameError(self._broken)
         try:
-            return self._feed(data)
+            return self._feed(memoryview(data))
         except FrameError as error:
             self._broken = str(error)
-            self._buffer, self._missing = bytearray(), 0
+            self._head, self._frame, self._filled = b"", bytearray(), 0
             raise
 
-    def _feed(self, data: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
-        if len(data) < self._missing:
-            # The middle of a frame: nothing to look at.
-            self._missing -= len(data)
-            self._buffer += data
-            return []
-        self._buffer += data
-        self._missing = 0
+    def _feed(self, view: memoryview) -> list[tuple[int, tuple[bytes, ...]]]:
         frames = []
-        start = 0
-        while True:
-            size = self._size(start)
-            if size is None:
-                break
-            end = start + _SIZE.size + size
-            if len(self._buffer) < end:
-                self._missing = end - len(self._buffer)
-                break
-            frames.append(self._parse(start + _SIZE.size, end))
-            start = end if self._buffer else 0
-            if not self._buffer:
-                break
-        if start == len(self._buffer):
-            self._buffer = bytearray()
-        elif start:
-            del self._buffer[:start]
+        while view:
+            if not self._frame:
+                missing = _SIZE.size - len(self._head)
+                self._head += view[:missing]
+                if len(self._head) < _SIZE.size:
+                    break
+                size = self._size()
+                view = view[missing:]
+                if len(view) >= size:
+                    frames.append(_parse(view[:size]))
+                    view = view[size:]
+                    self._head = b""
+                    continue
+                # All the room at once: a buffer that grows with what comes costs as much again as filling it.
+                self._frame, self._filled = bytearray(size), 0
+            piece = view[: len(self._frame) - self._filled]
+            view = view[len(piece) :]
+            self._frame[self._filled : self._filled + len(piece)] = piece
+            self._filled += len(piece)
+            if self._filled == len(self._frame):
+                frame, self._frame, self._filled, self._head = self._frame, bytearray(), 0, b""
+                frames.append(_parse(memoryview(frame), frame))
         return frames
 
-    def _size(self, start: int) -> int | None:
-        if len(self._buffer) - start < _SIZE.size:
-            return None
-        (size,) = _SIZE.unpack_from(self._buffer, start)
+    def _size(self) -> int:
+        (size,) = _SIZE.unpack(self._head)
         if size < _HEAD.size:
             raise FrameError(f"a frame of {size} bytes is too short to be one")
         if size > self.max_frame:
             raise FrameError(f"a frame of {size} bytes is over the limit of {self.max_frame} bytes")
         return int(size)
 
-    def _parse(self, start: int, end: int) -> tuple[int, tuple[bytes, ...]]:
-        kind, count = _HEAD.unpack_from(self._buffer, start)
-        if kind not in KINDS:
-            raise FrameError(f"no frame kind {kind}")
-        if count > MAX_PARTS:
-            raise FrameError(f"a frame has {count} parts, at most {MAX_PARTS} are allowed")
-        position = start + _HEAD.size
-        if position + 4 * count > end:
-            raise FrameError("a frame is shorter than its table of parts")
-        lengths = struct.unpack_from(f"!{count}I", self._buffer, position)
-        position += 4 * count
-        if position + sum(lengths) != end:
-            raise FrameError("the parts of a frame do not add up to its length")
-        parts: list[bytes] = []
-        with memoryview(self._buffer) as view:
-            for length in lengths[:-1]:
-                parts.append(bytes(view[position : position + length]))
-                position += length
-        if count and lengths[-1] > _LARGE and end == len(self._buffer):
-            # The last part of all that is here: the buffer itself becomes the part, which saves copying 50 MB.
-            rest, self._buffer = self._buffer, bytearray()
-            del rest[:position]
-            parts.append(rest)  # type: ignore[arg-type]
-        elif count:
-            with memoryview(self._buffer) as view:
-                parts.append(bytes(view[position:end]))
-        return kind, tuple(parts)
+
+def _parse(frame: memoryview, buffer: bytearray | None = None) -> tuple[int, tuple[bytes, ...]]:
+    """Return the kind and the parts of a whole frame, and release it; `buffer` is what it shows, if that is ours."""
+    kind, count = _HEAD.unpack_from(frame)
+    if kind not in KINDS:
+        raise FrameError(f"no frame kind {kind}")
+    if count > MAX_PARTS:
+        raise FrameError(f"a frame has {count} parts, at most {MAX_PARTS} are allowed")
+    position = _HEAD.size + 4 * count
+    if position > len(frame):
+        raise FrameError("a frame is shorter than its table of parts")
+    lengths = struct.unpack_from(f"!{count}I", frame, _HEAD.size)
+    if position + sum(lengths) != len(frame):
+        raise FrameError("the parts of a frame do not add up to its length")
+    # The buffer of a large frame becomes its last part, which saves copying 50 MB.
+    last = buffer if lengths[-1:] > (_LARGE,) else None
+    parts: list[bytes] = []
+    with frame:
+        for length in lengths if last is None else lengths[:-1]:
+            parts.append(bytes(frame[position : position + length]))
+            position += length
+    if last is not None:
+        del last[:position]
+        parts.append(last)  # type: ignore[arg-type]
+    return kind, tuple(parts)

@@ -22,7 +22,7 @@ ORDER = """
     audit names files scratch transfer folders
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe
     engines.docker_container engines.docker engines.refusal
-    agent_report agent_files agent shipping
+    agent_process agent_report agent_files agent shipping
     config_values config_table config
     hints link ledger traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
@@ -30,7 +30,7 @@ ORDER = """
     integrations.inspect_commands integrations.inspect_ai
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.progress batch.stopping
     batch.run batch.command
-    keeper sockets file_messages proxy
+    keeper heap sockets file_messages proxy
     machine wheels image install trial doctor reference
     mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools
     mcp_server.catalogue mcp_server.service mcp_server.presence mcp_server.http mcp_server.command
@@ -41,11 +41,11 @@ ORDER = """
 DOWNWARD_FOR_TYPES = {("engines.docker_container", "engines.docker")}
 """Two halves of one class, in a file each; only a type checker follows this import."""
 
-SHIPPED = ("wire", "agent_report", "agent_files", "agent")
+SHIPPED = ("wire", "agent_process", "agent_report", "agent_files", "agent")
 """What runs in the container, under these names without a package."""
 
 MAX_LINES = 350
-LONGER = {"agent": 470, "machine": 380, "session": 560, "traffic": 640}
+LONGER = {"agent": 450, "machine": 380, "session": 560, "traffic": 640}
 """Files over the limit, and how long each may be at most. A file that fits again leaves this list."""
 
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")

@@ -7,11 +7,12 @@ that needs 12 GB of memory and two minutes.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernels import Kernel
+from kernels import Kernel, eventually
 
 Start = Callable[..., Kernel]
 
@@ -52,3 +53,18 @@ def test_a_single_display_over_the_limit_never_reaches_the_host(start_kernel: St
     assert "message_limit" in result.reply["evalue"]
     assert status(kernel.pid, "VmHWM") - before < GROWTH
     assert kernel.run("1 + 1").value == "2"
+
+
+def test_memory_of_a_large_display_is_given_back_on_both_sides(start_kernel: Start) -> None:
+    kernel = start_kernel()
+
+    def agent() -> int:
+        """The resident bytes of the sandbox's first process; asking is a cell, and not quite nothing."""
+        return int(kernel.run("print(open('/proc/1/statm').read().split()[1])").text()) * resource.getpagesize()
+
+    before, inside = status(kernel.pid, "VmRSS"), agent()
+    for _ in range(3):
+        assert kernel.run("display({'text/plain': 'x' * 40_000_000}, raw=True)").reply["status"] == "ok"
+    assert status(kernel.pid, "VmHWM") - before > 80_000_000
+    eventually(lambda: status(kernel.pid, "VmRSS") - before < 20_000_000, 10, "the kernel process is small again")
+    eventually(lambda: agent() - inside < 10_000_000, 10, "the agent is small again")

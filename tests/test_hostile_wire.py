@@ -369,7 +369,7 @@ Weak = Callable[..., Awaitable[Front]]
 async def weak(monkeypatch: pytest.MonkeyPatch, image: str, tmp_path: Path) -> AsyncIterator[Weak]:
     """Start sessions whose agent lets user code open its files; their processes, tasks and files are counted."""
     source = shipping.agent_source()
-    guard = "        undumpable()\\n"
+    guard = "    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)\\n"
     assert source.count(guard) == 1
     source = source.replace(guard, "")
     monkeypatch.setattr(session_module, "agent_command", lambda limits: shipping.agent_command(limits, source=source))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import Kernel
 
-from sandbox_kernel import agent_report, wire
+from sandbox_kernel import agent_process, agent_report, wire
 
 PIECE = 8192
 LONG = b"x" * 9 * PIECE
@@ -24,8 +24,8 @@ LONG = b"x" * 9 * PIECE
 def agent() -> Iterator[ModuleType]:
     """The agent's module with small pieces; inside, it finds the modules shipped with it by their bare names."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "agent_report", agent_report)
-        patch.setitem(sys.modules, "wire", wire)
+        for module in (agent_process, agent_report, wire):
+            patch.setitem(sys.modules, module.__name__.removeprefix("sandbox_kernel."), module)
         patch.delitem(sys.modules, "sandbox_kernel.agent", raising=False)
         module = importlib.import_module("sandbox_kernel.agent")
         patch.setattr(module, "PIECE", PIECE)

@@ -34,6 +34,21 @@ def test_frames_come_out_as_they_went_in_wherever_the_stream_is_cut(
     assert decoder.pending == b""
 
 
+@pytest.mark.parametrize("step", [100_000, 1 << 20, 10 << 20])
+@pytest.mark.parametrize("size", [(1 << 20), (1 << 20) + 1, 3 << 20])
+def test_a_large_frame_is_not_copied_and_what_follows_it_is_whole(size: int, step: int) -> None:
+    sent = [(wire.SHELL, (b"before",)), (wire.IOPUB, (b"head", bytes(size))), (wire.SHELL, (b"after", b""))]
+    stream = b"".join(b"".join(wire.encode(kind, parts)) for kind, parts in sent)
+    decoder, received, position = wire.Decoder(8 << 20), [], 0
+    while position < len(stream):
+        assert 1 <= decoder.missing <= len(stream) - position
+        received += decoder.feed(stream[position : position + step])
+        position += step
+    assert received == sent
+    assert decoder.pending == b""
+    assert decoder.missing == 1
+
+
 @given(st.binary(max_size=2000), st.integers(min_value=1, max_value=2000))
 def test_any_bytes_are_frames_or_an_error_and_the_cut_does_not_matter(data: bytes, step: int) -> None:
     def outcome(step: int) -> tuple[list[tuple[int, tuple[bytes, ...]]], str]:

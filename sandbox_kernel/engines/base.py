@@ -21,8 +21,11 @@ class Container(Protocol):
     async def send(self, data: bytes) -> None:
         """Write to the container's stdin; waits while the pipe is full. Raises `EngineError` once the pipe is gone."""
 
-    async def receive(self) -> bytes:
-        """Return the next bytes of the container's stdout, b"" at its end. Never raises for a lost connection."""
+    async def receive(self, minimum: int = 1) -> bytes:
+        """Return the next bytes of the container's stdout, b"" at its end. Never raises for a lost connection.
+
+        `minimum` says that this many are to come, so that they may be gathered; less of them may be returned.
+        """
 
     async def wait(self) -> ExitReason:
         """Return why the container ended, once it has."""

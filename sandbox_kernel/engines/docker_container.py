@@ -74,8 +74,8 @@ class DockerContainer:
     async def send(self, data: bytes) -> None:
         await self._pipe.send(data)
 
-    async def receive(self) -> bytes:
-        return await self._pipe.receive()
+    async def receive(self, minimum: int = 1) -> bytes:
+        return await self._pipe.receive(minimum)
 
     async def wait(self) -> ExitReason:
         """Return why the container ended; `detail` holds the end of its stderr, as far as `receive` has read."""

@@ -16,7 +16,8 @@ from typing import Any
 
 from ..errors import EngineError
 
-READ_BYTES = 256 << 10
+READ_BYTES = 512 << 10
+"""What is read at once, at most."""
 TAIL_BYTES = 8 << 10
 _HEADER = 8
 _STDERR = 2
@@ -69,8 +70,12 @@ class Pipe:
         self._demultiplexer = demultiplexer or Demultiplexer()
         self._received = received
         self._view = memoryview(bytearray(READ_BYTES))
-        self._filled: int | None = None
-        """How much of the view waits for a receive; 0 is the end of the stream."""
+        self._filled = 0
+        """How much of the view waits for a receive."""
+        self._wanted = 1
+        """How much of it there must be before a receive is woken."""
+        self._over = False
+        """Nothing more will come into the view."""
         self._watched = False
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
@@ -95,19 +100,24 @@ class Pipe:
             except OSError as error:
                 raise EngineError("the pipe into the sandbox is gone", survived="nothing") from error
 
-    async def receive(self) -> bytes:
-        """Return the next stdout, b"" at its end. Cancelling loses no byte; one task at a time."""
+    async def receive(self, minimum: int = 1) -> bytes:
+        """Return the next stdout, b"" at its end. Cancelling loses no byte; one task at a time.
+
+        The engine hands a large output over in thousands of small pieces. Who knows that at least `minimum` bytes are
+        to come is not woken for each of them; READ_BYTES or the end are enough in any case.
+        """
         if self._received:
             received, self._received = self._received, b""
             if data := self._demultiplexer.feed(memoryview(received)):
                 return data
+        self._wanted = min(max(minimum, 1), READ_BYTES)
         while True:
-            if self._filled is None:
+            if self._filled < self._wanted and not self._over:
                 await self._until_filled()
             if not self._filled:
                 self.ended.set()
                 return b""
-            count, self._filled = self._filled, None
+            count, self._filled = self._filled, 0
             if data := self._demultiplexer.feed(self._view[:count]):
                 return data
 
@@ -120,7 +130,7 @@ class Pipe:
         with contextlib.suppress(OSError):  # the other side was faster
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._filled = 0
+        self._filled, self._over = 0, True
         _wake(self._reader)
         _wake(self._writer)
 
@@ -131,7 +141,7 @@ class Pipe:
     def detach(self) -> tuple[int, dict[str, Any]]:
         """Give the file descriptor away, and what `attach` needs with it. No receive or send may be under way."""
         self._release()
-        received = self._received + bytes(self._view[: self._filled or 0])
+        received = self._received + bytes(self._view[: self._filled])
         state = {
             "stream": self._demultiplexer.stream,
             "remaining": self._demultiplexer.remaining,
@@ -152,13 +162,13 @@ class Pipe:
     # --- waiting ---
 
     async def _until_filled(self) -> None:
-        """Wait for bytes in the view.
+        """Wait for as many bytes in the view as are wanted, or for the end.
 
         The loop's own sock_recv_into() would do, but it loses bytes when it is cancelled at the wrong moment, and
         starts and stops to watch the socket for each piece, which took half of the time of a large output.
         """
         if self._socket.fileno() < 0:
-            self._filled = 0
+            self._over = True
             return
         self._reader = self._loop.create_future()
         if not self._watched:
@@ -176,11 +186,14 @@ class Pipe:
             self._loop.remove_reader(self._socket.fileno())
             return
         try:
-            self._filled = self._socket.recv_into(self._view)
+            while self._filled < self._wanted and not self._over:
+                count = self._socket.recv_into(self._view[self._filled :])
+                self._filled += count
+                self._over = not count
         except BlockingIOError:
             return
         except OSError:
-            self._filled = 0
+            self._over = True
         _wake(self._reader)
 
     async def _until_writable(self) -> None:

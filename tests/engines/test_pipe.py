@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.engines.pipe import Demultiplexer, Pipe
+from sandbox_kernel.engines.pipe import READ_BYTES, Demultiplexer, Pipe
 from sandbox_kernel.errors import EngineError
 
 
@@ -42,14 +42,15 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 Ends = tuple[socket.socket, socket.socket]
 
 
+@pytest.mark.parametrize("minimum", [1, 20])
 @pytest.mark.parametrize("cut", range(1, 30))
-async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int) -> None:
+async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int, minimum: int) -> None:
     ours, theirs = ends
     stream = framed(1, b"first") + framed(2, b"err") + framed(1, b"second")
     first = Pipe(ours)
     theirs.sendall(stream[:cut])
     output = b""
-    receiving = asyncio.create_task(first.receive())
+    receiving = asyncio.create_task(first.receive(minimum))
     done, _ = await asyncio.wait([receiving], timeout=0.02)
     if done:
         output += receiving.result()
@@ -64,6 +65,34 @@ async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int) -> N
         output += data
     second.close()
     assert output == b"firstsecond"
+
+
+async def test_pieces_are_gathered_until_there_are_as_many_as_are_known_to_come(ends: Ends) -> None:
+    ours, theirs = ends
+    pipe = Pipe(ours)
+    receiving = asyncio.create_task(pipe.receive(40))
+    for _ in range(3):
+        theirs.sendall(framed(1, b"12345"))
+        done, _ = await asyncio.wait([receiving], timeout=0.02)
+        assert not done
+    theirs.sendall(framed(1, b"67890"))
+    assert await receiving == b"12345" * 3 + b"67890"
+    theirs.sendall(framed(1, b"short"))
+    theirs.shutdown(socket.SHUT_WR)
+    assert await pipe.receive(1 << 30) == b"short"
+    assert await pipe.receive(1 << 30) == b""
+    pipe.close()
+
+
+async def test_more_than_is_read_at_once_is_not_waited_for(ends: Ends) -> None:
+    ours, theirs = ends
+    theirs.setblocking(False)
+    pipe = Pipe(ours)
+    sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(theirs, framed(1, bytes(READ_BYTES))))
+    async with asyncio.timeout(10):
+        assert len(await pipe.receive(1 << 30)) > READ_BYTES // 2
+        await sending
+    pipe.close()
 
 
 async def test_bytes_that_came_with_the_head_come_first(ends: Ends) -> None:
