@@ -5,7 +5,9 @@ Shipping the source at start means that no image can hold a stale agent. Imports
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from functools import cache
 from importlib import resources
 
@@ -16,6 +18,7 @@ MODULES = ("wire", "agent_process", "agent_report", "agent_files", "agent")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
+_UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
 _BOOT = """\
 import sys, types
 for name, source in {modules!r}:
@@ -30,10 +33,20 @@ def agent_source() -> str:
     """Return a program that defines the agent's modules in order and runs it."""
     package = resources.files(__package__)
     modules = [(name, package.joinpath(name + ".py").read_text(encoding="utf-8")) for name in MODULES]
-    source = _BOOT.format(modules=modules)
-    if len(source.encode()) > MAX_SOURCE:
-        raise AssertionError(f"the agent's source is {len(source)} bytes, over the limit of {MAX_SOURCE}")
-    return source
+    return _BOOT.format(modules=modules)
+
+
+@cache
+def packed(source: str) -> str:
+    """Return a small program that does the same.
+
+    The engine writes a container's command down whenever the container changes its state: with the plain source, the
+    end of fifty containers takes a fifth longer.
+    """
+    program = _UNPACK.format(base64.b64encode(zlib.compress(source.encode(), 9)).decode())
+    if len(program) > MAX_SOURCE:
+        raise AssertionError(f"the agent's source is {len(program)} bytes, over the limit of {MAX_SOURCE}")
+    return program
 
 
 def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = None) -> tuple[str, ...]:
@@ -70,4 +83,4 @@ def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = 
             "--IPythonKernel._execute_sleep=0",
         ],
     }
-    return (python, "-I", "-c", source or agent_source(), json.dumps(config))
+    return (python, "-I", "-c", packed(source or agent_source()), json.dumps(config))
