@@ -187,7 +187,7 @@ MEASURES = (
         name="display",
         what="one 50 MB display",
         unit="s",
-        repetitions=5,
+        repetitions=11,
         quick=2,
         live=display,
         bar=Bar(kind="ratio at most", value=1.6),

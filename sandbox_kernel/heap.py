@@ -10,13 +10,14 @@ import ctypes
 
 KEPT_SECONDS = 1.0
 
-_M_MMAP_MAX = -4
-_M_TRIM_THRESHOLD = -1
-_MAX_INT = (1 << 31) - 1
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_KEEP = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: (1 << 31) - 1}
+_REST = {_M_TRIM_THRESHOLD: 64 << 20}
+"""As the kernelspec has it from the start: where malloc's own adjustment would end, see mallopt(3)."""
 
 
 class Heap:
-    """What malloc does with freed memory, see mallopt(3); elsewhere than with glibc, nothing is changed.
+    """What malloc does with freed memory; elsewhere than with glibc, nothing is changed.
 
     A display of 50 MB is in memory three times on its way, in new pages each time, and the system's work for these is
     a fifth of what the display costs; several times that in a virtual machine whose host takes free pages away.
@@ -26,18 +27,27 @@ class Heap:
         libc = ctypes.CDLL(None)
         self._libc = libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
         self._timer: asyncio.TimerHandle | None = None
-        if self._libc is not None:
-            self._libc.mallopt(_M_MMAP_MAX, 0)  # a mapping of its own would be given back at once
-            self._libc.mallopt(_M_TRIM_THRESHOLD, _MAX_INT)
 
     def keep(self) -> None:
         """Keep what is freed from now on until a second has passed without another call. Call from the loop."""
-        if self._timer is not None:
+        if self._timer is None:
+            self._set(_KEEP)
+        else:
             self._timer.cancel()
-        if self._libc is not None:
-            self._timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._libc.malloc_trim, 0)
+        self._timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._give_back)
 
     def close(self) -> None:
         """Forget the timer; the process ends."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _give_back(self) -> None:
+        self._timer = None
+        self._set(_REST)
+        if self._libc is not None:
+            self._libc.malloc_trim(0)
+
+    def _set(self, options: dict[int, int]) -> None:
+        if self._libc is not None:
+            for option, value in options.items():
+                self._libc.mallopt(option, value)

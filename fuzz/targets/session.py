@@ -60,7 +60,7 @@ class Container:
                 if asked["op"] == "stop_kernel":
                     self.feed(frame(wire.AGENT, {"op": "kernel_exited", "signal": 9}))
 
-    async def receive(self) -> bytes:
+    async def receive(self, minimum: int = 1) -> bytes:
         return await self._pipe.get()
 
     async def wait(self) -> ExitReason:

@@ -35,7 +35,9 @@ def run(data: bytes) -> None:
             failed = True
             require(len(str(error)) < 200, error)
             break
-        require(sys.getsizeof(decoder._buffer) <= 2 * (LIMIT + step) + 1000, "room for what was only promised")
+        require(sys.getsizeof(decoder._frame) <= LIMIT + 1000, "more room than a frame may take")
+        wanted = frame_size(decoder.pending)
+        require(decoder.missing == max(1, wanted - len(decoder.pending)), (decoder.missing, wanted, decoder.pending))
     require(failed == broken, (failed, broken))
     if failed:
         # Frames that came in the same piece as the first broken one are lost with it.
@@ -51,6 +53,11 @@ def run(data: bytes) -> None:
     require(len(rest) <= LIMIT + 4, "too much is kept")
     again = b"".join(b"".join(wire.encode(kind, parts)) for kind, parts in received)
     require(again + rest == stream, "what was decoded encodes to something else")
+
+
+def frame_size(begun: bytes) -> int:
+    """Return how long a frame is that begins so, with its length; 0 if that is not known."""
+    return 4 + int.from_bytes(begun[:4], "big") if len(begun) >= 4 else 0
 
 
 def reference(stream: bytes) -> tuple[list[Frame], bool, bytes]:
