@@ -27,7 +27,7 @@ from sandbox_kernel.batch.exits import End, decide, kind_of, of_error
 from sandbox_kernel.batch.notebook import Outputs, sizes
 from sandbox_kernel.batch.progress import Progress
 from sandbox_kernel.batch.report import CellRecord, Failure, Report, write_whole
-from sandbox_kernel.batch.stopping import Stopper
+from sandbox_kernel.batch.stopping import Stopped, Stopper
 from sandbox_kernel.errors import (
     AttestationFailed,
     CellTimeout,
@@ -188,7 +188,7 @@ def test_a_parameter_is_read_as_papermill_reads_it(text: str) -> None:
 
 
 def read(text: str, name: str = "-") -> source.Source:
-    return source.read(name, io.BytesIO(text.encode()))
+    return source.read(name, text.encode())
 
 
 def test_what_a_notebook_brings_along_is_not_kept(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_what_a_notebook_brings_along_is_not_kept(tmp_path: Path) -> None:
 def test_old_notebooks_are_read(version: int) -> None:
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
     text = nbformat.writes(nbformat.convert(document, version)) if version > 2 else OLD
-    found = source.read("-", io.BytesIO(text.encode()))
+    found = source.read("-", text.encode())
     assert [cell.source for cell in found.notebook.cells] == ["6 * 7"]
     nbformat.validate(found.notebook)
 
@@ -236,7 +236,7 @@ def test_a_broken_notebook_is_refused_with_one_line(name: str, tmp_path: Path) -
     path = tmp_path / "x.ipynb"
     path.write_text(BROKEN[name])
     with pytest.raises(ConfigurationError, match="not a proper notebook") as caught:
-        source.read(str(path))
+        source.read(str(path), source.fetch(str(path)))
     assert "\n" not in str(caught.value)
 
 
@@ -387,6 +387,49 @@ def test_a_reader_that_is_gone_does_not_end_a_run() -> None:
     progress.say("nobody reads this")
     progress.begin(1, "x")
     progress.end("ok", 1.0, "note")
+
+
+class Never:
+    """A run that is not to begin."""
+
+    found: list[End] = []  # noqa: RUF012
+
+    async def run(self) -> None:
+        raise AssertionError
+
+    def stop(self, number: int, name: str) -> None:
+        raise AssertionError
+
+    def finish(self) -> None:
+        raise AssertionError
+
+
+def test_a_signal_breaks_off_what_waits_and_nothing_else() -> None:
+    stopper = Stopper(lambda end: end.code)
+    with pytest.raises(Stopped), stopper.waiting():
+        stopper.heard(15, None)
+    stopper.heard(2, None)  # as in the middle of an import
+    begun = False
+    with pytest.raises(Stopped) as caught, stopper.waiting():
+        begun = True
+    assert caught.value.signal == 2
+    assert not begun
+
+
+async def test_a_signal_before_the_run_is_heard_when_it_begins() -> None:
+    stopper = Stopper(lambda end: end.code)
+    stopper.heard(15, None)
+    with pytest.raises(Stopped):
+        await stopper.until_stopped(Never())
+
+
+def test_the_second_signal_is_heard_at_once_and_none_at_the_end() -> None:
+    stopper = Stopper(lambda end: end.code)
+    stopper.heard(2, None)
+    with pytest.raises(Stopped):
+        stopper.heard(2, None)
+    stopper.closing = True
+    stopper.heard(2, None)
 
 
 async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper) -> list[
     from .progress import Progress
     from .run import Run
 
-    plan = _plan(options, report)
+    plan = _plan(options, report, stopper)
     total = sum(cell.cell_type == "code" for cell in plan.source.notebook.cells)
     is_script = plan.source.kind == "script"
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_script
@@ -143,7 +143,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper) -> list[
     return run.found
 
 
-def _plan(options: argparse.Namespace, report: Report) -> Plan:
+def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan:
     """Check everything that can be checked before a start. Raises `ConfigurationError`."""
     from . import inputs, source
     from .run import FILES, Plan
@@ -155,11 +155,14 @@ def _plan(options: argparse.Namespace, report: Report) -> Plan:
     parameters = source.read_parameters(
         options.parameters, options.parameters_raw, options.parameters_yaml, options.parameters_file
     )
-    found = source.read(options.source)
+    with stopper.waiting():
+        data = source.fetch(options.source)
+    found = source.read(options.source, data)
     report.source |= {"kind": found.kind, "sha256": found.sha256}
     source.parameterize(found, parameters)
     report.source["parameters"] = found.parameters
-    copied = inputs.plan(options.input, FileLimits.of(settings.limits))
+    with stopper.waiting():
+        copied = inputs.plan(options.input, FileLimits.of(settings.limits))
     report.inputs_refused = copied.refused
     output = Path(options.output or f"{found.stem}-output").absolute()
     for one in (found.name, options.report):

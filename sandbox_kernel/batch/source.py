@@ -47,9 +47,23 @@ class Source:
         return Path(self.name).stem if self.name != "-" else "stdin"
 
 
-def read(name: str, stdin: BinaryIO | None = None) -> Source:
-    """Read a file, or stdin for "-". Raises `ConfigurationError` for what is neither a notebook nor a script."""
-    data = _bytes(name, stdin)
+def fetch(name: str, stdin: BinaryIO | None = None) -> bytes:
+    """Return what is in a file, or what comes from stdin for "-"; waits for a pipe as long as its writer lets it."""
+    try:
+        if name == "-":
+            data = (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{name} cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(f"{name} is too large", limit=format_bytes(MAX_BYTES))
+    return data
+
+
+def read(name: str, data: bytes) -> Source:
+    """Read what was fetched. Raises `ConfigurationError` for what is neither a notebook nor a script."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -161,20 +175,6 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 # --- notebooks and scripts -------------------------------------------------------------------------------------------
-
-
-def _bytes(name: str, stdin: BinaryIO | None) -> bytes:
-    try:
-        if name == "-":
-            data = (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
-        else:
-            with Path(name).open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{name} cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_BYTES:
-        raise ConfigurationError(f"{name} is too large", limit=format_bytes(MAX_BYTES))
-    return data
 
 
 def _looks_like_a_notebook(text: str) -> bool:

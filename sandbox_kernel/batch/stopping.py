@@ -41,7 +41,11 @@ class Stopped(BaseException):
 
 
 class Stopper:
-    """Ends a run at the first signal, in order, and at the second at once."""
+    """Ends a run at the first signal, in order, and at the second at once.
+
+    Before there is a loop, a signal is heard where the command waits for somebody. Elsewhere it is kept until then:
+    an exception in the middle of an import makes extension modules crash that do not expect one.
+    """
 
     def __init__(self, close: Callable[[End], int]) -> None:
         """`close` writes the report with that end and returns the exit code."""
@@ -51,17 +55,35 @@ class Stopper:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: Stoppable | None = None
         self._stopping = asyncio.Event()
+        self._waiting = False
+        self._kept: int | None = None
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Surround a step that may be broken off anywhere. Raises `Stopped` for a signal before it, and within."""
+        self._waiting = True
+        try:
+            if self._kept is not None:
+                raise Stopped(self._kept)
+            yield
+        finally:
+            self._waiting = False
 
     def heard(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop, signal.Signals(number))
-        elif not self.closing:
+        elif self._waiting or (self._kept is not None and not self.closing):
             raise Stopped(number)
+        else:
+            self._kept = number
 
     async def until_stopped(self, run: Stoppable) -> None:
-        """Run to the end, or until a signal; bounded from then on."""
+        """Run to the end, or until a signal; bounded from then on. Raises `Stopped` for a signal that came before."""
         self._run, self._loop = run, asyncio.get_running_loop()
+        if self._kept is not None:
+            self._loop = None
+            raise Stopped(self._kept)
         task = asyncio.create_task(run.run())
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
