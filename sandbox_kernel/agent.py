@@ -27,6 +27,8 @@ TAIL = 8192
 LEASE = 60.0
 """Seconds of silence after which the host is taken for dead; it sends a ping every few seconds."""
 READ = 1 << 18
+TIDY_SECONDS = 0.9
+"""How long no large message came when memory is given back; less than the loop's longest wait."""
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
 PIECE = 4 << 20
@@ -134,7 +136,7 @@ class Agent:
         self.kernel = None
         self.ooms = 0
         self.meter = None
-        self.swollen = False
+        self.swollen = 0.0
         self.heard = time.monotonic()
 
     # --- towards the host ---
@@ -249,7 +251,7 @@ class Agent:
         for piece in cut(parts) if kind == wire.IOPUB and sum(map(len, parts)) < 2 * limit else (parts,):
             size = sum(map(len, piece))
             if size > limit:
-                self.swollen = True
+                self.swollen = time.monotonic()
                 parent = b"".join(piece[1:2])[:4096].decode(errors="replace")
                 self.event("oversized", channel=kind, bytes=size, parent=parent)
             elif len(piece) <= wire.MAX_PARTS:
@@ -347,7 +349,7 @@ class Agent:
             ready = agent_process.wait_for_pipes(STDIN, wake_read, STDOUT) if congested else dict(poller.poll(pause))
             if self.meter is not None:
                 self.meter.sample()
-            self.tidy(congested, ready)
+            self.tidy(congested)
             if STDIN in ready:
                 self.receive()
             elif time.monotonic() - self.heard > LEASE:
@@ -372,13 +374,13 @@ class Agent:
                 self.attach()
             self.flush()
 
-    def tidy(self, congested, ready):
-        """Give back what large messages took, once nothing happens."""
+    def tidy(self, congested):
+        """Give back what large messages took, a second after the last of them."""
         if congested:
-            self.swollen = True
-        elif self.swollen and not ready:
+            self.swollen = time.monotonic()
+        elif self.swollen and time.monotonic() - self.swollen > TIDY_SECONDS:
             self.give_back_memory()
-            self.swollen = False
+            self.swollen = 0.0
 
     def receive(self):
         self.heard = time.monotonic()

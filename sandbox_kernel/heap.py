@@ -9,11 +9,13 @@ import asyncio
 import ctypes
 
 KEPT_SECONDS = 1.0
+LONGEST_SECONDS = 5.0
+"""What cells that never pause can have this process hold on to is given back all the same."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _KEEP = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: (1 << 31) - 1}
-_REST = {_M_TRIM_THRESHOLD: 64 << 20}
-"""As the kernelspec has it from the start: where malloc's own adjustment would end, see mallopt(3)."""
+_REST = {_M_MMAP_MAX: 65536, _M_TRIM_THRESHOLD: 64 << 20}
+"""What malloc starts with, but for the threshold: that is where its own adjustment would end, see mallopt(3)."""
 
 
 class Heap:
@@ -27,14 +29,17 @@ class Heap:
         libc = ctypes.CDLL(None)
         self._libc = libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
         self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
 
     def keep(self) -> None:
-        """Keep what is freed from now on until a second has passed without another call. Call from the loop."""
+        """Keep what is freed until a second has passed without another call, or five in all. Call from the loop."""
+        loop = asyncio.get_running_loop()
         if self._timer is None:
             self._set(_KEEP)
+            self._since = loop.time()
         else:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._give_back)
+        self._timer = loop.call_at(min(loop.time() + KEPT_SECONDS, self._since + LONGEST_SECONDS), self._give_back)
 
     def close(self) -> None:
         """Forget the timer; the process ends."""

@@ -49,8 +49,8 @@ def kernel_spec(
 ) -> dict[str, Any]:
     """Return kernel.json: the template with this Python, and `values` as arguments of the kernel.
 
-    The template's environment has glibc ask for large pages and keep up to 64 MiB of what was freed (heap.py), which
-    makes a display of 50 MB take half of the processor's time; no variable is a setting.
+    The template's environment has glibc ask for large pages, which makes a display of 50 MB take half of the
+    processor's time; no variable is a setting.
     """
     spec: dict[str, Any] = json.loads((template_folder() / "kernel.json").read_text())
     argv: list[str] = []

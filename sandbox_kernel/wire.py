@@ -66,6 +66,7 @@ class Decoder:
         self._head = b""
         self._frame = bytearray()
         self._filled = 0
+        self._size = 0
         self._broken: str | None = None
 
     @property
@@ -76,7 +77,7 @@ class Decoder:
     @property
     def missing(self) -> int:
         """How many bytes must come before `feed` can return a frame; 1 while that is not known."""
-        return max(1, len(self._frame) - self._filled)
+        return max(1, self._size - self._filled)
 
     def feed(self, data: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
         """Add `data` and return the frames that are now complete, each as (kind, parts)."""
@@ -86,36 +87,44 @@ class Decoder:
             return self._feed(memoryview(data))
         except FrameError as error:
             self._broken = str(error)
-            self._head, self._frame, self._filled = b"", bytearray(), 0
+            self._begin()
             raise
 
     def _feed(self, view: memoryview) -> list[tuple[int, tuple[bytes, ...]]]:
         frames = []
         while view:
-            if not self._frame:
+            if not self._size:
                 missing = _SIZE.size - len(self._head)
                 self._head += view[:missing]
                 if len(self._head) < _SIZE.size:
                     break
-                size = self._size()
+                self._size = size = self._announced()
                 view = view[missing:]
                 if len(view) >= size:
                     frames.append(_parse(view[:size]))
                     view = view[size:]
-                    self._head = b""
+                    self._begin()
                     continue
-                # All the room at once: a buffer that grows with what comes costs as much again as filling it.
-                self._frame, self._filled = bytearray(size), 0
+                self._frame = bytearray(min(size, _LARGE))
+            elif self._filled == len(self._frame):
+                # All the room at once, now that this is no mere promise: to grow with what comes costs twice as much.
+                begun, self._frame = self._frame, bytearray(self._size)
+                self._frame[: len(begun)] = begun
             piece = view[: len(self._frame) - self._filled]
             view = view[len(piece) :]
-            self._frame[self._filled : self._filled + len(piece)] = piece
+            with memoryview(self._frame) as room:
+                room[self._filled : self._filled + len(piece)] = piece
             self._filled += len(piece)
-            if self._filled == len(self._frame):
-                frame, self._frame, self._filled, self._head = self._frame, bytearray(), 0, b""
+            if self._filled == self._size:
+                frame = self._frame
+                self._begin()
                 frames.append(_parse(memoryview(frame), frame))
         return frames
 
-    def _size(self) -> int:
+    def _begin(self) -> None:
+        self._head, self._frame, self._filled, self._size = b"", bytearray(), 0, 0
+
+    def _announced(self) -> int:
         (size,) = _SIZE.unpack(self._head)
         if size < _HEAD.size:
             raise FrameError(f"a frame of {size} bytes is too short to be one")

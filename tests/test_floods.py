@@ -6,8 +6,10 @@ that needs 12 GB of memory and two minutes.
 
 from __future__ import annotations
 
+import inspect
 import os
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,3 +70,22 @@ def test_memory_of_a_large_display_is_given_back_on_both_sides(start_kernel: Sta
     assert status(kernel.pid, "VmHWM") - before > 80_000_000
     eventually(lambda: status(kernel.pid, "VmRSS") - before < 20_000_000, 10, "the kernel process is small again")
     eventually(lambda: agent() - inside < 10_000_000, 10, "the agent is small again")
+
+
+def test_memory_is_given_back_while_the_cell_goes_on(start_kernel: Start) -> None:
+    """Large messages without a pause of a second do not have the kernel process hold on to what was larger still."""
+    kernel = start_kernel()
+    before = status(kernel.pid, "VmRSS")
+    code = """
+        import time
+        for size in (40_000_000, 45_000_000):
+            display({'text/plain': 'x' * size}, raw=True)
+        for _ in range(25):
+            display({'text/plain': 'x' * 1_200_000}, raw=True)
+            time.sleep(0.4)
+    """
+    message, begin = kernel.start(inspect.cleandoc(code))
+    eventually(lambda: status(kernel.pid, "VmHWM") - before > 80_000_000, 10, "the large displays have come")
+    eventually(lambda: status(kernel.pid, "VmRSS") - before < 30_000_000, 10, "the kernel process is small again")
+    assert time.monotonic() - begin < 10, "the cell is over"
+    assert kernel.collect(message, begin).reply["status"] == "ok"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -123,6 +124,20 @@ def test_a_frame_that_never_ends_holds_no_more_than_the_limit() -> None:
     with pytest.raises(wire.FrameError, match="too short"):
         decoder.feed(bytes(missing + 4))
     assert decoder.pending == b""
+
+
+def test_a_promise_takes_no_room() -> None:
+    tracemalloc.start()
+    try:
+        decoder = wire.Decoder(100 << 20)
+        decoder.feed(struct.pack("!I", 100 << 20) + b"\5")
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+        assert decoder.missing == (100 << 20) - 1
+        for _ in range(100):
+            decoder.feed(bytes(1 << 14))
+        assert tracemalloc.get_traced_memory()[1] > 100 << 20  # else this would show nothing
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [0, 6, 256, -1])
