@@ -24,11 +24,15 @@ MAX_PENDING = 4 << 20
 """Bytes waiting for the host above which nothing more is read from the kernel."""
 TAIL = 8192
 """Bytes kept of what the kernel writes to its raw stdout and stderr, to explain its death."""
+DELAY = 0.001
+"""Seconds, and what a poller can wait for at least."""
 LEASE = 60.0
 """Seconds of silence after which the host is taken for dead; it sends a ping every few seconds."""
 READ = 1 << 18
 TIDY_SECONDS = 0.9
 """How long no large message came when memory is given back; less than the loop's longest wait."""
+SHORT = 64
+"""Bytes that hold the content of a status message."""
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
 PIECE = 4 << 20
@@ -137,6 +141,9 @@ class Agent:
         self.ooms = 0
         self.meter = None
         self.swollen = 0.0
+        self.pressing = False
+        self.delayed_until = 0.0
+        self.blocked = False
         self.heard = time.monotonic()
 
     # --- towards the host ---
@@ -145,6 +152,7 @@ class Agent:
         if self.parked:
             self.held.append((kind, parts))
             return
+        self.pressing = self.pressing or not precedes(kind, parts)
         small = []
         for data in wire.encode(kind, parts):
             if len(data) < SMALL:
@@ -162,6 +170,20 @@ class Agent:
 
     def event(self, op, **fields):
         self.send(wire.AGENT, [json.dumps(dict(fields, op=op)).encode()])
+
+    def leave(self):
+        """Write what is pending, but let what only precedes something else wait for that, for a moment.
+
+        Each write wakes the engine, its shim and the host: five of them for a cell cost more than its code.
+        """
+        now = time.monotonic()
+        if self.pending and self.pending_bytes < SMALL and not (self.pressing or self.blocked):
+            self.delayed_until = self.delayed_until or now + DELAY
+            if now < self.delayed_until:
+                return
+        self.pressing, self.delayed_until = False, 0.0
+        self.flush()
+        self.blocked = bool(self.pending)
 
     def flush(self):
         while self.pending:
@@ -338,7 +360,7 @@ class Agent:
         stdout_polled = False
         while True:
             congested = self.pending_bytes > MAX_PENDING
-            if bool(self.pending) != stdout_polled:
+            if self.blocked != stdout_polled:
                 stdout_polled = not stdout_polled
                 if stdout_polled:
                     poller.register(STDOUT, zmq.POLLOUT)
@@ -346,6 +368,8 @@ class Agent:
                     poller.unregister(STDOUT)
             # Only the pipes when congested: a kernel socket that stays readable would make this loop spin.
             pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
+            if self.delayed_until:
+                pause = 1000 * DELAY
             ready = agent_process.wait_for_pipes(STDIN, wake_read, STDOUT) if congested else dict(poller.poll(pause))
             if self.meter is not None:
                 self.meter.sample()
@@ -372,7 +396,7 @@ class Agent:
             if self.parked and self.kernel is None:
                 self.spawn()
                 self.attach()
-            self.flush()
+            self.leave()
 
     def tidy(self, congested):
         """Give back what large messages took, a second after the last of them."""
@@ -392,6 +416,16 @@ class Agent:
             os._exit(0)
         for kind, parts in self.decoder.feed(data):
             self.handle(kind, parts)
+
+
+def precedes(kind, parts):
+    """Return whether a message says little without the next one: a cell's first words, or a reply.
+
+    The host keeps a reply until its request is idle in any case.
+    """
+    if kind != wire.IOPUB or len(parts) < 4:
+        return kind == wire.SHELL
+    return b'"execute_input"' in parts[0] or (len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3]))
 
 
 def receive(socket, flags):
