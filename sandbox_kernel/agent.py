@@ -290,8 +290,12 @@ class Agent:
                 reply = dict(reply, op="reply", id=request["id"])
                 self.send(wire.AGENT, [json.dumps(reply).encode(), data] if data else [json.dumps(reply).encode()])
         elif self.kernel is not None and kind in self.kernel.sockets:
+            socket = self.kernel.sockets[kind]
+            message = [DELIMITER, b"", *parts]
             try:
-                self.kernel.sockets[kind].send_multipart([DELIMITER, b"", *parts], self.zmq.NOBLOCK)
+                for part in message[:-1]:
+                    socket.send(part, self.more)
+                socket.send(message[-1], self.zmq.NOBLOCK)
             except self.zmq.Again:
                 self.event("refused", channel=kind)
 
@@ -352,6 +356,7 @@ class Agent:
         import zmq
 
         self.zmq = zmq
+        self.more = zmq.NOBLOCK | zmq.SNDMORE
         self.context = zmq.Context()
         self.poller = poller = zmq.Poller()
         poller.register(STDIN, zmq.POLLIN)

@@ -23,6 +23,8 @@ MAX_QUEUED_BYTES = 256 << 20
 """Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
 AGENT_RESERVE = 2 << 20
 """Bytes by which a frame to the agent stays below what this end takes: the agent would end itself for a larger one."""
+AT_ONCE = 1 << 16
+"""Bytes up to which a frame is written without a detour over the queue, if nothing is in there."""
 PING_SECONDS = 10.0
 """The agent ends itself after 60 s without a byte from the host."""
 ANSWER_SECONDS = 30.0
@@ -56,8 +58,13 @@ class Link:
             raise ProtocolError("the request is too large", limit=limit, value=value, setting="message_limit")
         if self._queued_bytes + size > MAX_QUEUED_BYTES:
             raise SandboxDied("the sandbox does not read what it is sent", limit=f"{MAX_QUEUED_BYTES} bytes waiting")
-        self._queued_bytes += size
-        self._queue.put_nowait(frame)
+        if not self._queued_bytes and size <= AT_ONCE:
+            data = b"".join(frame)
+            frame = [data[self.container.offer(data) :]]
+            size = len(frame[0])
+        if size:
+            self._queued_bytes += size
+            self._queue.put_nowait(frame)
 
     def tell(self, op: str, **fields: Any) -> None:
         """Send a command that has no answer."""

@@ -21,6 +21,9 @@ class Container(Protocol):
     async def send(self, data: bytes) -> None:
         """Write to the container's stdin; waits while the pipe is full. Raises `EngineError` once the pipe is gone."""
 
+    def offer(self, data: bytes) -> int:
+        """Write what stdin takes at once and return how many bytes that was; 0 while a `send` is under way."""
+
     async def receive(self, minimum: int = 1) -> bytes:
         """Return the next bytes of the container's stdout, b"" at its end. Never raises for a lost connection.
 

@@ -74,6 +74,9 @@ class DockerContainer:
     async def send(self, data: bytes) -> None:
         await self._pipe.send(data)
 
+    def offer(self, data: bytes) -> int:
+        return self._pipe.offer(data)
+
     async def receive(self, minimum: int = 1) -> bytes:
         return await self._pipe.receive(minimum)
 

@@ -100,6 +100,15 @@ class Pipe:
             except OSError as error:
                 raise EngineError("the pipe into the sandbox is gone", survived="nothing") from error
 
+    def offer(self, data: bytes) -> int:
+        """Write what can be written at once and return how many bytes that was; 0 also if the pipe is gone."""
+        if self._writing.locked():
+            return 0
+        try:
+            return self._socket.send(data)
+        except OSError:
+            return 0
+
     async def receive(self, minimum: int = 1) -> bytes:
         """Return the next stdout, b"" at its end. Cancelling loses no byte; one task at a time.
 

@@ -146,3 +146,25 @@ async def test_nothing_is_read_before_it_is_asked_for(ends: Ends) -> None:
             await asyncio.sleep(0)
     assert sent < 4 << 20
     pipe.close()
+
+
+async def test_an_offer_writes_what_fits_and_never_into_a_send(ends: Ends) -> None:
+    ours, theirs = ends
+    pipe = Pipe(ours)
+    assert pipe.offer(b"first ") == 6
+    taken = pipe.offer(bytes(10_000_000))
+    assert 0 < taken < 10_000_000
+    assert pipe.offer(b"x") == 0, "the pipe is full"
+    sending = asyncio.create_task(pipe.send(b" last"))
+    await asyncio.wait([sending], timeout=0.05)
+    assert not sending.done()
+    theirs.setblocking(False)
+    received = theirs.recv(6 + taken)
+    assert pipe.offer(b"x") == 0, "a send is under way"
+    async with asyncio.timeout(10):
+        while len(received) < 6 + taken + 5:
+            received += await asyncio.get_running_loop().sock_recv(theirs, 1 << 20)
+        await sending
+    assert received == b"first " + bytes(taken) + b" last"
+    pipe.close()
+    assert pipe.offer(b"x") == 0
