@@ -10,11 +10,11 @@ import collections
 import itertools
 import json
 import os
-import re
 import signal
 import sys
 import time
 
+import agent_messages
 import agent_process
 import agent_report
 import wire
@@ -31,15 +31,8 @@ LEASE = 60.0
 READ = 1 << 18
 TIDY_SECONDS = 0.9
 """How long no large message came when memory is given back; less than the loop's longest wait."""
-SHORT = 64
-"""Bytes that hold the content of a status message."""
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
-PIECE = 4 << 20
-"""Bytes of a stream that go in one message."""
-STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
-PLAIN = re.compile(rb"[^\\\x80-\xff]{12}")
-DELIMITER = b"<IDS|MSG>"
 CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdin"))
 
 
@@ -152,7 +145,7 @@ class Agent:
         if self.parked:
             self.held.append((kind, parts))
             return
-        self.pressing = self.pressing or not precedes(kind, parts)
+        self.pressing = self.pressing or not agent_messages.precedes(kind, parts)
         small = []
         for data in wire.encode(kind, parts):
             if len(data) < SMALL:
@@ -260,7 +253,7 @@ class Agent:
         if socket is None:
             return False
         try:
-            parts = receive(socket, self.zmq.NOBLOCK)
+            parts = agent_messages.receive(socket, self.zmq.NOBLOCK)
         except self.zmq.Again:
             return False
         if parts is None:
@@ -270,7 +263,8 @@ class Agent:
             kernel.ready = True
             self.event("kernel_ready", number=kernel.number)
         limit = self.config["max_frame"] - 65536
-        for piece in cut(parts) if kind == wire.IOPUB and sum(map(len, parts)) < 2 * limit else (parts,):
+        whole = kind != wire.IOPUB or sum(map(len, parts)) >= 2 * limit
+        for piece in (parts,) if whole else agent_messages.cut(parts):
             size = sum(map(len, piece))
             if size > limit:
                 self.swollen = time.monotonic()
@@ -290,12 +284,8 @@ class Agent:
                 reply = dict(reply, op="reply", id=request["id"])
                 self.send(wire.AGENT, [json.dumps(reply).encode(), data] if data else [json.dumps(reply).encode()])
         elif self.kernel is not None and kind in self.kernel.sockets:
-            socket = self.kernel.sockets[kind]
-            message = [DELIMITER, b"", *parts]
             try:
-                for part in message[:-1]:
-                    socket.send(part, self.more)
-                socket.send(message[-1], self.zmq.NOBLOCK)
+                agent_messages.send(self.kernel.sockets[kind], parts, self.zmq.NOBLOCK, self.more)
             except self.zmq.Again:
                 self.event("refused", channel=kind)
 
@@ -421,49 +411,6 @@ class Agent:
             os._exit(0)
         for kind, parts in self.decoder.feed(data):
             self.handle(kind, parts)
-
-
-def precedes(kind, parts):
-    """Return whether a message says little without the next one: a cell's first words, or a reply.
-
-    The host keeps a reply until its request is idle in any case.
-    """
-    if kind != wire.IOPUB or len(parts) < 4:
-        return kind == wire.SHELL
-    return b'"execute_input"' in parts[0] or (len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3]))
-
-
-def receive(socket, flags):
-    """Return the parts of a message from its header on, or None if it is none of Jupyter's."""
-    parts = [socket.recv(flags)]
-    while socket.rcvmore:
-        # After the delimiter: signature, header, parent and metadata. Content and buffers may be large: they are not
-        # copied out of the memory in which they came.
-        large = not isinstance(parts[-1], bytes) or (len(parts) > 4 and parts[-5] == DELIMITER)
-        parts.append(socket.recv(flags, copy=False).buffer if large else socket.recv(flags))
-    try:
-        return parts[parts.index(DELIMITER) + 2 :]
-    except ValueError:
-        return None
-
-
-def cut(parts):
-    """Return a message as several if it is a large stream: ipykernel joins whatever is printed in 0.2 s.
-
-    The host then never holds much of a flood at once. A cut never splits a character or an escape of JSON.
-    """
-    content = parts[3] if len(parts) == 4 else b""
-    head = STREAM.match(content) if len(content) > 2 * PIECE else None
-    if head is None or bytes(content[-2:]) != b'"}':
-        return (parts,)
-    cuts = [head.end()]
-    for end in range(PIECE, len(content) - PIECE, PIECE):
-        found = [place.end() for place in PLAIN.finditer(content[end - 4096 : end])]
-        if found:
-            cuts.append(end - 4096 + found[-1])
-    cuts.append(len(content) - 2)
-    pairs = zip(cuts, cuts[1:])  # noqa: B905, RUF007 (Python 3.9 has neither)
-    return [[*parts[:3], b"".join((head[0], content[start:end], b'"}'))] for start, end in pairs]
 
 
 def prepare(config):

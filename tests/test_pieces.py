@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import Kernel
 
-from sandbox_kernel import agent_process, agent_report, wire
+from sandbox_kernel import wire
 
 PIECE = 8192
 LONG = b"x" * 9 * PIECE
@@ -22,12 +22,11 @@ LONG = b"x" * 9 * PIECE
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[ModuleType]:
-    """The agent's module with small pieces; inside, it finds the modules shipped with it by their bare names."""
+    """The agent's module with small pieces; inside, it finds the module shipped with it by its bare name."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (agent_process, agent_report, wire):
-            patch.setitem(sys.modules, module.__name__.removeprefix("sandbox_kernel."), module)
-        patch.delitem(sys.modules, "sandbox_kernel.agent", raising=False)
-        module = importlib.import_module("sandbox_kernel.agent")
+        patch.setitem(sys.modules, "wire", wire)
+        patch.delitem(sys.modules, "sandbox_kernel.agent_messages", raising=False)
+        module = importlib.import_module("sandbox_kernel.agent_messages")
         patch.setattr(module, "PIECE", PIECE)
         yield module
 
