@@ -285,7 +285,7 @@ class Agent:
                 self.send(wire.AGENT, [json.dumps(reply).encode(), data] if data else [json.dumps(reply).encode()])
         elif self.kernel is not None and kind in self.kernel.sockets:
             try:
-                agent_messages.send(self.kernel.sockets[kind], parts, self.zmq.NOBLOCK, self.more)
+                self.kernel.sockets[kind].send_multipart([agent_messages.DELIMITER, b"", *parts], self.zmq.NOBLOCK)
             except self.zmq.Again:
                 self.event("refused", channel=kind)
 
@@ -340,13 +340,11 @@ class Agent:
         self.spawn()
         self.event("hello", report=agent_report.collect(), number=self.kernels)
         self.flush()
-
         self.give_back_memory = agent_process.settle()
 
         import zmq
 
         self.zmq = zmq
-        self.more = zmq.NOBLOCK | zmq.SNDMORE
         self.context = zmq.Context()
         self.poller = poller = zmq.Poller()
         poller.register(STDIN, zmq.POLLIN)

@@ -1,4 +1,4 @@
-"""What the agent does with a kernel's messages: taking and giving them, cutting large ones, letting some wait.
+"""What the agent does with a kernel's messages: taking them, cutting large ones, letting some wait.
 
 Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later.
 """
@@ -11,12 +11,12 @@ from typing import Any
 
 import wire
 
+DELIMITER = b"<IDS|MSG>"
 PIECE = 4 << 20
 """Bytes of a stream that go in one message."""
 SHORT = 64
 """Bytes that hold the content of a status message."""
 
-_DELIMITER = b"<IDS|MSG>"
 _STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
 _PLAIN = re.compile(rb"[^\\\x80-\xff]{12}")
 
@@ -31,27 +31,16 @@ def precedes(kind: int, parts: Sequence[bytes]) -> bool:
     return b'"execute_input"' in parts[0] or (len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3]))
 
 
-def send(socket: Any, parts: Sequence[bytes], last: int, more: int) -> None:
-    """Send a message without identity or signature; `last` and `more` are the flags of its parts.
-
-    As send_multipart() does it, but that works out the flags anew for each part.
-    """
-    message = [_DELIMITER, b"", *parts]
-    for part in message[:-1]:
-        socket.send(part, more)
-    socket.send(message[-1], last)
-
-
 def receive(socket: Any, flags: int) -> list[Any] | None:
     """Return the parts of a message from its header on, or None if it is none of Jupyter's."""
     parts: list[Any] = [socket.recv(flags)]
     while socket.rcvmore:
         # After the delimiter: signature, header, parent and metadata. Content and buffers may be large: they are not
         # copied out of the memory in which they came.
-        large = not isinstance(parts[-1], bytes) or (len(parts) > 4 and parts[-5] == _DELIMITER)
+        large = not isinstance(parts[-1], bytes) or (len(parts) > 4 and parts[-5] == DELIMITER)
         parts.append(socket.recv(flags, copy=False).buffer if large else socket.recv(flags))
     try:
-        return parts[parts.index(_DELIMITER) + 2 :]
+        return parts[parts.index(DELIMITER) + 2 :]
     except ValueError:
         return None
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..errors import ConfigurationError
 from ..model import MIB, format_bytes
@@ -47,11 +47,11 @@ class Source:
         return Path(self.name).stem if self.name != "-" else "stdin"
 
 
-def fetch(name: str, stdin: BinaryIO | None = None) -> bytes:
+def fetch(name: str) -> bytes:
     """Return what is in a file, or what comes from stdin for "-"; waits for a pipe as long as its writer lets it."""
     try:
         if name == "-":
-            data = (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with Path(name).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
