@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.many", *arguments]
+def run(*arguments: str, module: str = "benchmarks.many") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
 
 
@@ -53,3 +53,11 @@ def test_a_run_that_cannot_start_fails() -> None:
     done = run("--sandboxes", "1", "--image", "sandbox-kernel-missing:none")
     assert done.returncode == 1
     assert "error: none can start: ImageMissing" in done.stdout
+
+
+def test_the_end_of_a_process_is_timed(image: str) -> None:
+    done = run("--sandboxes", "2", "--repetitions", "1", "--image", image, module="benchmarks.crash")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^(sandboxes in a cell|empty containers) +([\d.]+) +\S+ +([\d.]+) ", done.stdout, re.MULTILINE)
+    assert [name for name, _, _ in rows] == ["sandboxes in a cell", "empty containers"]
+    assert all(0 < float(processes) <= float(containers) < 10 for _, processes, containers in rows[:1])
