@@ -28,6 +28,12 @@ Samples = dict[str, list[float]]
 def measure(item: Measure, specs: KernelSpecManager, repetitions: int) -> Samples:
     """Take the samples in turn, ABBA ABBA, so that a slow minute of the machine meets all contestants alike."""
     samples: Samples = {name: [] for name in item.contestants}
+    for _ in range(item.generations):
+        _generation(item, specs, repetitions, samples)
+    return samples
+
+
+def _generation(item: Measure, specs: KernelSpecManager, repetitions: int, samples: Samples) -> None:
     with contextlib.ExitStack() as stack:
         kernels = {}
         for name in item.contestants:
@@ -39,7 +45,6 @@ def measure(item: Measure, specs: KernelSpecManager, repetitions: int) -> Sample
                 value = item.live(kernels[name]) if item.live else item.fresh(name, specs)  # type: ignore[misc]
                 if turn >= 0:
                     samples[name].append(value)
-    return samples
 
 
 def judge(item: Measure, samples: Samples) -> dict[str, Any]:
