@@ -40,6 +40,7 @@ from sandbox_kernel.errors import (
     SandboxDied,
     SandboxError,
 )
+from sandbox_kernel.model import Message
 from sandbox_kernel.names import FileLimits
 from sandbox_kernel.policy import OutputPolicy
 
@@ -344,6 +345,146 @@ def test_a_flood_of_small_pieces_is_one_output_in_linear_time() -> None:
     assert sizes(found.notebook.cells[0].outputs) == {"stdout": (1, 60_000_000)}
 
 
+def shown(identity: str | None, text: str, kind: str = "display_data") -> Message:
+    transient = {} if identity is None else {"display_id": identity}
+    return message(kind, {"data": {"text/plain": text}, "metadata": {}, "transient": transient})
+
+
+def widget(**state: Any) -> Message:
+    model = {"_model_module": "@jupyter-widgets/output", "_model_name": "OutputModel", "outputs": [], **state}
+    data = {"state": model, "buffer_paths": []}
+    return message("comm_open", {"comm_id": "w", "target_name": "jupyter.widget", "data": data})
+
+
+def capture(identity: str) -> Message:
+    return message("comm_msg", {"comm_id": "w", "data": {"method": "update", "state": {"msg_id": identity}}})
+
+
+UPDATE = "update_display_data"
+FLOODS = {
+    "updates of many displays of one name": (
+        lambda n: shown("a", "old"),
+        lambda n: shown("a", "new", UPDATE),
+    ),
+    "many displays, each cleared": (
+        lambda n: shown(str(n), "old"),
+        lambda n: message("clear_output", {"wait": False}),
+    ),
+    "pieces in an Output widget": (
+        lambda n: message("stream", {"name": "stdout", "text": "x" * 500}),
+        lambda n: message("comm_msg", {"comm_id": "w", "data": {"method": "update", "state": {}}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_floods_of_displays_take_linear_time(name: str) -> None:
+    first, second = FLOODS[name]
+    found = outputs()
+    found.begin(0)
+    found.take(widget())
+    if "widget" in name:
+        found.take(capture(message("stream", {}).parent["msg_id"]))
+    begin = time.process_time()
+    for number in range(20_000):
+        assert found.take(first(number)) is None
+        if "widget" in name:
+            assert found.take(second(number)) is None
+    for number in range(20_000):
+        assert found.take(second(number)) is None
+    found.end()
+    text = found.text()
+    assert time.process_time() - begin < 40
+    if "widget" in name:
+        assert text.count("x" * 500) == 20_000
+        assert text.count('"output_type": "stream"') == 1
+    else:
+        assert text.count('"new"') == {"many displays, each cleared": 0}.get(name, 20_000)
+        assert "old" not in text
+
+
+def texts(found: Outputs, cell: int) -> list[str]:
+    return [output["data"]["text/plain"] for output in found.notebook.cells[cell].outputs]
+
+
+def test_an_update_is_for_the_displays_that_are_there() -> None:
+    found = outputs()
+    found.begin(0)
+    found.take(shown("a", "old"))
+    found.take(shown(None, "other"))
+    found.take(shown("b", "kept"))
+    found.take(shown("unknown", "nothing", UPDATE))
+    found.begin(1)
+    found.take(shown("a", "new", UPDATE))
+    found.take(shown("unknown", "born later"))
+    assert "new" in found.text()  # a notebook that is saved in the middle
+    found.take(shown("a", "newer"))  # as front ends have it, the others change with it
+    found.take(shown("a", "newest", UPDATE))
+    found.take(shown("a", "last"))
+    found.end()
+    assert texts(found, 0) == ["last", "other", "kept"]
+    assert texts(found, 1) == ["born later", "last", "last"]
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_an_update_is_not_for_what_was_cleared(wait: bool) -> None:
+    found = outputs()
+    found.begin(0)
+    found.take(shown("a", "first cell"))
+    found.begin(1)
+    found.take(shown("a", "gone"))
+    found.take(message("clear_output", {"wait": wait}))
+    found.take(shown("b", "new"))
+    found.take(shown("a", "updated", UPDATE))
+    found.take(shown("b", "newer", UPDATE))
+    found.end()
+    assert texts(found, 0) == ["updated"]
+    assert texts(found, 1) == ["newer"]
+
+
+def test_an_output_widget_holds_what_was_captured_and_what_its_kernel_says() -> None:
+    found = outputs()
+    found.begin(0)
+    found.take(widget())
+    parent = message("stream", {}).parent["msg_id"]
+    found.take(capture(parent))
+    found.take(shown(None, "gone"))
+    found.take(message("clear_output", {"wait": True}))
+    for text in ("one ", "two"):
+        found.take(message("stream", {"name": "stdout", "text": text}))
+        found.take(message("comm_msg", {"comm_id": "w", "data": {"method": "custom"}}))
+    found.take(capture(""))
+    found.take(message("stream", {"name": "stdout", "text": "outside"}))
+    found.end()
+    (state,) = widget_states(found)
+    assert state["outputs"] == [{"output_type": "stream", "name": "stdout", "text": "one two"}]
+    assert [output.text for output in found.notebook.cells[0].outputs] == ["outside"]
+    said = [{"output_type": "stream", "name": "stderr", "text": "appended"}]
+    found.take(message("comm_msg", {"comm_id": "w", "data": {"method": "update", "state": {"outputs": said}}}))
+    found.take(capture(parent))
+    found.take(shown(None, "more"))
+    (state,) = widget_states(found)
+    assert [one["output_type"] for one in state["outputs"]] == ["stream", "display_data"]
+
+
+def widget_states(found: Outputs) -> list[dict[str, Any]]:
+    states = json.loads(found.text())["metadata"]["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
+    return [state["state"] for state in states.values()]
+
+
+@pytest.mark.parametrize("outputs_at_birth", [3, "text", {"a": 1}, [3, None]])
+def test_a_strange_output_widget_does_not_end_a_run(outputs_at_birth: Any) -> None:
+    found = outputs()
+    found.begin(0)
+    found.take(widget(outputs=outputs_at_birth))
+    found.take(capture(message("stream", {}).parent["msg_id"]))
+    found.take(message("stream", {"name": "stdout", "text": "captured"}))
+    found.take(capture(""))
+    found.take(message("stream", {"name": "stdout", "text": "goes on"}))
+    found.end()
+    assert "goes on" in found.text()
+
+
 @pytest.mark.parametrize(
     ("kind", "content"),
     [
@@ -351,6 +492,7 @@ def test_a_flood_of_small_pieces_is_one_output_in_linear_time() -> None:
         ("comm_open", {"comm_id": "a", "target_name": "jupyter.widget", "data": {"state": {}}}),
         ("comm_msg", {"comm_id": "a", "data": {"state": {"msg_id": ""}}}),
         ("display_data", {"data": {"a": {"b": [None]}}, "metadata": {}, "transient": {"display_id": ["x"]}}),
+        ("update_display_data", {"data": "none", "transient": {"display_id": "known"}}),
         ("error", {"ename": "E"}),
         ("debug_event", {}),
     ],
@@ -359,6 +501,7 @@ def test_a_strange_message_does_not_end_a_run(kind: str, content: dict[str, Any]
     """With outputs as they come, a cell chooses all of this."""
     found = outputs()
     found.begin(0)
+    found.take(shown("known", "text"))
     found.take(message(kind, content))
     found.take(message("stream", {"name": "stdout", "text": "goes on"}))
     found.end()

@@ -1,36 +1,115 @@
 """The executed notebook: what the cells sent, as outputs of a notebook, and how much of each type it is.
 
-nbclient does what a front end does with messages (displays and their updates, clear_output, widget states); only its
-connection to a kernel is left out. Imports nbclient and nbformat, so it is imported when a run begins.
+nbclient does what a front end does with messages (outputs, clear_output, widget states). Its connection to a kernel is
+left out, and two of its parts that take the square of what a cell sends are replaced: updates, and Output widgets.
+Imports nbclient and nbformat, so it is imported when a run begins.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.output_widget import OutputWidget
+from nbformat.v4 import output_from_msg
 
 from ..model import Message
 
-MAX_WIDGET_ECHOES = 10_000
-"""Updates that this front end sends to Output widgets of one run."""
+Nodes = list[nbformat.NotebookNode]
 
-Send = Callable[[dict[str, Any]], None]
+
+class Displays:
+    """The displays that have an identity, and the newest update of each.
+
+    Updates are written at the end of a cell, once for each display: a cell may send as many of them as displays, and
+    they may all have one identity.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, Nodes] = {}
+        """Those of cells that have ended."""
+        self._here: dict[str, Nodes] = {}
+        self._updates: dict[str, tuple[Nodes, int, dict[str, Any]]] = {}
+        """The newest update of each: this cell's displays then, how many there were, and the message."""
+
+    def show(self, identity: str, node: nbformat.NotebookNode) -> None:
+        self._here.setdefault(identity, []).append(node)
+
+    def update(self, identity: str, jupyter: dict[str, Any]) -> None:
+        """Note that all displays of this identity, as there are now, show something else."""
+        here = self._here.get(identity, [])
+        if here or identity in self._before:
+            self._updates[identity] = here, len(here), jupyter
+
+    def clear(self) -> None:
+        """Forget the displays of this cell, which are not shown any more."""
+        self._here = {}
+
+    def settle(self) -> None:
+        """Write the updates into the displays."""
+        updates, self._updates = self._updates, {}
+        for identity, (here, count, jupyter) in updates.items():
+            try:
+                newest = output_from_msg(jupyter | {"header": {"msg_type": "display_data"}})
+            except Exception:  # noqa: S112 (a notebook cannot hold it, and it is of the cell's choosing)
+                continue
+            for node in (*self._before.get(identity, ()), *here[:count]):
+                node["data"], node["metadata"] = newest["data"], newest["metadata"]
+
+    def end(self) -> None:
+        """Finish the cell."""
+        self.settle()
+        for identity, nodes in self._here.items():
+            self._before.setdefault(identity, []).extend(nodes)
+        self._here = {}
+
+
+class Captured(OutputWidget):
+    """An Output widget, which is sent nothing back: it would be all that it holds, for each piece that it takes in."""
+
+    def sync_state(self) -> None:
+        pass
+
+    def output(self, outs: Nodes, msg: dict[str, Any], display_id: str | None, cell_index: int) -> None:
+        if self.clear_before_next_output:
+            self.outputs, self.clear_before_next_output = [], False
+        self.outputs.append(output_from_msg(msg))
+        self.executor.widget_state[self.comm_id]["outputs"] = self.outputs
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("outputs"), list):
+            self.outputs = state["outputs"]
+        super().set_state(state)
+
+    def join(self) -> None:
+        """Make the pieces of a stream that follow each other one output."""
+        if not isinstance(self.outputs, list):
+            return  # it was born with something else
+        joined: Nodes = []
+        for (kind, name), group in groupby(self.outputs, _kind):
+            if kind == "stream":
+                text = "".join(str(one.get("text", "")) for one in group)
+                joined.append(nbformat.NotebookNode(output_type=kind, name=name, text=text))
+            else:
+                joined.extend(group)
+        self.outputs = self.executor.widget_state[self.comm_id]["outputs"] = joined
 
 
 class Outputs:
     """Writes what cells send into a notebook; one cell at a time."""
 
-    def __init__(self, notebook: Any, send: Send = lambda content: None) -> None:
-        """`send` takes the content of a comm message for the kernel: an Output widget is told what it shows."""
+    def __init__(self, notebook: Any) -> None:
         self.notebook = notebook
         self._client = NotebookClient(notebook, store_widget_state=True, record_timing=False)
-        self._client.kc = _kernel_client(send)
+        self._client.widget_registry = {"@jupyter-widgets/output": {"OutputModel": Captured}}
+        nobody: Any = SimpleNamespace()
+        self._client.kc = nobody  # nbclient wants one while cells run
+        self._displays = Displays()
         self._index = -1
         self._count: int | None = None
         self._stream: tuple[str, dict[str, Any]] = ("", {})
@@ -66,6 +145,7 @@ class Outputs:
     def end(self) -> int | None:
         """Finish the cell, and return the number of its prompt."""
         self._flush()
+        self._displays.end()
         if self._index >= 0:
             self.notebook.cells[self._index].execution_count = self._count
         return self._count
@@ -73,6 +153,9 @@ class Outputs:
     def text(self) -> str:
         """Return the notebook as it is now, as a file's content."""
         self._flush()
+        self._displays.settle()
+        for widget in self._client.comm_objects.values():
+            widget.join()
         self._client.set_widgets_metadata()
         return str(nbformat.v4.writes(self.notebook)) + "\n"
 
@@ -87,10 +170,26 @@ class Outputs:
         if self._index < 0:
             return None
         try:
-            self._client.process_message(message, self.notebook.cells[self._index], self._index)
+            self._write(message, self.notebook.cells[self._index])
         except Exception as error:  # its parts are of the cell's choosing, and this is no place to fail
             return f"an output that a notebook cannot hold: {type(error).__name__}"
         return None
+
+    def _write(self, message: dict[str, Any], cell: Any) -> None:
+        content = message["content"]
+        # nbclient would look through all displays for each update, so it is not told that they have an identity.
+        identity = (content.pop("transient", None) or {}).get("display_id")
+        if not isinstance(identity, str):
+            identity = None
+        if identity is not None:
+            self._displays.update(identity, message)
+        waiting = self._client.clear_before_next_output
+        node = self._client.process_message(message, cell, self._index)
+        at_once = message["msg_type"] == "clear_output" and not cell.outputs
+        if at_once or (waiting and not self._client.clear_before_next_output):
+            self._displays.clear()
+        if identity is not None and node is not None:
+            self._displays.show(identity, node)
 
 
 def sizes(outputs: Any) -> dict[str, tuple[int, int]]:
@@ -125,16 +224,6 @@ def _as_jupyter(message: Message) -> dict[str, Any]:
     }
 
 
-def _kernel_client(send: Send) -> Any:
-    """Return the little of a kernel client that nbclient's Output widget needs: a way to send its updates."""
-    left = [MAX_WIDGET_ECHOES]
-
-    def deliver(message: dict[str, Any]) -> None:
-        left[0] -= 1
-        if left[0] >= 0:
-            send(message["content"])
-
-    def make(kind: str, content: dict[str, Any], **_: Any) -> dict[str, Any]:
-        return {"msg_type": kind, "content": content}
-
-    return SimpleNamespace(session=SimpleNamespace(msg=make), shell_channel=SimpleNamespace(send=deliver))
+def _kind(output: Any) -> tuple[Any, Any]:
+    """Return type and name of an output; a widget may be born with any JSON in their place."""
+    return (output.get("output_type"), output.get("name")) if isinstance(output, dict) else (None, None)
