@@ -28,8 +28,8 @@ ORDER = """
     execution callbacks lifetimes client_values client_cell client_files client background blocking
     integrations integrations.answers integrations.smolagents integrations.autogen integrations.langchain
     integrations.inspect_commands integrations.inspect_ai
-    batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.progress batch.stopping
-    batch.run batch.command
+    batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.outlet batch.progress
+    batch.stopping batch.run batch.command
     keeper heap sockets file_messages proxy
     machine wheels image install trial doctor reference
     mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools

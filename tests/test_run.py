@@ -287,6 +287,24 @@ def test_a_reader_of_a_scripts_output_may_go(tmp_path: Path) -> None:
     assert len(done.text(1)) == 50 * 100_001
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_reader_who_pauses_stops_no_clock_and_no_ctrl_c(tmp_path: Path, goes_on: bool) -> None:
+    """As a pager does, or a terminal after Ctrl-S: a cell ends at its limit although nobody reads what it said."""
+    (tmp_path / "many.py").write_text("print('begin')\nfor _ in range(50): print('x' * 10_000)\nwhile True: pass")
+    audit = tmp_path / "audit.jsonl"
+    started = Started(tmp_path, "many.py", "--timeout", "2", "--audit", str(audit))
+    started.wait_for_output("begin")
+    eventually(lambda: '"CellTimeout"' in audit.read_text(), 30, "its cell has ended")
+    assert started.process.poll() is None  # it waits for its reader
+    if not goes_on:
+        started.signal(signal.SIGINT)
+        assert started.process.wait(30) == 130
+    done = started.ended()
+    assert done.code == (4 if goes_on else 130), done.stderr
+    assert len(done.text(1).splitlines()) == 51 or not goes_on
+    assert done.stdout.count("x") > 490_000 or not goes_on  # the first line was read with what lay behind it
+
+
 def test_the_lines_of_a_log_are_plain(start: Callable[..., Done]) -> None:
     """A line for each cell; nothing that a cell or its source holds acts on a terminal."""
     done = start("x = '\x1b[2J\x1b]0;title\x07'", "raise ValueError('\\x1b[2J\\x1b[31mred')")

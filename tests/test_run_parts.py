@@ -10,9 +10,10 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import nbformat
 import pytest
@@ -25,6 +26,7 @@ from sandbox_kernel.batch import events, inputs, source
 from sandbox_kernel.batch.events import Events, classify
 from sandbox_kernel.batch.exits import End, decide, kind_of, of_error
 from sandbox_kernel.batch.notebook import Outputs, sizes
+from sandbox_kernel.batch.outlet import MAX_KEPT, Outlet
 from sandbox_kernel.batch.progress import Progress
 from sandbox_kernel.batch.report import CellRecord, Failure, Report, write_whole
 from sandbox_kernel.batch.stopping import Stopped, Stopper
@@ -513,7 +515,7 @@ def test_a_strange_message_does_not_end_a_run(kind: str, content: dict[str, Any]
 
 def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, total=12, live=True)
+    progress = Progress(Outlet(stream), total=12, live=True)
     progress.begin(3, "# a comment\nx = '\x1b[2J'")
     progress.tick()
     progress.end("ok", 1.5)
@@ -525,11 +527,60 @@ def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
 
 def test_a_reader_that_is_gone_does_not_end_a_run() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, total=1, live=False)
+    progress = Progress(Outlet(stream), total=1, live=False)
     stream.close()
     progress.say("nobody reads this")
     progress.begin(1, "x")
     progress.end("ok", 1.0, "note")
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, TextIO]]:
+    read, write = os.pipe()
+    with os.fdopen(write, "w", encoding="utf-8") as stream:
+        yield read, stream
+        with contextlib.suppress(OSError):
+            os.close(read)
+
+
+def test_nothing_is_waited_for_that_is_said_to_a_reader_who_pauses(pipe: tuple[int, TextIO]) -> None:
+    read, stream = pipe
+    outlet = Outlet(stream)
+    for number in range(200):
+        outlet.say(f"{number}\n" + "x" * 10_000)
+    outlet.finish(0.05)  # he goes on pausing
+    taken = b""
+    while len(taken) < MAX_KEPT:
+        taken += os.read(read, 1 << 16)
+        outlet.finish(0)
+    assert taken.startswith(b"0\n")
+    assert len(taken) < MAX_KEPT + (1 << 17)
+
+
+async def test_writing_waits_for_a_reader_who_pauses_and_nothing_else_does(pipe: tuple[int, TextIO]) -> None:
+    read, stream = pipe
+    outlet, text = Outlet(stream), "\u00fc\ud800x" * 100_000
+    writing = asyncio.create_task(outlet.write(text))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(writing), 0.1)
+    taken = b""
+    while not taken.endswith(b"end"):
+        taken += await asyncio.to_thread(os.read, read, 1 << 16)
+        if writing.done():
+            outlet.say("end")
+    assert taken == text.encode(errors="backslashreplace") + b"end"
+
+
+async def test_a_reader_who_goes_ends_the_wait_for_him(pipe: tuple[int, TextIO]) -> None:
+    read, stream = pipe
+    outlet = Outlet(stream)
+    writing = asyncio.create_task(outlet.write("x" * 1_000_000))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    os.close(read)
+    await asyncio.wait_for(writing, 10)
+    await outlet.write("more")
+    outlet.finish(10)
 
 
 class Never:

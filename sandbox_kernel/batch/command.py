@@ -24,11 +24,15 @@ from ..errors import ConfigurationError, SandboxError
 from ..model import Settings, format_bytes
 from ..names import FileLimits, printable
 from .exits import HELP, End, decide, of_error
+from .outlet import Outlet
 from .report import Report, now, write_report
 from .stopping import Stopped, Stopper, signals
 
 if TYPE_CHECKING:
     from .run import Plan
+
+READER_SECONDS = 10.0
+"""How long the last words may wait for a reader that pauses."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +68,14 @@ def run(options: argparse.Namespace) -> int:
     """
     path = Path(options.report) if options.report else None
     report = _new_report(options)
-    stopper = Stopper(lambda end: _close(options, report, path, end))
+    terminal = Outlet(sys.stderr)
+    stopper = Stopper(lambda end: _close(options, report, path, end, terminal))
     found: list[End] = []
     with signals(stopper):
         try:
             if path is not None:
                 write_report(path, report)  # now, so that a wrong path is known before anything runs
-            found = _run(options, report, stopper)
+            found = _run(options, report, stopper, terminal)
         except Stopped as stop:
             found = [End(kind="stopped", reason=f"stopped by {stop.signal.name}", signal=stop.signal)]
         except SandboxError as error:
@@ -80,13 +85,13 @@ def run(options: argparse.Namespace) -> int:
 
             found = [of_error(missing("batch runs", error))]
         except Exception as defect:
-            traceback.print_exc()
+            terminal.say(traceback.format_exc())
             found = [End(kind="platform failed", reason=f"a defect of sandbox_kernel: {defect!r}")]
         stopper.closing = True
-        return _close(options, report, path, decide(found))
+        return _close(options, report, path, decide(found), terminal)
 
 
-def _close(options: argparse.Namespace, report: Report, path: Path | None, end: End) -> int:
+def _close(options: argparse.Namespace, report: Report, path: Path | None, end: End, terminal: Outlet) -> int:
     """Write the report, say how it ended, and return the exit code."""
     code = end.code
     report.ended, report.end = now(), end
@@ -94,26 +99,27 @@ def _close(options: argparse.Namespace, report: Report, path: Path | None, end: 
         try:
             write_report(path, report)
         except SandboxError as error:
-            print(f"sandbox-kernel: {_path(error)}", file=sys.stderr)
+            terminal.say(f"sandbox-kernel: {_path(error)}\n")
             code = code or of_error(error).code
     if not options.quiet:
-        _say_where(report, path)
+        _say_where(report, path, terminal)
     if end.code:
         where = f" in cell {end.cell}" if end.cell is not None else ""
         reason = printable(end.reason, 1000)  # it may hold the words of a cell
         text = textwrap.fill(f"sandbox-kernel: {end.kind}{where}: {reason}", 110, break_long_words=False)
-        print(f"{text}\nexit code {code}", file=sys.stderr)
+        terminal.say(f"{text}\nexit code {code}\n")
+    terminal.finish(READER_SECONDS)
     return code
 
 
-def _say_where(report: Report, path: Path | None) -> None:
+def _say_where(report: Report, path: Path | None, terminal: Outlet) -> None:
     if report.notebook is not None:
-        print(f"notebook  {_path(report.notebook)}", file=sys.stderr)
+        terminal.say(f"notebook  {_path(report.notebook)}\n")
     if report.files:
         size = format_bytes(sum(row["bytes"] for row in report.files))
-        print(f"files     {_path(report.output)} ({len(report.files)}, {size})", file=sys.stderr)
+        terminal.say(f"files     {_path(report.output)} ({len(report.files)}, {size})\n")
     if path is not None:
-        print(f"report    {_path(path)}", file=sys.stderr)
+        terminal.say(f"report    {_path(path)}\n")
 
 
 def _path(name: object) -> str:
@@ -124,7 +130,7 @@ def _path(name: object) -> str:
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def _run(options: argparse.Namespace, report: Report, stopper: Stopper) -> list[End]:
+def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal: Outlet) -> list[End]:
     from .progress import Progress
     from .run import Run
 
@@ -132,8 +138,8 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper) -> list[
     total = sum(cell.cell_type == "code" for cell in plan.source.notebook.cells)
     is_script = plan.source.kind == "script"
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_script
-    progress = Progress(sys.stderr, total=total, live=live, quiet=options.quiet)
-    run = Run(plan, report, progress, (sys.stdout, sys.stderr) if is_script else None)
+    progress = Progress(terminal, total=total, live=live, quiet=options.quiet)
+    run = Run(plan, report, progress, (Outlet(sys.stdout), terminal) if is_script else None)
     run.save()  # a folder that cannot be written to is known before anything runs
     cells = "1 cell" if total == 1 else f"{total} cells"
     progress.say(f"running {printable(plan.source.name)}: {cells} in {plan.settings.image}")

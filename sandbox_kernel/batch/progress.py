@@ -1,15 +1,15 @@
 """What a run says while it runs: a line for each cell that ended, and on a terminal one that is alive for the cell that
 runs. On stderr, so that what a script prints can go to stdout.
 
-Everything that comes from the notebook is made printable. Imports names only.
+Everything that comes from the notebook is made printable. Imports names and outlet only.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TextIO
 
 from ..names import printable
+from .outlet import Outlet
 
 _WIDTH = 76
 _COLOURS = {"ok": "32", "failed": "31", "limit": "31", "sandbox": "31", "stopped": "33"}
@@ -18,8 +18,8 @@ _COLOURS = {"ok": "32", "failed": "31", "limit": "31", "sandbox": "31", "stopped
 class Progress:
     """Lines for people, or for a log."""
 
-    def __init__(self, stream: TextIO, *, total: int, live: bool, quiet: bool = False) -> None:
-        self._stream = stream
+    def __init__(self, outlet: Outlet, *, total: int, live: bool, quiet: bool = False) -> None:
+        self._outlet = outlet
         self._total = total
         self._live = live and not quiet
         self._quiet = quiet
@@ -30,7 +30,7 @@ class Progress:
         """Say one line."""
         if not self._quiet:
             self._erase()
-            self._write(line + "\n")
+            self._outlet.say(line + "\n")
 
     def begin(self, number: int, source: str) -> None:
         """Note that a code cell begins."""
@@ -42,7 +42,7 @@ class Progress:
         if self._live and self._running is not None:
             number, line, started = self._running
             self._erase()
-            self._write(f"{self._number(number)} {_clock(time.monotonic() - started):>8}  {line}"[:_WIDTH] + " …")
+            self._outlet.say(f"{self._number(number)} {_clock(time.monotonic() - started):>8}  {line}"[:_WIDTH] + " …")
             self._shown = True
 
     def end(self, status: str, seconds: float, note: str = "") -> None:
@@ -67,14 +67,7 @@ class Progress:
     def _erase(self) -> None:
         if self._shown:
             self._shown = False
-            self._write("\r\x1b[2K")
-
-    def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._quiet, self._live = True, False  # nobody reads any more; the run goes on
+            self._outlet.say("\r\x1b[2K")
 
 
 def first_line(source: str) -> str:

@@ -6,13 +6,11 @@ Imports the SDK and the parts of this package. Whatever happens ends up in the r
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..client import AsyncSandbox
 from ..errors import ConfigurationError, FileRefused, SandboxError
@@ -22,6 +20,7 @@ from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
 from .notebook import Outputs, sizes
+from .outlet import Outlet
 from .progress import Progress
 from .report import CellRecord, Failure, Report, now, write_whole
 from .source import Source, is_run
@@ -61,7 +60,7 @@ class Plan:
 class Run:
     """See the module. `report` is filled as the run goes on."""
 
-    def __init__(self, plan: Plan, report: Report, progress: Progress, streams: tuple[TextIO, TextIO] | None) -> None:
+    def __init__(self, plan: Plan, report: Report, progress: Progress, streams: tuple[Outlet, Outlet] | None) -> None:
         """`streams` take what the cells print (stdout, stderr), as it comes; None keeps it in the notebook."""
         self.plan = plan
         self.report = report
@@ -215,24 +214,12 @@ class Run:
 
     # --- what is heard of the session ---
 
-    def _take(self, message: Message) -> None:
+    async def _take(self, message: Message) -> None:
         if problem := self.outputs.take(message):
             self._observe("policy", {"type": message.type, "reason": f"left out {problem}"})
         if self._streams is not None and message.type == "stream":
-            self._echo(self._streams[message.content.get("name") == "stderr"], str(message.content["text"]))
-
-    def _echo(self, stream: TextIO, text: str) -> None:
-        try:
-            try:
-                stream.write(text)
-            except UnicodeEncodeError:  # stdout has another encoding than UTF-8
-                stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
-            stream.flush()
-        except (OSError, ValueError):
-            # Nobody reads any more. The run goes on, and what is left in the buffer must not fail at the end.
-            self._streams = None
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            # The next cell waits for a reader that pauses; the clock of this one does not.
+            await self._streams[message.content.get("name") == "stderr"].write(str(message.content["text"]))
 
     def _observe(self, event: str, fields: Mapping[str, Any]) -> None:
         if event == "file" and fields.get("op") == "download":
