@@ -19,7 +19,7 @@ from .client_files import AsyncFiles
 from .client_values import Keywords, SandboxInfo, SandboxUsage
 from .config import from_keywords, make_engine
 from .config_values import seconds as parse_seconds
-from .errors import ConfigurationError, SandboxClosed, SandboxDied, SandboxError
+from .errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from .execution import Execution, ExecutionError, Result
 from .lifetimes import Tie
 from .model import Message, Settings, format_bytes
@@ -30,6 +30,8 @@ from .session import Session
 STARTS_PER_CPU = 2
 """Sandboxes that start at once on one loop: more of them only take turns, and each start has a time limit."""
 MARGIN_SECONDS = 5.0
+
+Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 _starts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
@@ -58,6 +60,7 @@ class AsyncSandbox:
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
         self._reaping: asyncio.Task[None] | None = None
+        self._calls = self._interrupts = 0
 
     @classmethod
     async def create(cls, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> Self:
@@ -126,20 +129,31 @@ class AsyncSandbox:
         timeout: float | None,
         stop_on_error: bool,
         wanted: frozenset[str],
-        tell: Callable[[str, Any], Coroutine[Any, Any, Any]],
+        tell: Tell,
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
             raise ConfigurationError(f"code must be text, not {type(code).__name__}", setting="code")
         limit = None if timeout is None else _seconds(timeout)
-        if self._session.state != "ready":
-            await self._ready(fresh=True)
-        self._check()
-        session = self._session
-        cell = Cell(code, wanted, session)
+        interrupts = self._interrupts
+        self._calls += 1
+        try:
+            if self._session.state != "ready":
+                await self._ready(fresh=True)
+            self._check()
+            if interrupts != self._interrupts:
+                error = ExecutionError.of(CellInterrupted("the cell was interrupted before it ran"))
+                if "error" in wanted:
+                    await tell("error", error)
+                return Execution(code=code, error=error)
+            return await self._run_now(Cell(code, wanted, self._session), limit, stop_on_error, tell)
+        finally:
+            self._calls -= 1
+
+    async def _run_now(self, cell: Cell, limit: float | None, stop_on_error: bool, tell: Tell) -> Execution:
         self._cells[cell.id] = cell
         try:
-            session.submit(cell.request(stop_on_error), cell.client, limit)
+            self._session.submit(cell.request(stop_on_error), cell.client, limit)
             while (event := await cell.events.get()) is not None:
                 if event[0] == "input":
                     await cell.ask(tell(*event))
@@ -152,11 +166,16 @@ class AsyncSandbox:
             del self._cells[cell.id]
         return await cell.finish()
 
-    async def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the cell that runs, if one does. It ends unless its code thinks otherwise."""
+    async def interrupt(self) -> bool:
+        """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
+
+        What waits for its files, or for the sandbox to start, ends without having run."""
         self._check()
-        if self._loop is not None:
-            await self._session.interrupt()
+        if not self._calls:
+            return False
+        self._interrupts += 1
+        await self._session.interrupt()
+        return True
 
     async def restart(self) -> None:
         """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
@@ -49,6 +50,8 @@ class Cell:
         self._session = session
         self._metering: asyncio.Task[tuple[float | None, int | None]] | None = None
         self._asking: asyncio.Task[object] | None = None
+        self._questions: deque[int] = deque()
+        """The numbers of those for which nobody was asked yet."""
         self._ended = False
         self._seconds = 0.0
 
@@ -77,6 +80,9 @@ class Cell:
             self.events.put_nowait(("message", message))
         if message.type == "input_request":
             prompt = Prompt.of(str(message.content["prompt"]), password=bool(message.content["password"]))
+            if self._asking is not None:
+                self._asking.cancel()  # the question before it was given up
+            self._questions.append(entry.questions if entry is not None else 0)
             self.events.put_nowait(("input", prompt))
         elif message.type == "status":
             if message.content["execution_state"] == "busy":
@@ -102,6 +108,7 @@ class Cell:
 
     async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
         """Answer the cell's `input()` with what `asking` returns; the cell may end before that."""
+        number = self._questions.popleft()
         self._asking = asyncio.get_running_loop().create_task(asking)
         try:
             await asyncio.wait({self._asking})
@@ -109,8 +116,9 @@ class Cell:
         finally:
             self._asking.cancel()
             self._asking = None
-        if self._ended:
-            return
+        entry = self.entry
+        if self._ended or entry is None or not entry.awaiting_input or entry.questions != number:
+            return  # it was interrupted meanwhile, and may have asked something else
         if isinstance(answer, str):
             head = header("input_reply", self._session.id)
             self._session.submit(Message(channel="stdin", header=head, content={"value": answer}), self.client)

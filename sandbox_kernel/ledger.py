@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import protocol
-from .errors import SandboxError
+from .errors import CallCancelled, SandboxError
 from .model import Message
 from .policy import CellBudget
 
@@ -43,6 +43,8 @@ class Entry:
     budget: CellBudget | None = None
     """What it may still send; made with its first output."""
     awaiting_input: bool = False
+    questions: int = 0
+    """How often it has asked for input."""
     interrupted: bool = False
     """Whether a front end interrupted the kernel while it had this cell."""
     started: float = 0.0
@@ -58,6 +60,11 @@ class Entry:
     @property
     def is_execute(self) -> bool:
         return self.request.type == "execute_request"
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it is a cell whose outputs somebody waits for."""
+        return self.is_execute and not isinstance(self.verdict, CallCancelled)
 
     @property
     def is_comm(self) -> bool:
@@ -153,6 +160,16 @@ class Ledger:
         waiting.remove(entry)
         return True
 
+    def unsent_cells(self) -> list[Entry]:
+        """Take the cell of each queue that is its next one, if it was not sent yet."""
+        found = [entry for entry in self._in_flight.values() if entry.is_execute and not entry.sent]
+        for name, waiting in self._waiting.items():
+            cell = next((entry for entry in waiting if entry.is_execute), None)
+            if cell is not None and not any(entry.queue == name for entry in self.running_cells()):
+                waiting.remove(cell)
+                found.append(cell)
+        return found
+
     def take_waiting_cells(self, queue: str) -> list[Entry]:
         """Take out the cells that a failed one aborts (`stop_on_error`)."""
         waiting = self._waiting.get(queue, deque())
@@ -193,3 +210,24 @@ class Ledger:
 def parent_of(entry: Entry | None) -> dict[str, Any]:
     """Return the parent header that the host can vouch for: the one it received itself."""
     return dict(entry.request.header) if entry is not None else {}
+
+
+def error_content(entry: Entry, error: SandboxError) -> dict[str, Any]:
+    """Return the content of an error that the host writes, behind what the kernel itself said of it."""
+    kernels_own = entry.error.content["traceback"] if entry.error is not None else []
+    traceback = [line for line in kernels_own if isinstance(line, str)]
+    first, *rest = error.lines()
+    return {
+        "ename": error.name,
+        "evalue": str(error),
+        "traceback": [*traceback, f"\x1b[0;31m{error.name}\x1b[0m: {first}", *rest],
+    }
+
+
+def error_reply(entry: Entry, error: SandboxError) -> Message:
+    """Return the reply that the host writes in place of the kernel's."""
+    content = {"status": "error", **error_content(entry, error)}
+    if entry.is_execute:
+        content |= {"execution_count": entry.execution_count, "user_expressions": {}, "payload": []}
+    kind = entry.reply_type or "error_reply"
+    return Message(channel=entry.request.channel, header={"msg_type": kind}, content=content)

@@ -43,11 +43,14 @@ class Link:
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._next_id = 0
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._ping())]
+        self._over = False
         self.failure: str | None = None
         """Why the link was given up, where it was not the container's end."""
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:
-        """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` when too much is waiting."""
+        """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` if nobody takes it."""
+        if self._over:
+            raise SandboxDied("the sandbox ended")
         try:
             frame = wire.encode(kind, tuple(parts))
         except wire.FrameError as error:
@@ -137,6 +140,7 @@ class Link:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _abandon(self) -> None:
+        self._over = True  # nobody would answer what is asked from here on
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(SandboxDied("the sandbox ended"))

@@ -94,6 +94,8 @@ class Session:
         self._idled = self._restarting = False
         self._failed_kernels = 0
         self._fatal: SandboxError | None = None
+        self._used = 0.0
+        """When it was last in use, by the loop's clock."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,7 +133,7 @@ class Session:
         """Take a request of a front end; `seconds` is a shorter time limit than that of every cell."""
         if self.state == "closed":
             return
-        self._touch()
+        self.touch()
         self.launch()
         self.traffic.submit(request, client, seconds)
 
@@ -141,7 +143,7 @@ class Session:
 
     async def started(self) -> str:
         """Start a sandbox unless there is one; return its id once it is attested and ready. Raises `SandboxError`."""
-        self._touch()
+        self.touch()
         if self._idled and self._life is not None:
             await asyncio.wait({self._life})
         self.launch()
@@ -187,6 +189,8 @@ class Session:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
         if self._link is None:
             raise SandboxDied("no sandbox is running")
+        if op.startswith("file."):
+            self.touch()
         return await self._link.ask(op, data, **fields)
 
     async def restart(self) -> None:
@@ -261,6 +265,15 @@ class Session:
         self._fatal = error
         if self._link is not None:
             await self._remove(self._link.container)
+
+    def touch(self) -> None:
+        """Note that the sandbox is in use; its idleness counts from now."""
+        if self.state == "closed":
+            return
+        loop = asyncio.get_running_loop()
+        self._used = loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(self.limits.idle_seconds, self._idle)
 
     # --- the life of a container ---
 
@@ -388,7 +401,7 @@ class Session:
             link.send(wire.CONTROL, protocol.encode(Message(channel="control", header=header)))
         else:
             self._settled.set()
-        self._touch()
+        self.touch()
         self.traffic.pump()
 
     def _probe_answered(self, message: Message) -> None:
@@ -468,17 +481,18 @@ class Session:
 
     # --- idleness ---
 
-    def _touch(self) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        self._idle_timer = asyncio.get_running_loop().call_later(self.limits.idle_seconds, self._idle)
-
     def _idle(self) -> None:
-        waiting = any(entry.awaiting_input for entry in self.traffic.ledger.in_flight)
+        """End the sandbox if it was idle for long enough, and look again later if not."""
+        self._idle_timer = None
         if self.state != "ready":
-            return
+            return  # the next use of it begins anew
+        waiting = any(entry.awaiting_input for entry in self.traffic.ledger.in_flight)
         if self.traffic.ledger.active and not waiting:
-            self._touch()
+            self.touch()
+            return
+        loop = asyncio.get_running_loop()
+        if (left := self._used + self.limits.idle_seconds - loop.time()) > 0:
+            self._idle_timer = loop.call_later(left, self._idle)
             return
         limit = f"{self.limits.idle_seconds:g} s"
         error = SandboxDied(

@@ -16,10 +16,18 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from . import protocol, wire
-from .errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
+from .errors import (
+    CellInterrupted,
+    CellTimeout,
+    KernelDied,
+    OutputLimit,
+    ProtocolError,
+    SandboxDied,
+    SandboxError,
+)
 from .hints import hint
-from .ledger import Entry, Ledger, parent_of
-from .model import Channel, Limits, Message
+from .ledger import Entry, Ledger, error_content, error_reply, parent_of
+from .model import Limits, Message
 from .policy import CellBudget, OutputPolicy, SessionBudget
 
 PATIENCE_SECONDS = 10.0
@@ -48,6 +56,7 @@ class Port(Protocol):
 
     ready: bool
 
+    def touch(self) -> None: ...
     def transmit(self, kind: int, parts: list[bytes]) -> None: ...
     async def signal(self, number: int) -> None: ...
     async def kill_kernel(self) -> None: ...
@@ -114,7 +123,7 @@ class Traffic:
             refused = Entry(request, client, "")
             error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
             if refused.reply_type is not None:
-                self._deliver_reply(refused, self._error_reply(refused, error))
+                self._deliver_reply(refused, error_reply(refused, error))
             return
         entry.seconds = seconds
         if entry.is_comm:
@@ -174,7 +183,7 @@ class Traffic:
 
     def _stop_clock(self, entry: Entry) -> None:
         if entry.timer is not None:
-            entry.remaining = max(0.1, entry.timer.when() - asyncio.get_running_loop().time())
+            entry.remaining = max(0.0, entry.timer.when() - asyncio.get_running_loop().time())
             entry.timer.cancel()
             entry.timer = None
 
@@ -205,7 +214,7 @@ class Traffic:
         elif not entry.sent and not entry.finished:
             entry.verdict = error
             self._finish_now(entry)
-        else:
+        elif not entry.complete:  # else only its files are being copied, and there is nothing to interrupt
             self.condemn(entry, error)
 
     def condemn(self, entry: Entry, error: SandboxError) -> None:
@@ -213,12 +222,17 @@ class Traffic:
         if entry.finished or entry.verdict is not None:
             return
         entry.verdict = error
+        error.survived = "variables and files"  # now: the cell may end before the interrupt is answered
+        entry.interrupted = entry.is_execute
+        if entry.patience is not None and entry.idle:
+            self._finish_when_complete(entry)  # with the shorter patience
         self.audit("condemned", request=entry.request.type, error=error.name, reason=str(error))
         self._spawn(self._end(entry, error))
 
     async def _end(self, entry: Entry, error: SandboxError) -> None:
-        error.survived = "variables and files"  # before the signal: the cell may end before that is answered
         try:
+            if entry.finished:
+                return  # the signal would meet the next cell
             await self.port.signal(signal.SIGINT)
             if await _within(entry.done.wait(), self.limits.interrupt_grace_seconds):
                 return
@@ -248,6 +262,9 @@ class Traffic:
             if entry.awaiting_input:
                 entry.awaiting_input = False
                 self._resume_clock(entry)
+        for entry in self.ledger.unsent_cells():
+            entry.verdict = CellInterrupted("the cell was interrupted before it ran")
+            self._finish_now(entry)
 
     # --- messages of the kernel ---
 
@@ -376,9 +393,12 @@ class Traffic:
         if entry.finished or entry.awaiting_input or not entry.request.content.get("allow_stdin", False):
             self.drop("input was not allowed", size, message.type)
             return
+        if not self._within_limits(message, entry, size):
+            return
         allowed = self._filter(replace(message, parent=parent_of(entry)))
         if allowed is not None:
             entry.awaiting_input = True
+            entry.questions += 1
             self._stop_clock(entry)
             self.front.deliver(allowed, entry.client)
 
@@ -413,6 +433,8 @@ class Traffic:
         self._finish(entry)
 
     def _finish_when_complete(self, entry: Entry) -> None:
+        if entry.patience is not None:
+            entry.patience.cancel()
         if entry.complete:
             self._finish(entry)
         else:
@@ -449,9 +471,9 @@ class Traffic:
         if entry.verdict is not None:
             if entry.is_execute:
                 self._publish_error(entry, entry.verdict)
-            reply = self._error_reply(entry, entry.verdict) if entry.reply_type is not None else None
+            reply = error_reply(entry, entry.verdict) if entry.reply_type is not None else None
         elif reply is None and entry.reply_type is not None:
-            reply = self._error_reply(entry, KernelDied("the kernel sent no reply"))
+            reply = error_reply(entry, KernelDied("the kernel sent no reply"))
         elif reply is not None and entry.is_execute and reply.content.get("status") == "error":
             said = hint(str(reply.content.get("ename")), str(reply.content.get("evalue")), self.limits)
             self.notices.extend([said] if said else [])
@@ -460,6 +482,7 @@ class Traffic:
         if reply is not None:
             self._deliver_reply(entry, reply)
         self._publish_status("idle", entry)
+        self.port.touch()
         if entry.is_execute:
             self._record_cell(entry, reply)
         if failed and entry.is_execute and entry.request.content.get("stop_on_error", True):
@@ -493,8 +516,9 @@ class Traffic:
             error.survived = "files, but no variables: a thread of an earlier cell went on sending"
         self._forget_kernel()
         flying = self.ledger.in_flight
-        if not asked_for and not any(entry.is_execute for entry in flying):
-            self.notices.append(f"{error} (This happened between two cells.)")
+        if not asked_for and not any(entry.is_heard for entry in flying):
+            when = "after a cell was cancelled" if any(entry.is_execute for entry in flying) else "between two cells"
+            self.notices.append(f"{error} (This happened {when}.)")
         for entry in flying:
             if entry.reply is None:  # a reply that was sent before the death still counts
                 entry.verdict = entry.verdict or error
@@ -513,7 +537,7 @@ class Traffic:
                 self._finish_now(entry)
             return
         flying, waiting = self.ledger.take_all()
-        if lost and not any(entry.is_execute for entry in flying + waiting):
+        if lost and not any(entry.is_heard for entry in flying + waiting):
             self.notices.append(str(error))
         aborting: set[str] = set()
         for entry in flying + waiting:
@@ -559,7 +583,7 @@ class Traffic:
         except ProtocolError as refused:
             error = refused
         self.audit("dropped", reason=str(error), type=reply.type)
-        self.front.deliver(replace(self._error_reply(entry, error), parent=reply.parent), entry.client)
+        self.front.deliver(replace(error_reply(entry, error), parent=reply.parent), entry.client)
 
     def _filter(self, message: Message) -> Message | None:
         """Apply the output policy; None is a message that may not pass."""
@@ -579,33 +603,14 @@ class Traffic:
 
     def _publish_error(self, entry: Entry, error: SandboxError) -> None:
         header = {"msg_type": "error"}
-        self._publish(Message(channel="iopub", header=header, content=self._error_content(entry, error)), entry)
+        self._publish(Message(channel="iopub", header=header, content=error_content(entry, error)), entry)
 
     def _say_notices(self, entry: Entry) -> None:
-        if entry.is_execute and self.notices:
+        if entry.is_heard and self.notices:
             text = "".join(f"[sandbox_kernel] {notice}\n" for notice in dict.fromkeys(self.notices[:20]))
             self.notices.clear()
             content = {"name": "stderr", "text": text}
             self._publish(Message(channel="iopub", header={"msg_type": "stream"}, content=content), entry)
-
-    @staticmethod
-    def _error_content(entry: Entry, error: SandboxError) -> dict[str, Any]:
-        kernels_own = entry.error.content["traceback"] if entry.error is not None else []
-        traceback = [line for line in kernels_own if isinstance(line, str)]
-        first, *rest = error.lines()
-        return {
-            "ename": error.name,
-            "evalue": str(error),
-            "traceback": [*traceback, f"\x1b[0;31m{error.name}\x1b[0m: {first}", *rest],
-        }
-
-    def _error_reply(self, entry: Entry, error: SandboxError) -> Message:
-        content = {"status": "error", **self._error_content(entry, error)}
-        if entry.is_execute:
-            content |= {"execution_count": entry.execution_count, "user_expressions": {}, "payload": []}
-        kind = entry.reply_type or "error_reply"
-        channel: Channel = entry.request.channel
-        return Message(channel=channel, header={"msg_type": kind}, content=content)
 
     # --- housekeeping ---
 

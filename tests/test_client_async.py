@@ -373,3 +373,108 @@ async def test_starts_take_turns(image: str, monkeypatch: pytest.MonkeyPatch) ->
     finally:
         await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes))
     assert not await asyncio.to_thread(containers_here)
+
+
+# --- idleness, cancelled cells and interrupts ------------------------------------------------------------------------
+
+
+async def until_idle(sandbox: AsyncSandbox) -> float:
+    """Return for how many seconds it goes on living."""
+    begin = time.monotonic()
+    async with asyncio.timeout(SOON):
+        while sandbox.is_alive:  # noqa: ASYNC110 (a sandbox has no event for its end)
+            await asyncio.sleep(0.02)
+    return time.monotonic() - begin
+
+
+async def test_idleness_counts_from_the_end_of_a_cell(image: str) -> None:
+    async with AsyncSandbox(image=image, idle_timeout=2) as sandbox:
+        await sandbox.run_code("import time; time.sleep(1.7)")
+        assert await until_idle(sandbox) > 1.8
+
+
+async def test_files_are_a_use_of_a_sandbox(image: str) -> None:
+    async with AsyncSandbox(image=image, idle_timeout=2) as sandbox:
+        await sandbox.run_code("x = 1")
+        begin = time.monotonic()
+        while time.monotonic() - begin < 3:
+            await sandbox.files.write("part", b"x")
+            await sandbox.files.read("part")
+        assert (await sandbox.run_code("x")).text == "1"
+
+
+async def test_a_call_in_the_last_moments_of_a_sandbox_is_answered_at_once(image: str) -> None:
+    async with AsyncSandbox(image=image, idle_timeout=1) as sandbox:
+        link = sandbox._session._link
+        assert link is not None
+        await until_idle(sandbox)
+        with pytest.raises(SandboxDied, match="ended"):
+            await link.ask("ping")  # not after the time that an answer may take
+        with pytest.raises(SandboxDied, match="ended"):
+            link.tell("ping")
+
+
+async def test_what_a_cancelled_cell_took_along_is_said_to_the_next(image: str) -> None:
+    async with AsyncSandbox(image=image, interrupt_grace=0.3) as sandbox:
+        await sandbox.run_code("x = 1")
+        call = await started(sandbox, "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)")
+        call.cancel()
+        execution = await sandbox.run_code("'x' in globals()")
+        assert execution.text == "False"
+        assert "after a cell was cancelled" in "".join(execution.logs.stderr)
+
+
+async def test_cells_that_are_cancelled_at_any_moment_keep_variables(image: str) -> None:
+    """An interrupt can meet ipykernel just outside of a cell's code, where it forgets to reply."""
+    async with AsyncSandbox(image=image, interrupt_grace=5) as sandbox:
+        await sandbox.run_code("keep = 42")
+        for number in range(30):
+            call = asyncio.create_task(sandbox.run_code("x = 1"))
+            await asyncio.sleep(number / 5000)
+            call.cancel()
+        execution = await sandbox.run_code("keep")
+        if execution.text != "42":  # it is rare, but the signal may end ipykernel itself: then it is said
+            assert "after a cell was cancelled" in "".join(execution.logs.stderr)
+
+
+async def test_an_interrupt_ends_a_call_that_waits_for_its_sandbox(image: str) -> None:
+    async with AsyncSandbox(image=image) as other:
+        sandbox = AsyncSandbox(other.settings)
+        try:
+            assert not await sandbox.interrupt()
+            call = asyncio.create_task(sandbox.run_code("open('made', 'w').close()"))
+            await asyncio.sleep(0)
+            assert await sandbox.interrupt()
+            error = (await call).error
+            assert error is not None
+            assert (error.name, error.from_sandbox) == ("KeyboardInterrupt", True)
+            assert not await sandbox.files.exists("made")
+        finally:
+            await sandbox.kill()
+
+
+async def test_an_interrupt_of_nothing_leaves_alone_what_was_started(sandbox: AsyncSandbox) -> None:
+    await sandbox.run_code("import subprocess; child = subprocess.Popen(['sleep', '60'])")
+    assert not await sandbox.interrupt()
+    assert (await sandbox.run_code("print(child.poll()); child.kill(); child.wait()")).logs.stdout == ["None\n"]
+
+
+async def test_the_answer_to_one_question_is_not_given_to_another(sandbox: AsyncSandbox) -> None:
+    asked: list[str] = []
+    first = asyncio.Event()
+
+    async def answer(prompt: str) -> str:
+        asked.append(str(prompt))
+        if len(asked) == 1:
+            first.set()
+            await asyncio.Event().wait()
+        return f"to {prompt}"
+
+    code = "try: input('one')\nexcept KeyboardInterrupt: print(input('two'))"
+    call = asyncio.create_task(sandbox.run_code(code, on_input=answer))
+    async with asyncio.timeout(SOON):
+        await first.wait()
+        await sandbox.interrupt()
+        execution = await call
+    assert asked == ["one", "two"]
+    assert "".join(execution.logs.stdout) == "to two\n"

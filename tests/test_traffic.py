@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from sandbox_kernel import ledger, traffic, wire
-from sandbox_kernel.errors import KernelDied, ProtocolError, SandboxDied, SandboxError
+from sandbox_kernel.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.model import Channel, Limits, Message
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.traffic import Traffic
@@ -36,6 +36,7 @@ class Bench:
         self.unread: list[Message] = []
         """Requests that wait in the front's sockets."""
         self.did: list[str] = []
+        self.touched = 0
         self.refuses: SandboxError | None = None
         self.on_signal: Callable[[], None] = lambda: None
         self.on_kill: Callable[[], None] = lambda: self.traffic.kernel_died(KernelDied("the kernel was killed"))
@@ -47,6 +48,9 @@ class Bench:
         self.audited.append({"event": event, **fields})
 
     # the port
+
+    def touch(self) -> None:
+        self.touched += 1
 
     def transmit(self, kind: int, parts: list[bytes]) -> None:
         if self.refuses is not None:
@@ -675,3 +679,135 @@ async def test_a_cell_runs_and_ends_whatever_its_hooks_meet(bench: Bench, failur
     told = await bench.ended(cell)
     assert told[-2:] == ["ok", "idle"]
     assert len([text for text in told if str(failure or "a note").rstrip(".") in text]) == 2
+
+
+# --- what nobody waits for, and what has not run yet -----------------------------------------------------------------
+
+
+async def test_the_end_of_a_cell_is_a_use_of_the_sandbox(bench: Bench) -> None:
+    bench.run(bench.submit())
+    assert bench.touched == 1
+
+
+@pytest.mark.parametrize("dies", ["the kernel", "the sandbox"])
+async def test_what_a_cancelled_cell_takes_along_is_said_to_the_next(bench: Bench, dies: str) -> None:
+    cell = bench.submit(content={"stop_on_error": False})
+    bench.status("busy", cell)
+    if dies == "the sandbox":
+        bench.on_kill = lambda: None
+    entry = bench.traffic.ledger.find(cell.id)
+    assert entry is not None
+    bench.traffic.withdraw(entry, CallCancelled("nobody waits"))
+    assert "CallCancelled" in await bench.ended(cell)
+    after = bench.submit()
+    bench.say("execute_input", {"code": "1", "execution_count": 1}, after)
+    told = [text for text in bench.told(after) if text.startswith("[sandbox_kernel]")]
+    assert told == [
+        "[sandbox_kernel] the kernel was killed. (This happened after a cell was cancelled.)\n"
+        if dies == "the kernel"
+        else "[sandbox_kernel] nobody waits. Kept: nothing: the sandbox had to be ended.\n"
+    ]
+
+
+async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(bench: Bench) -> None:
+    copied = asyncio.Event()
+
+    async def hook() -> list[str]:
+        await copied.wait()
+        return []
+
+    bench.traffic.after_cell = hook
+    cell = bench.submit()
+    bench.run(cell)
+    entry = bench.traffic.ledger.find(cell.id)
+    assert entry is not None
+    assert entry.complete
+    assert not entry.finished
+    bench.traffic.withdraw(entry, CallCancelled("nobody waits"))
+    copied.set()
+    assert (await bench.ended(cell))[-2:] == ["ok", "idle"]
+    assert bench.did == []
+
+
+async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(bench: Bench) -> None:
+    copied = asyncio.Event()
+
+    async def hook() -> list[str]:
+        await copied.wait()
+        return []
+
+    bench.traffic.before_cell = hook
+    cell, waiting = bench.submit(), bench.submit()
+    await asyncio.sleep(0)
+    bench.traffic.interrupted()
+    assert (await bench.ended(cell))[-2:] == ["KeyboardInterrupt", "idle"]
+    assert "aborted" in await bench.ended(waiting)
+    bench.traffic.before_cell = None
+    copied.set()
+    later = bench.submit()
+    bench.run(later)
+    assert [message.id for message in bench.sent] == [later.id]
+
+
+async def test_an_interrupt_ends_the_cell_that_waits_for_a_kernel(bench: Bench) -> None:
+    bench.ready = False
+    first, second = bench.submit(), bench.submit(content={"stop_on_error": False})
+    bench.traffic.interrupted()
+    assert (await bench.ended(first))[-2:] == ["KeyboardInterrupt", "idle"]
+    assert "aborted" in await bench.ended(second)
+
+
+async def test_an_interrupt_leaves_alone_what_waits_behind_a_running_cell(bench: Bench) -> None:
+    cell, waiting = bench.submit(content={"stop_on_error": False}), bench.submit()
+    bench.status("busy", cell)
+    bench.traffic.interrupted()
+    bench.reply(cell)
+    bench.status("idle", cell)
+    bench.run(waiting)
+    assert bench.told(waiting) == ["busy", "ok", "idle"]
+
+
+@pytest.mark.parametrize("idle_first", [False, True])
+async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, idle_first: bool
+) -> None:
+    """SIGINT can meet ipykernel just outside a cell's code: it goes idle and never replies."""
+    monkeypatch.setattr(traffic, "PATIENCE_SECONDS", 60.0)
+    bench = make(cell_seconds=0.05, interrupt_grace_seconds=20)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    if idle_first:
+        bench.status("idle", cell)
+    else:
+        bench.on_signal = lambda: bench.status("idle", cell)
+    assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
+    assert "kill kernel" not in bench.did
+    text = next(message.content["evalue"] for message, _ in bench.delivered if message.type == "error")
+    assert "variables and files" in text
+
+
+async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
+    bench = make(cell_seconds=0.1)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    asked = 0
+    async with asyncio.timeout(20):
+        while "SIGINT" not in bench.did:
+            bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+            answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
+            bench.traffic.submit(answer, b"client")
+            asked += 1
+            await asyncio.sleep(0.001)
+    assert asked > 5
+    assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_questions_are_output(make: Callable[..., Bench]) -> None:
+    bench = make(output_messages=10)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for _ in range(12):
+        bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+        answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
+        bench.traffic.submit(answer, b"client")
+    assert "OutputLimit" in await bench.ended(cell)
