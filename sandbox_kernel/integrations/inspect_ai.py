@@ -173,6 +173,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
 
     async def _stage(self, data: bytes) -> str:
         """Leave bytes in scratch, under a name that the next request takes away."""
+        self._check_there()
         staged = f".inspect-{secrets.token_hex(8)}"
         try:
             await self.sandbox.files.write(staged, data)
@@ -215,12 +216,16 @@ class KernelSandboxEnvironment(SandboxEnvironment):
             raise SandboxUnavailableError("the sandbox gave no proper answer")
         return reply
 
-    async def _run(self, code: str) -> str:
-        """Run a cell of ours and return what it printed."""
+    def _check_there(self) -> None:
+        """Raise `SandboxUnavailableError` once the sandbox was lost: another one would be empty."""
         if self._lost is None and not self.sandbox.is_alive:
             self._lost = "the sandbox of this sample has ended, with its files"
         if self._lost is not None:
             raise SandboxUnavailableError(self._lost)
+
+    async def _run(self, code: str) -> str:
+        """Run a cell of ours and return what it printed."""
+        self._check_there()
         for installed in (False, True):
             try:
                 execution = await self.sandbox.run_code(code, timeout=REQUEST_SECONDS)

@@ -77,7 +77,13 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
     def __call__(self, code_action: str) -> CodeOutput:
         """Run one step of an agent."""
         note = self._restore()
-        output = super().__call__(code_action)
+        try:
+            output = super().__call__(code_action)
+        except AgentError as error:
+            # A step that failed may well have failed for that.
+            error.message = note + error.message
+            error.args = (error.message,)
+            raise
         output.logs = note + output.logs
         return output
 
@@ -134,11 +140,15 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
 
     def _restore(self) -> str:
         """Send tools and variables again if the kernel is another one; return what the model is to know of it."""
-        if not self._tools or self.sandbox.run_code(f"{_MARK!r} in globals()").text == "True":
+        if not self._tools:
             return ""
+        probe = self.sandbox.run_code(f"{_MARK!r} in globals()")
+        said = printed(probe)  # of what was lost: it is said to the first cell behind it, which is ours
+        if probe.text == "True":
+            return said
         self.send_variables(self._variables)
         self.send_tools(self._tools)
-        return "[the kernel was replaced: the variables of earlier steps are gone]\n"
+        return f"{said}[the kernel was replaced: the variables of earlier steps are gone]\n"
 
     def _patch_final_answer_with_exception(self, final_answer_tool: Tool) -> None:
         if not hasattr(final_answer_tool, "_forward"):  # patched twice, it fails; agents send it with every run

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,7 +208,8 @@ async def test_a_command_without_a_time_of_its_own_has_that_of_a_cell() -> None:
         assert (await environment.exec(["echo", "still here"])).stdout == "still here\n"
 
 
-async def test_a_sample_never_goes_on_in_an_empty_sandbox() -> None:
+@pytest.mark.parametrize("first", ["exec", "input", "write", "read"])
+async def test_a_sample_never_goes_on_in_an_empty_sandbox(first: str) -> None:
     from inspect_ai.util import SandboxUnavailableError
 
     from sandbox_kernel.engines.docker import DockerEngine
@@ -216,11 +218,15 @@ async def test_a_sample_never_goes_on_in_an_empty_sandbox() -> None:
         await environment.write_file("made.txt", "made")
         (row,) = [row for row in await DockerEngine().list() if row["session"] == environment.sandbox.id]
         await DockerEngine().remove(row["container"])
-        for _ in range(2):
+        uses: dict[str, Any] = {
+            "exec": partial(environment.exec, ["cat", "made.txt"]),
+            "input": partial(environment.exec, ["cat"], input="x"),
+            "write": partial(environment.write_file, "new.txt", "new"),
+            "read": partial(environment.read_file, "made.txt"),
+        }
+        for use in (first, *uses):
             with pytest.raises(SandboxUnavailableError):
-                await environment.exec(["cat", "made.txt"])
-        with pytest.raises(SandboxUnavailableError):
-            await environment.read_file("made.txt")
+                await uses[use]()
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import pickle
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from documents import run_example
+from kernels import eventually
 from sandboxes import sessions
 
 if TYPE_CHECKING:
@@ -155,6 +157,32 @@ def test_a_lost_kernel_gets_tools_and_variables_again(executor: SandboxExecutor)
     assert "7 kept False" in agent.memory.steps[3].observations
     assert "the variables of earlier steps are gone" in agent.memory.steps[3].observations
     assert "variables" not in agent.memory.steps[4].observations
+
+
+def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
+    from sandbox_kernel.engines.docker import DockerEngine
+    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+
+    with agent_of(SandboxExecutor(), "open('a', 'w').close(); data = [1]", "len(data)", "final_answer(1)") as agent:
+        executor: Any = agent.python_executor
+        run = executor.run_code_raise_errors
+
+        def lose(code: str) -> object:
+            """Lose the sandbox behind the first step, as it is lost to an idle timeout."""
+            output = run(code)
+            if "data = [1]" in code:
+                executor.run_code_raise_errors = run
+                (row,) = [row for row in asyncio.run(DockerEngine().list()) if row["session"] == executor.sandbox.id]
+                asyncio.run(DockerEngine().remove(row["container"]))
+                eventually(lambda: not executor.sandbox.is_alive, 20, "its loss is known")
+            return output
+
+        executor.run_code_raise_errors = lose
+        agent.run("?")
+    said = str(agent.memory.steps[2].error)
+    assert "NameError" in said
+    assert "Kept: nothing" in said
+    assert "the variables of earlier steps are gone" in said
 
 
 def test_a_step_that_runs_out_of_time_is_told_with_what_is_left() -> None:
