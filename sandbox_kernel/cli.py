@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from . import __version__
 from .batch import command as run
-from .config import SETTINGS, from_files, read_argv, resolve
+from .config import SETTINGS, from_files, read_argv
 from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
 from .install import NAME, check, install
 from .mcp_server import command as mcp
@@ -95,7 +95,7 @@ def doctor(options: argparse.Namespace) -> int:
     """Check everything that a session needs, up to a real start, and say how to repair what is wrong."""
     from .doctor import as_json, diagnose, table
 
-    rows = diagnose(resolve(from_files() | options.values), name=options.name)
+    rows = diagnose(check(options.values), name=options.name)
     print(as_json(rows) if options.json else table(rows, details=True))
     return FINE if all(row.ok for row in rows) else WRONG
 
@@ -117,7 +117,7 @@ def reap(options: argparse.Namespace) -> int:
 def show_settings(options: argparse.Namespace) -> int:
     """Show every setting: the value that a kernel on this machine would start with, and what it means."""
     files, given = from_files(), options.values
-    resolve(files | given)
+    check(given)
     rows: list[dict[str, Any]] = []
     for name, setting in SETTINGS.items():
         source = "argument" if name in given else "config file" if name in files else "default"
@@ -150,7 +150,7 @@ def _engine_call(options: argparse.Namespace, method: str) -> Any:
     from .config import make_engine
 
     async def call() -> Any:
-        engine = make_engine(resolve(from_files() | options.values))
+        engine = make_engine(check(options.values))
         try:
             async with asyncio.timeout(SECONDS_FOR_LISTS):
                 return await getattr(engine, method)()

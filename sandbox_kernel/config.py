@@ -62,6 +62,19 @@ def from_files(path: Iterable[str] | None = None) -> dict[str, Any]:
     return values
 
 
+FOLDERS_OF_A_NOTEBOOK = ("uploads", "downloads", "audit")
+
+
+def from_files_for_all() -> dict[str, Any]:
+    """Return `from_files` without relative paths, which belong to each notebook's own folder."""
+    return {name: value for name, value in from_files().items() if is_for_all(name, value)}
+
+
+def is_for_all(name: str, value: object) -> bool:
+    """Return whether a setting means the same wherever a kernel starts."""
+    return name not in FOLDERS_OF_A_NOTEBOOK or not isinstance(value, str) or value.startswith(("/", "~"))
+
+
 def _load(file: Path) -> Mapping[str, Any]:
     from traitlets.config.loader import Config, JSONFileConfigLoader, PyFileConfigLoader
 

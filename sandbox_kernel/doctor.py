@@ -247,6 +247,9 @@ def kernelspec_row(name: str, folder: Path | None = None) -> Check:
         spec = found or KernelSpecManager().get_kernel_spec(name)
     except NoSuchKernel:
         return Check("kernelspec", "wrong", f"no kernel {name} is installed", f"sandbox-kernel install --name {name}")
+    except Exception as error:  # whatever a broken kernel.json leads to
+        unreadable = f"the kernel.json of {name} cannot be read: {type(error).__name__}: {error}"
+        return Check("kernelspec", "wrong", unreadable, f"sandbox-kernel install --name {name}, with its flags")
     problem = _problem_of(list(spec.argv), spec.interrupt_mode)
     where = f"{name} in {spec.resource_dir}"
     if problem:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import re
 import tarfile
 import tempfile
 import time
@@ -53,6 +54,12 @@ SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
 
 
+_TAG = re.compile(
+    r"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+)
+"""A name as the engine's API takes it (the grammar of an image reference), without a digest."""
+
+
 def build(
     kind: Kind = "data",
     *,
@@ -67,6 +74,8 @@ def build(
     `sandbox-kernel:base`, `:data` or, with requirements, `:custom`, if `tag` does not say otherwise.
     Raises `EngineUnavailable`, `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
+    if tag is not None and not _TAG.fullmatch(tag):
+        raise ConfigurationError("that is no name of an image, which is like name:version", value=tag, setting="--tag")
     status = machine.require_engine()
     stages = _chain(kind, tag, requirements, status.architecture, fresh=force)
     with _engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:

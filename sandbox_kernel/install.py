@@ -17,12 +17,11 @@ from typing import Any
 
 import sandbox_kernel
 
-from .config import SETTINGS, from_files, resolve
+from .config import SETTINGS, from_files, is_for_all, resolve
 from .errors import ConfigurationError
 from .model import Settings, format_bytes
 
 NAME = "sandbox-python"
-PATH_SETTINGS = ("uploads", "downloads", "audit")
 
 
 def template_folder() -> Path:
@@ -37,11 +36,7 @@ def template_folder() -> Path:
 def check(values: Mapping[str, object]) -> Settings:
     """Check settings for a kernel that will start elsewhere: a relative path belongs to each notebook's own folder."""
     merged = from_files() | dict(values)
-    return resolve({name: value for name, value in merged.items() if name not in PATH_SETTINGS or _is_fixed(value)})
-
-
-def _is_fixed(value: object) -> bool:
-    return not isinstance(value, str) or value.startswith(("/", "~"))
+    return resolve({name: value for name, value in merged.items() if is_for_all(name, value)})
 
 
 def kernel_spec(
@@ -109,6 +104,8 @@ def install(
     from jupyter_client.kernelspec import KernelSpecManager
 
     values = dict(values or {})
+    if prefix == "":
+        raise ConfigurationError("an empty prefix is no folder", setting="--prefix")
     if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
         values.setdefault("engine", host)
     python = sys.executable

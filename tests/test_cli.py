@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import __version__, cli
+from sandbox_kernel import __version__, cli, config
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "--engine=unix:///nonexistent/engine.sock"
@@ -56,6 +56,8 @@ USAGE = {
     "a bad value": (["settings", "--memory", "lots"], "memory is not a size"),
     "a setting where there are none": (["build", "--memory", "1G"], "build does not know the argument '--memory'"),
     "an abbreviated option": (["build", "--forc"], "does not know the argument"),
+    "a name that no image can have": (["build", "--tag", "Bad Tag!"], "no name of an image"),
+    "an empty prefix": (["install", "--prefix", ""], "an empty prefix is no folder"),
     "a kernel without a connection file": (["doctor", "-f"], "no value"),
 }
 
@@ -108,6 +110,21 @@ def test_settings_shows_values_and_where_they_come_from() -> None:
     assert "memory = 1G  (argument)" in run("settings", "--memory=1G").stdout
     page = run("settings", "--markdown").stdout.splitlines()
     assert len([line for line in page if line.startswith("| `")]) == len(rows)
+
+
+@pytest.mark.parametrize("command", ["settings", "ps", "reap"])
+def test_folders_of_notebooks_in_a_config_file_stop_no_command(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A relative folder is one beside each notebook, and need not be there where a command runs."""
+    (tmp_path / "jupyter_sandbox_kernel_config.py").write_text(
+        "c.SandboxKernel.uploads = 'uploads'\nc.SandboxKernel.downloads = 'downloads'\nc.SandboxKernel.memory = '1G'\n"
+    )
+    monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([command]) == 0
+    if command == "settings":
+        assert "uploads = uploads  (config file)" in capsys.readouterr().out
 
 
 def test_ps_as_json_is_a_list() -> None:

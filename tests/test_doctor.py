@@ -180,6 +180,14 @@ def test_a_kernelspec_that_cannot_work(case: str, kernelspec: Path) -> None:
     assert row.remedy
 
 
+@pytest.mark.parametrize("text", ["{bad", "[]", ""])
+def test_a_broken_kernelspec_is_a_row_of_the_table(text: str, kernelspec: Path) -> None:
+    (kernelspec / "kernel.json").write_text(text)
+    row = doctor.kernelspec_row("sandbox-python", kernelspec)
+    assert row.status == "wrong"
+    assert "cannot be read" in row.found
+
+
 def test_the_table_shows_remedies_beneath_their_rows() -> None:
     """Notes have one too, but only what is wrong counts as wrong."""
     rows = [

@@ -112,6 +112,21 @@ async def test_two_clients_do_not_see_each_other_s_session_of_the_same_name(serv
     await soon(lambda: not containers_of(server.pid), 10, "both ended with their connections")
 
 
+async def test_clients_that_left_without_a_word_do_not_close_the_door() -> None:
+    server = await asyncio.to_thread(HttpServer, *SMALL)
+    try:
+        for _ in range(100):
+            answer = await post(server.url, INITIALIZE, Authorization=f"Bearer {server.token}")
+            assert answer.status_code == 200
+        async with server.client() as client:
+            assert text_of(await run(client, "6 * 7")).endswith("42")
+            server.process.terminate()
+            assert await asyncio.to_thread(server.process.wait, 20) == 0
+    finally:
+        await asyncio.to_thread(server.close)
+    assert "Traceback" not in "".join(server.log)
+
+
 async def test_a_connection_goes_with_the_token_that_opened_it(server: HttpServer) -> None:
     opened = await post(server.url, INITIALIZE, Authorization=f"Bearer {TOKENS[0]}")
     session = opened.headers["mcp-session-id"]

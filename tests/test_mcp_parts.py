@@ -21,6 +21,7 @@ from sandbox_kernel.mcp_server.clients import ServerLimits
 from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
 from sandbox_kernel.mcp_server.http import Place, Tokens, new_token, tokens_of
 from sandbox_kernel.mcp_server.shelf import Shelf, file_address, parse
+from sandbox_kernel.mcp_server.tools import DownloadFile, _as_text
 from sandbox_kernel.model import Settings
 
 
@@ -83,6 +84,35 @@ def test_the_largest_answer_is_within_its_limit_and_the_error_is_still_in_it() -
     assert kinds.count("image") >= 2
     assert any(str(block.get("text", "")).startswith("Error: ValueError") for block in blocks)
     assert any("more displays are left out" in str(block.get("text", "")) for block in blocks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<pandas.io.formats.style.Styler at 0x7fde977ec980>",
+        "<__main__.f.<locals>.T at 0x7feb640a7b0>",
+        "<IPython.core.display.HTML object>",
+        "<a.B object at 0x7f>",
+    ],
+)
+def test_what_has_no_text_but_a_page_is_shown_as_the_page(text: str) -> None:
+    (block,) = blocks_of(Execution(results=[Result({"text/plain": text, "text/html": "<b>the table</b>"})]))
+    assert block["text"] == "<b>the table</b>"
+
+
+def test_text_in_angle_brackets_is_text() -> None:
+    (block,) = blocks_of(Execution(results=[Result({"text/plain": "<b> at 7", "text/html": "<b>the table</b>"})]))
+    assert block["text"] == "<b> at 7"
+
+
+def test_a_part_that_cuts_a_character_is_still_text() -> None:
+    data = "Größe ✓".encode()
+    for begin in range(len(data)):
+        for end in range(begin + 1, len(data) + 1):
+            given = DownloadFile(path="x", offset=begin, length=end - begin)
+            assert _as_text(data[begin:end], given) is not None
+    assert _as_text(b"\xff\xfe", DownloadFile(path="x")) is None
+    assert _as_text(b"a\xffb", DownloadFile(path="x", offset=1)) is None
 
 
 def test_every_link_of_an_answer_leads_somewhere() -> None:
@@ -202,8 +232,13 @@ def test_other_machines_cannot_reach_it_unless_that_is_said_twice(host: str) -> 
 def test_a_port_that_is_taken_and_an_address_that_is_not_there_are_said() -> None:
     with Place(port=0).listen() as taken, pytest.raises(ConfigurationError, match="cannot be used"):
         Place(port=taken.getsockname()[1]).listen()
-    with pytest.raises(ConfigurationError, match="no address"):
-        Place(host="no such host").listen()
+    for host in ("no such host", "a..b", "x" * 64):
+        with pytest.raises(ConfigurationError, match="no address"):
+            Place(host=host).listen()
+
+
+def test_names_of_the_server_are_compared_as_clients_send_them() -> None:
+    assert "box.example.com:*" in Place(names=("Box.Example.com",)).security().allowed_hosts
 
 
 def command_line(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import from_files, resolve
+from ..config import from_files_for_all, resolve
 from ..config_values import seconds
 from ..errors import ConfigurationError
 from ..model import Settings
@@ -76,7 +77,10 @@ def serve(options: argparse.Namespace) -> int:
     A session of a client is a sandbox of its own, with the settings below. All of them end with the server, those of a
     client end with its connection. Needs pip install 'sandbox-kernel[mcp]'; docs/mcp.md shows how hosts are set up.
     """
-    settings = resolve(from_files() | options.values)
+    files = from_files_for_all()
+    if options.http:
+        files.pop("downloads", None)  # of kernels: here all clients would share it
+    settings = resolve(files | options.values)
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigurationError(
             f"the MCP server needs more packages ({', '.join(missing)}): pip install 'sandbox-kernel[mcp]'"
@@ -148,6 +152,7 @@ async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: 
     _say(f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}\n{said}")
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
     web.should_exit = True
     await _close(clients.close())
     await serving

@@ -29,8 +29,8 @@ RESERVED_BYTES = 200_000
 """Of an answer: what images leave for text."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
-_OBJECT = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>|<Figure size .*>")
-"""What stands in for a representation that is not text."""
+_OBJECT = re.compile(r"<[\w.<>]+(?: object)? at 0x[0-9a-f]+>|<[\w.]+ object>|<Figure size .*>")
+"""What stands in for a representation that is not text: as Python has it, as IPython has it, and matplotlib's."""
 
 _HINTS = {
     "CellTimeout": "Do the work in smaller steps, or ask for more time with `timeout` as far as the limit allows.",

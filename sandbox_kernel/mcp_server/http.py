@@ -41,7 +41,8 @@ from .presence import Presence
 PATH = "/mcp"
 BODY_BYTES = CALL_BYTES * 4 // 3 + MIB
 """One request: a part of a file as base64, and what is around it."""
-MAX_CONNECTIONS = 64
+MAX_CONNECTIONS = 1000
+"""Of clients, most of which left without a word: each is forgotten when it is idle, and has no sandbox by itself."""
 MAX_REQUESTS = 512
 """Under way at once; each connection may keep one open for what the server has to say."""
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
@@ -65,7 +66,7 @@ class Place:
             family, kind, _, _, address = socket.getaddrinfo(
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ConfigurationError(f"there is no address {self.host!r}: {error}", setting="host") from None
         if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
             self._check_remote()
@@ -97,7 +98,7 @@ class Place:
 
     def security(self) -> TransportSecuritySettings:
         """Return which Host and Origin a request may carry: a page of another site has neither."""
-        names = ["127.0.0.1", "localhost", "[::1]", *self.names]
+        names = ["127.0.0.1", "localhost", "[::1]", *map(str.lower, self.names)]  # as clients send them
         return TransportSecuritySettings(
             allowed_hosts=[host for name in names for host in (name, f"{name}:*")],
             allowed_origins=[

@@ -13,6 +13,7 @@ import base64
 import binascii
 import mimetypes
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -239,11 +240,9 @@ async def list_sessions(call: Call, given: Nothing) -> CallToolResult:
 
 async def interrupt(call: Call, given: OfSession) -> CallToolResult:
     room = call.client.find(given.session)
-    running = room.busy
-    await room.sandbox.interrupt()
-    if not running:
+    if not await room.sandbox.interrupt():
         return _said(f"Nothing runs in session {given.session!r}.")
-    return _said(f"Session {given.session!r} was interrupted: KeyboardInterrupt in the code that runs, state is kept.")
+    return _said(f"Session {given.session!r} was interrupted: KeyboardInterrupt in its code, state is kept.")
 
 
 async def reset(call: Call, given: OfSession) -> CallToolResult:
@@ -305,11 +304,14 @@ def _as_text(data: bytes, given: DownloadFile) -> str | None:
         return None
     if given.encoding == "text":
         return data.decode(errors="replace")
+    begin = 0
+    while given.offset and begin < min(3, len(data)) and data[begin] & 0xC0 == 0x80:
+        begin += 1
     try:
-        text = data.decode()
+        getincrementaldecoder("utf-8")().decode(data[begin:])  # what it has of a last character may wait
     except UnicodeDecodeError:
         return None
-    return None if "\0" in text else text
+    return None if 0 in data else data.decode(errors="replace")
 
 
 def _figures(execution: Execution, session: str) -> dict[str, Any]:
