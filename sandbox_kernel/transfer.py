@@ -8,7 +8,7 @@ Imports errors, model, names, files and scratch only.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -224,6 +224,17 @@ def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[
     return files, refused
 
 
+def _one_of_each_first(notes: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the refusals so that none hides behind many of another kind, and what tools leave by habit comes last."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for path, reason in notes:
+        kind = reason.partition(" Limit:")[0]
+        ranked.append((kind.startswith("it is hidden") or "__pycache__" in path.split("/"), seen[kind], (path, reason)))
+        seen[kind] += 1
+    return [note for *_, note in sorted(ranked, key=lambda row: row[:2])]
+
+
 class _Notes:
     """Collects one report after another, and remembers which refusals were told already."""
 
@@ -252,7 +263,7 @@ class _Notes:
             self.refuse(left[0].path, late)
 
     def report(self) -> Report:
-        new = [note for note in self._refused if note not in self._told]
+        new = _one_of_each_first([note for note in self._refused if note not in self._told])
         report = Report(tuple(self._copied), tuple(new[:MAX_REPORTED]), max(0, len(new) - MAX_REPORTED))
         self._told = set(self._refused)
         self._refused, self._copied = {}, []

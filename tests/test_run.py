@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -410,6 +411,31 @@ def test_a_wrong_argument_is_said_before_anything_starts(
     assert words in " ".join(said.err.split())
     assert words in done.report["exit"]["reason"]
     assert done.statuses == []
+
+
+@pytest.mark.parametrize("arguments", [["work.ipynb"], ["other.py", "--input", "work.ipynb"]])
+def test_a_report_does_not_replace_what_is_to_be_read(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = write(tmp_path, "1").read_bytes()
+    (tmp_path / "other.py").write_text("1")
+    (tmp_path / "link").symlink_to("work.ipynb")
+    monkeypatch.chdir(tmp_path)
+    for report in ("work.ipynb", "./link"):
+        assert main(["run", *arguments, "--report", report]) == 2
+        assert "would replace" in capsys.readouterr().err
+    assert (tmp_path / "work.ipynb").read_bytes() == before
+
+
+def test_a_notebook_that_can_be_written_no_more_is_the_machines_fault(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("# %%\nprint('first')\n# %%\nprint(input)\nimport time; time.sleep(2)\n1 / 0\n")
+    started = Started(tmp_path, "long.py", "--output", "gone")
+    started.wait_for_output("first")
+    shutil.rmtree(tmp_path / "gone")
+    done = started.ended()
+    assert done.code == 3, done.stderr
+    assert "cannot be written" in done.report["exit"]["reason"]
+    assert done.statuses == ["ok", "failed"]
 
 
 def test_the_demo_runs_as_a_batch(tmp_path: Path) -> None:

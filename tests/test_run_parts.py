@@ -405,6 +405,31 @@ def test_floods_of_displays_take_linear_time(name: str) -> None:
         assert "old" not in text
 
 
+def test_many_dropped_messages_are_a_violation() -> None:
+    """Beyond some of them none is looked at, so what hides behind them must not be harmless."""
+    fields = {"reason": "out of turn", "type": "status"}
+    assert classify("dropped", fields) is None
+    event = classify("dropped", fields | {"last": "no more of this is written in this session"})
+    assert event is not None
+    assert event.severity == "violation"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "severity"),
+    [
+        ("a/__pycache__/b.pyc", "programs act upon files of its name by themselves", "notice"),
+        ("Invoice__pycache__.desktop", "programs act upon files of its name by themselves", "violation"),
+        ("__pycache__/link", "it is a link", "violation"),
+        ("my__pycache__link", "it is a link", "violation"),
+        (".hidden", "it is hidden, or in a hidden folder", "notice"),
+    ],
+)
+def test_a_name_makes_no_file_harmless(path: str, reason: str, severity: str) -> None:
+    event = classify("file_refused", {"op": "download", "path": path, "reason": reason})
+    assert event is not None
+    assert event.severity == severity
+
+
 def texts(found: Outputs, cell: int) -> list[str]:
     return [output["data"]["text/plain"] for output in found.notebook.cells[cell].outputs]
 

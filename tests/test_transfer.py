@@ -511,6 +511,16 @@ async def test_a_listing_that_is_none_copies_nothing(place: Place, reply: Any) -
     assert tree(place.down) == set()
 
 
+async def test_no_refusal_hides_behind_many_others(place: Place) -> None:
+    place.limit(FileLimits(file_bytes=100))
+    many = [[f".{number}", 1, 1, 1, 1] for number in range(80)] + [[f"f{n}.desktop", 1, 1, 1, 1] for n in range(80)]
+    liar = Liar(list=listed(*many, ["big", 1000, 1, 1, 1], others=[["link", "link"]]))
+    report = await place.downloads.sync(liar)
+    assert len(report.refused) == transfer.MAX_REPORTED
+    assert {"big", "link", "f0.desktop"} <= dict(report.refused).keys()
+    assert sum(path.startswith(".") for path, _ in report.refused) == 0
+
+
 @pytest.mark.parametrize("answer", [([], b""), ("x", b""), ({"ok": False, "error": "boo"}, b""), ({}, None)])
 async def test_an_answer_that_is_none_is_a_line_of_the_report(place: Place, answer: Any) -> None:
     report = await place.downloads.sync(Liar(list=lambda **_: answer))

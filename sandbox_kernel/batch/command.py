@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..config import SETTINGS, from_files, resolve
+from ..config import SETTINGS, from_files_for_all, resolve
 from ..config_values import seconds
 from ..errors import ConfigurationError, SandboxError
 from ..model import Settings, format_bytes
@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     The executed notebook is always written, also of a run that fails or is stopped, with what ran until then.
     """
     path = Path(options.report) if options.report else None
+    if path is not None:
+        _spare(path, [options.source, *options.input])
     report = _new_report(options)
     terminal = Outlet(sys.stderr)
     stopper = Stopper(lambda end: _close(options, report, path, end, terminal))
@@ -89,6 +91,13 @@ def run(options: argparse.Namespace) -> int:
             found = [End(kind="platform failed", reason=f"a defect of sandbox_kernel: {defect!r}")]
         stopper.closing = True
         return _close(options, report, path, decide(found), terminal)
+
+
+def _spare(path: Path, given: list[str]) -> None:
+    """Raise `ConfigurationError` if the report would replace what the run is to read."""
+    for one in given:
+        if one != "-" and path.exists() and Path(one).exists() and path.samefile(one):
+            raise ConfigurationError(f"the report would replace {one}", setting="--report")
 
 
 def _close(options: argparse.Namespace, report: Report, path: Path | None, end: End, terminal: Outlet) -> int:
@@ -200,7 +209,7 @@ def _settings(options: argparse.Namespace, **more: str) -> Settings:
         if "cell_timeout" in values:
             raise ConfigurationError("--timeout and --cell-timeout are the same: give one", setting="--timeout")
         values["cell_timeout"] = options.timeout
-    files = {name: value for name, value in from_files().items() if name != "downloads"}
+    files = {name: value for name, value in from_files_for_all().items() if name != "downloads"}
     return resolve(files | values | more)
 
 

@@ -63,6 +63,8 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     if event == "policy":
         what = printable(str(fields.get("type", "")), 80)
         return Event("notice" if _HARMLESS.fullmatch(reason) else "violation", what, reason)
+    if event == "dropped" and "last" in fields:
+        return Event("violation", "message", "dropped: more messages than are looked at")
     if event == "dropped":
         what = printable(str(fields.get("type") or "message"), 80)
         if what == "status" and reason == "out of turn":
@@ -76,7 +78,8 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
             severity = "limit"
         else:
             # Caches are honest; a link, a device, or a file that programs of the host act upon is not.
-            honest = "__pycache__" in path or reason.startswith(("it is hidden", "it changed while it was copied"))
+            cached = "__pycache__" in path.split("/") and reason.startswith("programs act upon")
+            honest = cached or reason.startswith(("it is hidden", "it changed while it was copied"))
             severity = "notice" if honest else "violation"
         return Event(severity, "file", f"{fields['op']} refused: {path}: {reason}")
     return None

@@ -29,6 +29,7 @@ FILES = "files"
 """The folder within the output folder that holds what cells made: apart from notebook and report, which are ours."""
 SAVE_SHARE = 20
 """The notebook is saved after a cell if the last save took less than this part of the time since then."""
+NEVER = 0.0, 0.0
 TICK_SECONDS = 0.5
 SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
 """What a script expects to find, in place of the kernel's own."""
@@ -71,7 +72,7 @@ class Run:
         self._copied: set[str] = set()
         self._exited = False
         self._began = time.monotonic()
-        self._saved = 0.0, 0.0
+        self._saved = NEVER
         self.outputs = Outputs(plan.source.notebook)
         report.cells = _records(plan.source)
 
@@ -102,9 +103,17 @@ class Run:
         self.report.files = produced(self.plan.files, self._copied)
 
     def save(self) -> None:
-        """Write the executed notebook as it is now. Raises `ConfigurationError` if that cannot be done."""
+        """Write the executed notebook as it is now.
+
+        Raises `ConfigurationError` if that cannot be done the first time; later it is the machine's fault, and noted.
+        """
         began = time.monotonic()
-        write_whole(self.plan.notebook, self.outputs.text())
+        try:
+            write_whole(self.plan.notebook, self.outputs.text())
+        except ConfigurationError as error:
+            if self._saved == NEVER:
+                raise
+            self._note(End(kind="platform failed", reason=str(error)))
         self._saved = time.monotonic(), time.monotonic() - began
 
     # --- the sandbox and its cells ---

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from ..model import Message
 
-MAX_NOTES = 8
-"""Reasons kept for one message: they are for people, and hostile output must not make a wall of them."""
+MAX_SHOWN = 8
+"""Reasons of one message that a person sees: hostile output must not make a wall of them."""
+MAX_NOTES = 64
+"""Reasons of one message that are kept."""
+MORE = "removed more than is listed"
 MAX_NOTE = 160
 
 _NAME = re.compile(r"[A-Za-z0-9_.+/@-]{1,80}")
@@ -40,6 +44,8 @@ class Notes:
     def add(self, note: str) -> None:
         if len(self._notes) < MAX_NOTES:
             self._notes[note[:MAX_NOTE]] = None
+        elif note[:MAX_NOTE] not in self._notes:
+            self._notes[MORE] = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._notes)
@@ -49,7 +55,8 @@ class Notes:
 
     def line(self) -> str:
         """Return the one line that is put into an output."""
-        return f"[sandbox_kernel: {', '.join(self._notes)}; setting: outputs]"
+        shown = [*islice(self._notes, MAX_SHOWN), *(["..."] if len(self._notes) > MAX_SHOWN else [])]
+        return f"[sandbox_kernel: {', '.join(shown)}; setting: outputs]"
 
 
 def named(name: object) -> str:
