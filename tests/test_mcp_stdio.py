@@ -239,6 +239,9 @@ async def test_a_file_of_20_mb_goes_in_and_out_at_once_and_in_parts() -> None:
 
 async def test_parts_that_do_not_follow_each_other_are_refused_and_leave_no_file() -> None:
     async with over_stdio(*SMALL) as client:
+        bad = await client.call_tool("upload_file", {"path": "../a", "text": "123", "final": False})
+        assert bad.is_error
+        assert "'..'" in text_of(bad)
         await client.call_tool("upload_file", {"path": "a", "text": "123", "final": False})
         for offset in (2, 4):
             wrong = await client.call_tool("upload_file", {"path": "a", "text": "4", "offset": offset})

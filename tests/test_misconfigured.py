@@ -95,7 +95,8 @@ def test_everything_else_is_answered_too(start: Start) -> None:
     assert set(info["sandbox"]) == {"problem"}  # limits would be those of no sandbox
     assert kernel.client.complete("pri", reply=True, timeout=30)["content"]["status"] == "error"
     assert kernel.client.inspect("print", reply=True, timeout=30)["content"]["status"] == "error"
-    kernel.manager.interrupt_kernel()
+    kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))
+    assert kernel.client.get_control_msg(timeout=30)["content"]["status"] == "ok"
     assert told(kernel).startswith("ConfigurationError")
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from ..client import AsyncSandbox
+from ..client_files import relative
 from ..errors import SandboxError
 from ..model import Settings
 from ..names import FileLimits, check_size
@@ -64,6 +65,7 @@ class Room:
         The parts lie in a temporary file without a name, which goes with this process.
         """
         if offset == 0:
+            relative(path)  # refused now, and not with the last part
             self.forget_part(path)
             while len(self._uploads) >= 4:
                 self._uploads.popitem(last=False)[1].close()
