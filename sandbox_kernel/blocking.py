@@ -113,9 +113,12 @@ class Sandbox:
             future.cancel()
             raise
 
-    def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the cell that another thread, or the caller of this callback, runs."""
-        self._call(self._inner.interrupt())
+    def interrupt(self) -> bool:
+        """Raise KeyboardInterrupt in the cell that another thread, or the caller of this callback, runs.
+
+        Returns whether there was one.
+        """
+        return self._call(self._inner.interrupt())
 
     def restart(self) -> None:
         """Start Python anew: variables are gone, files stay."""

@@ -124,12 +124,7 @@ class AsyncSandbox:
         return callbacks.finish(execution)
 
     async def _run(
-        self,
-        code: str,
-        timeout: float | None,
-        stop_on_error: bool,
-        wanted: frozenset[str],
-        tell: Tell,
+        self, code: str, timeout: float | None, stop_on_error: bool, wanted: frozenset[str], tell: Tell
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
@@ -169,7 +164,8 @@ class AsyncSandbox:
     async def interrupt(self) -> bool:
         """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
 
-        What waits for its files, or for the sandbox to start, ends without having run."""
+        What waits for its files, or for the sandbox to start, ends without having run.
+        """
         self._check()
         if not self._calls:
             return False

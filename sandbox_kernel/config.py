@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "from_argv", "from_files", "from_keywords", "make_engine", "read_argv", "resolve"]
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
+FOLDERS_OF_A_NOTEBOOK = ("uploads", "downloads", "audit")
+"""Paths that start at the folder of each notebook if they are relative."""
 CLASS_NAME = "SandboxKernel"
 
 
@@ -60,9 +62,6 @@ def from_files(path: Iterable[str] | None = None) -> dict[str, Any]:
         except ConfigurationError as error:
             raise ConfigurationError(f"{error.message}, in {file}", setting=error.setting) from None
     return values
-
-
-FOLDERS_OF_A_NOTEBOOK = ("uploads", "downloads", "audit")
 
 
 def from_files_for_all() -> dict[str, Any]:

@@ -105,6 +105,12 @@ def check_copied_name(path: str) -> PurePosixPath:
     return checked
 
 
+def is_habitual(path: str, reason: str) -> bool:
+    """Return whether a refusal of `check_copied_name` is of what honest tools leave behind: hidden files, caches."""
+    cached = "__pycache__" in path.split("/") and reason.startswith("programs act upon")
+    return cached or reason.startswith("it is hidden")
+
+
 def check_size(size: int, limit: int) -> None:
     """Raise `FileRefused` if `size` bytes are more than `limit`."""
     if size > limit:

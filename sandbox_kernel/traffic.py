@@ -16,15 +16,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from . import protocol, wire
-from .errors import (
-    CellInterrupted,
-    CellTimeout,
-    KernelDied,
-    OutputLimit,
-    ProtocolError,
-    SandboxDied,
-    SandboxError,
-)
+from .errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
 from .hints import hint
 from .ledger import Entry, Ledger, error_content, error_reply, parent_of
 from .model import Limits, Message

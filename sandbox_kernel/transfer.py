@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from .errors import FileRefused
 from .files import DownloadFolder, HostFile, HostStamp, UploadFolder
 from .model import format_bytes
-from .names import FileLimits, check_copied_name, check_size, printable
+from .names import FileLimits, check_copied_name, check_size, is_habitual, printable
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 
 __all__ = ["Ask", "Downloads", "Ledger", "Report", "Uploads"]
@@ -230,7 +230,7 @@ def _one_of_each_first(notes: list[tuple[str, str]]) -> list[tuple[str, str]]:
     ranked = []
     for path, reason in notes:
         kind = reason.partition(" Limit:")[0]
-        ranked.append((kind.startswith("it is hidden") or "__pycache__" in path.split("/"), seen[kind], (path, reason)))
+        ranked.append((is_habitual(path, reason), seen[kind], (path, reason)))
         seen[kind] += 1
     return [note for *_, note in sorted(ranked, key=lambda row: row[:2])]
 

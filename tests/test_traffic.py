@@ -709,14 +709,19 @@ async def test_what_a_cancelled_cell_takes_along_is_said_to_the_next(bench: Benc
     ]
 
 
-async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(bench: Bench) -> None:
+def copying() -> tuple[asyncio.Event, traffic.Hook]:
+    """Return a hook that copies files for as long as a test wants, and what ends it."""
     copied = asyncio.Event()
 
     async def hook() -> list[str]:
         await copied.wait()
         return []
 
-    bench.traffic.after_cell = hook
+    return copied, hook
+
+
+async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(bench: Bench) -> None:
+    copied, bench.traffic.after_cell = copying()
     cell = bench.submit()
     bench.run(cell)
     entry = bench.traffic.ledger.find(cell.id)
@@ -730,13 +735,7 @@ async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(bench: Bench) 
 
 
 async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(bench: Bench) -> None:
-    copied = asyncio.Event()
-
-    async def hook() -> list[str]:
-        await copied.wait()
-        return []
-
-    bench.traffic.before_cell = hook
+    copied, bench.traffic.before_cell = copying()
     cell, waiting = bench.submit(), bench.submit()
     await asyncio.sleep(0)
     bench.traffic.interrupted()
@@ -786,6 +785,12 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
     assert "variables and files" in text
 
 
+def ask_and_answer(bench: Bench, cell: Message) -> None:
+    bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
+    bench.traffic.submit(answer, b"client")
+
+
 async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
     bench = make(cell_seconds=0.1)
     cell = bench.submit()
@@ -793,9 +798,7 @@ async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
     asked = 0
     async with asyncio.timeout(20):
         while "SIGINT" not in bench.did:
-            bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
-            answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
-            bench.traffic.submit(answer, b"client")
+            ask_and_answer(bench, cell)
             asked += 1
             await asyncio.sleep(0.001)
     assert asked > 5
@@ -807,7 +810,5 @@ async def test_questions_are_output(make: Callable[..., Bench]) -> None:
     cell = bench.submit()
     bench.status("busy", cell)
     for _ in range(12):
-        bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
-        answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
-        bench.traffic.submit(answer, b"client")
+        ask_and_answer(bench, cell)
     assert "OutputLimit" in await bench.ended(cell)

@@ -521,6 +521,12 @@ async def test_no_refusal_hides_behind_many_others(place: Place) -> None:
     assert sum(path.startswith(".") for path, _ in report.refused) == 0
 
 
+async def test_a_link_in_a_cache_does_not_hide_behind_many_limits(place: Place) -> None:
+    place.limit(FileLimits(file_bytes=100))
+    liar = Liar(list=listed(*([f"big{n}", 1000, 1, 1, 1] for n in range(80)), others=[["__pycache__/link", "link"]]))
+    assert "__pycache__/link" in dict((await place.downloads.sync(liar)).refused)
+
+
 @pytest.mark.parametrize("answer", [([], b""), ("x", b""), ({"ok": False, "error": "boo"}, b""), ({}, None)])
 async def test_an_answer_that_is_none_is_a_line_of_the_report(place: Place, answer: Any) -> None:
     report = await place.downloads.sync(Liar(list=lambda **_: answer))

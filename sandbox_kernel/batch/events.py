@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..names import printable
+from ..names import is_habitual, printable
 
 Severity = Literal["violation", "limit", "notice"]
 FailOn = Literal["violation", "any", "never"]
@@ -63,9 +63,9 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     if event == "policy":
         what = printable(str(fields.get("type", "")), 80)
         return Event("notice" if _HARMLESS.fullmatch(reason) else "violation", what, reason)
-    if event == "dropped" and "last" in fields:
-        return Event("violation", "message", "dropped: more messages than are looked at")
     if event == "dropped":
+        if "last" in fields:
+            return Event("violation", "message", "dropped: more messages than are looked at")
         what = printable(str(fields.get("type") or "message"), 80)
         if what == "status" and reason == "out of turn":
             return None  # a kernel's "starting" comes when it likes
@@ -78,8 +78,7 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
             severity = "limit"
         else:
             # Caches are honest; a link, a device, or a file that programs of the host act upon is not.
-            cached = "__pycache__" in path.split("/") and reason.startswith("programs act upon")
-            honest = cached or reason.startswith(("it is hidden", "it changed while it was copied"))
+            honest = is_habitual(path, reason) or reason.startswith("it changed while it was copied")
             severity = "notice" if honest else "violation"
         return Event(severity, "file", f"{fields['op']} refused: {path}: {reason}")
     return None
