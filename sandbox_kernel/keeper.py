@@ -4,8 +4,9 @@ A restart by `jupyter_client` ends the process and starts a new one with the sam
 leaves the pipe with this one, which gives it to the new one and ends; if none comes in time it just ends, and the
 container with it. Runs as a script of its own (`python -I -S keeper.py ...`), so it imports the standard library only.
 
-The meeting place is an abstract unix socket: nothing in the file system can be left behind or be planted. Its name is a
-hash that needs the connection's secret key, and both ends check that the other is the same user.
+The meeting place is a socket file in a folder in which nobody else can write: beside the connection file, where the
+front end keeps the key, else in the user's own runtime folder or home. So no other user can take it, before or after,
+and both ends check that the other is the same user.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import socket
+import stat
 import struct
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 HOLD_SECONDS = 20.0
 """How long a successor may take to come: starting a Python process, on a busy machine."""
@@ -26,22 +30,68 @@ MEET_SECONDS = 2.0
 MAX_STATE = 64 << 20
 
 
-def address(connection_file: str, key: str) -> str:
-    """Return where the old and the new process of one connection file meet."""
-    secret = f"{os.path.abspath(connection_file)}\0{key}".encode()  # noqa: PTH100 (pathlib is slow to import)
-    return "\0sandbox-kernel-" + hashlib.sha256(secret).hexdigest()
+class Place(NamedTuple):
+    """Where the old and the new process of a connection file meet: a name in the first folder that will do."""
+
+    folders: tuple[str, ...]
+    name: str
 
 
-def listen(name: str) -> socket.socket:
-    """Return a socket at the meeting place. Raises `OSError` when somebody is there already."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(name)
-        listener.listen(1)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+def place(connection_file: str, key: str) -> Place:
+    """Return the meeting place; the name needs the key, so that two connection files never share one."""
+    path = os.path.abspath(connection_file)  # noqa: PTH100 (pathlib is slow to import)
+    uid = os.geteuid()
+    folders = [os.path.dirname(path), f"/run/user/{uid}"]  # noqa: PTH120 (as above)
+    with contextlib.suppress(KeyError):  # a user that no table names
+        folders.append(pwd.getpwuid(uid).pw_dir)
+    return Place(tuple(folders), "sandbox-kernel-" + hashlib.sha256(f"{path}\0{key}".encode()).hexdigest()[:32])
+
+
+def _own_folders(meeting: Place) -> Iterator[tuple[str, int]]:
+    """Yield the folders that belong to this user and that nobody else can write in, each with an open descriptor."""
+    for path in meeting.folders:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            status = os.fstat(fd)
+            if status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                yield path, fd
+        finally:
+            os.close(fd)
+
+
+def _beneath(folder: int, name: str) -> str:
+    # An address holds 107 bytes, which the path of a folder alone can have.
+    return f"/proc/self/fd/{folder}/{name}"
+
+
+def listen(meeting: Place) -> tuple[socket.socket, str]:
+    """Return a socket at the meeting place, and the path of its file. Raises `OSError` if no folder will do.
+
+    A file of that name is one that a killed keeper left: no other user can have put it there.
+    """
+    problem = OSError("no folder of this user is closed to others")
+    for path, folder in _own_folders(meeting):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(listener.fileno(), 0o600)  # the mode of the file that bind makes
+            _unlink(meeting.name, folder)
+            listener.bind(_beneath(folder, meeting.name))
+            listener.listen(1)
+        except OSError as error:  # some file systems hold no sockets
+            listener.close()
+            problem = error
+        else:
+            return listener, f"{path}/{meeting.name}"
+    raise problem
+
+
+def forget(path: str) -> None:
+    """Remove the file of a meeting place."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # noqa: PTH108 (as above)
 
 
 def keep(listener: socket.socket, fd: int, state: bytes, seconds: float) -> bool:
@@ -64,33 +114,48 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float) -> bool
     return False
 
 
-def collect(name: str) -> tuple[int, dict[str, Any]] | None:
+def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
     """Return the file descriptor and the state that were left at the meeting place, None if there is nothing."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-        peer.settimeout(MEET_SECONDS)
-        try:
-            peer.connect(name)
-            if not _same_user(peer):
-                return None
-            head, fds, _, _ = socket.recv_fds(peer, 4, 1)
-        except OSError:
-            return None
-        if len(head) != 4 or len(fds) != 1:
-            for fd in fds:
-                os.close(fd)
-            return None
-        (size,) = struct.unpack("!I", head)
-        data = bytearray()
-        try:
-            while len(data) < min(size, MAX_STATE) and (chunk := peer.recv(1 << 16)):
-                data += chunk
-            state = json.loads(data)
-        except (OSError, ValueError, RecursionError):
-            state = None
-        if not isinstance(state, dict):
-            os.close(fds[0])
-            return None
-        return fds[0], state
+    for _, folder in _own_folders(meeting):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            peer.settimeout(MEET_SECONDS)
+            try:
+                peer.connect(_beneath(folder, meeting.name))
+            except OSError as error:
+                if isinstance(error, ConnectionRefusedError):  # a keeper was killed and left its file
+                    _unlink(meeting.name, folder)
+                continue
+            _unlink(meeting.name, folder)
+            return _received(peer) if _same_user(peer) else None
+    return None
+
+
+def _unlink(name: str, folder: int) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _received(peer: socket.socket) -> tuple[int, dict[str, Any]] | None:
+    try:
+        head, fds, _, _ = socket.recv_fds(peer, 4, 1)
+    except OSError:
+        return None
+    if len(head) != 4 or len(fds) != 1:
+        for fd in fds:
+            os.close(fd)
+        return None
+    (size,) = struct.unpack("!I", head)
+    data = bytearray()
+    try:
+        while len(data) < min(size, MAX_STATE) and (chunk := peer.recv(1 << 16)):
+            data += chunk
+        state = json.loads(data)
+    except (OSError, ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict):
+        os.close(fds[0])
+        return None
+    return fds[0], state
 
 
 def _same_user(peer: socket.socket) -> bool:
@@ -100,12 +165,22 @@ def _same_user(peer: socket.socket) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """Run as the keeper: file descriptors of the listener and the pipe as arguments, the state on stdin."""
-    listener_fd, fd = (int(argument) for argument in argv)
+    """Run as the keeper. Arguments: descriptors of listener and pipe, the path of the listener; the state on stdin."""
+    listener_fd, fd, path = int(argv[0]), int(argv[1]), argv[2]
     state = sys.stdin.buffer.read()
+    file = _inode(path)
     with socket.socket(fileno=listener_fd) as listener:
-        keep(listener, fd, state, HOLD_SECONDS)
+        # Unlinked by who collected; else by this process, unless a later one has put its own there.
+        if not keep(listener, fd, state, HOLD_SECONDS) and _inode(path) == file:
+            forget(path)
     return 0
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 (as above)
+    except OSError:
+        return -1
 
 
 if __name__ == "__main__":

@@ -7,24 +7,21 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import importlib
 import json
+import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, keeper, protocol
+from . import __version__, handover, keeper, protocol
 from .config import make_engine
 from .engines.refusal import Refusal
 from .errors import ConfigurationError, SandboxError
-from .file_messages import FileMessages
+from .file_messages import Answer, FileMessages
 from .model import Message, Settings, format_bytes
 from .session import Session
 
@@ -79,7 +76,7 @@ class Proxy:
         self.connection = connection
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
-        self.meeting_place = keeper.address(connection_file, str(connection.get("key", "")))
+        self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
         engine = make_engine(self.settings) if self.problem is None else Refusal(self.problem)
         self.session = Session(self.settings, engine, self)
         self.audit = self.session.audit
@@ -151,31 +148,43 @@ class Proxy:
             self.session.submit(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:
-        self._publish_status("busy", request.header)
-        content: dict[str, Any]
+        """Answer with a reply and idle, whatever fails on the way."""
         buffers: list[bytes] = []
-        match request.type:
-            case "kernel_info_request":
-                content = await self._kernel_info()
-            case "connect_request":
-                ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-                content = {port: self.connection[port] for port in ports}
-            case "interrupt_request":
-                await self.session.interrupt()
-                content = {}
-            case "usage_request":
-                content = await self._usage()
-            case "shutdown_request":
-                content = {"restart": bool(request.content.get("restart", False))}
-            case _:
-                content, buffers = await self.files.answer(request)
-        self._reply(request, client, {"status": "ok", **content}, buffers)
-        self._publish_status("idle", request.header)
+        try:
+            self._publish_status("busy", request.header)
+            content, buffers = await self._content(request)
+            self._reply(request, client, {"status": "ok", **content}, buffers)
+        except Exception as defect:
+            # What a sandbox says may find a defect of ours; whoever asked must not wait for ever.
+            logging.getLogger("sandbox_kernel").exception("a defect, met in a %s", request.type)
+            self.audit("defect", type=request.type, reason=repr(defect))
+            content = {"status": "error", "ename": type(defect).__name__, "traceback": []}
+            content["evalue"] = f"sandbox_kernel failed at this {request.type}; the kernel's log has the details"
+            self._reply(request, client, content, [])
+        finally:
+            self._publish_status("idle", request.header)
         if request.type not in NO_WORK:
             self._still_busy()
         if request.type == "shutdown_request":
             self._shutdown = (request, client)
             self._stopping.set()
+
+    async def _content(self, request: Message) -> Answer:
+        match request.type:
+            case "kernel_info_request":
+                return await self._kernel_info(), []
+            case "connect_request":
+                ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+                return {port: self.connection[port] for port in ports}, []
+            case "interrupt_request":
+                await self.session.interrupt()
+                return {}, []
+            case "usage_request":
+                return await self._usage(), []
+            case "shutdown_request":
+                return {"restart": bool(request.content.get("restart", False))}, []
+            case _:
+                return await self.files.answer(request)
 
     async def _kernel_info(self) -> dict[str, Any]:
         await self.session.settled()
@@ -268,14 +277,8 @@ class Proxy:
     # --- from start to end ---
 
     def _start_session(self) -> None:
-        left = keeper.collect(self.meeting_place)
-        if left is not None:
-            fd, state = left
-            if self.problem is None and state.get("settings") == _digest(self.settings):
-                self.session.adopt(fd, state["container"])
-                return
-            os.close(fd)  # its container ends; the settings have changed since
-        self.session.launch()
+        if not handover.collect(self.session, self.meeting_place, wanted=self.problem is None):
+            self.session.launch()
 
     async def _stop(self) -> None:
         await self.files.close()
@@ -287,32 +290,11 @@ class Proxy:
         content = {"status": "ok", "restart": restart}
         self.deliver(Message(channel="iopub", header=header, parent=request.header, content=content), None)
         if restart:
-            with contextlib.suppress(SandboxError, TimeoutError, OSError):
-                async with asyncio.timeout(SHUTDOWN_SECONDS):
-                    await self._leave_with_keeper()
-
-    async def _leave_with_keeper(self) -> None:
-        """Leave the container to the process that will follow this one."""
-        with keeper.listen(self.meeting_place) as listener:
-            handover = await self.session.park()
             try:
-                state = json.dumps({"settings": _digest(self.settings), "container": handover.state}).encode()
-                process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
-                    [sys.executable, "-I", "-S", keeper.__file__, str(listener.fileno()), str(handover.fd)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    pass_fds=(listener.fileno(), handover.fd),
-                    start_new_session=True,  # a front end may kill this process's group
-                )
-                if process.stdin is not None:
-                    process.stdin.write(state)
-                    process.stdin.close()
-            finally:
-                os.close(handover.fd)
-        await self.session.engine.pass_on(handover.state, process.pid)
-        process.returncode = 0  # it outlives this process; nobody here waits for it
+                async with asyncio.timeout(SHUTDOWN_SECONDS):
+                    await handover.leave(self.session, self.meeting_place)
+            except (SandboxError, TimeoutError, OSError) as error:
+                self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
 
     async def _reap(self) -> None:
         """Remove what earlier kernels left that were killed between creating a container and starting it."""
@@ -344,7 +326,3 @@ class Proxy:
 def _until_mended(error: ConfigurationError) -> ConfigurationError:
     message = f"{error.message}. No sandbox is started; restart the kernel once this is mended"
     return ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting)
-
-
-def _digest(settings: Settings) -> str:
-    return hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode()).hexdigest()

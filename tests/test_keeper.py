@@ -7,9 +7,11 @@ import contextlib
 import os
 import secrets
 import socket
+import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernels import Kernel, containers_of, eventually
+from kernels import Kernel, connect, containers_of, eventually
 
 from sandbox_kernel import keeper
 from sandbox_kernel.engines.docker import DockerEngine
@@ -27,8 +29,16 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 
 @pytest.fixture
-def name(tmp_path: Path) -> str:
-    return keeper.address(str(tmp_path / "connection.json"), secrets.token_hex())
+def place(tmp_path: Path) -> keeper.Place:
+    return keeper.place(str(tmp_path / "connection.json"), secrets.token_hex())
+
+
+@pytest.fixture
+def open_place() -> Iterator[keeper.Place]:
+    """A meeting place that another user can reach, as no real one is: what is left is who they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield keeper.Place((folder,), "meeting")
 
 
 @pytest.fixture
@@ -40,13 +50,14 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 @pytest.fixture
-def keep(name: str, pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
+def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
     """Return a function that keeps the pipe's writing end in a thread; what that returns waits for the outcome."""
     threads: list[threading.Thread] = []
 
-    def begin(state: bytes = b'{"kept": 1}', seconds: float = 10.0) -> Callable[[], bool]:
+    def begin(place: keeper.Place, state: bytes = b'{"kept": 1}', seconds: float = 10.0) -> Callable[[], bool]:
         outcome: list[bool] = []
-        listener = keeper.listen(name)
+        listener, path = keeper.listen(place)
+        Path(path).chmod(0o666)
 
         def run() -> None:
             with listener:
@@ -70,9 +81,9 @@ def keep(name: str, pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[]
 Keep = Callable[..., Callable[[], bool]]
 
 
-def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, name: str, pipe: tuple[int, int]) -> None:
-    given = keep()
-    found = keeper.collect(name)
+def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: keeper.Place, pipe: tuple[int, int]) -> None:
+    given = keep(place)
+    found = keeper.collect(place)
     assert found is not None
     fd, state = found
     os.write(fd, b"through the pipe")
@@ -80,12 +91,12 @@ def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, name: str, pipe: 
     assert os.read(pipe[0], 100) == b"through the pipe"
     assert state == {"kept": 1}
     assert given()
-    assert keeper.collect(name) is None
+    assert keeper.collect(place) is None
 
 
-def test_a_large_state_arrives_whole(keep: Keep, name: str) -> None:
-    given = keep(b'{"text": "%s"}' % (b"x" * 3_000_000))
-    found = keeper.collect(name)
+def test_a_large_state_arrives_whole(keep: Keep, place: keeper.Place) -> None:
+    given = keep(place, b'{"text": "%s"}' % (b"x" * 3_000_000))
+    found = keeper.collect(place)
     assert found is not None
     os.close(found[0])
     assert len(found[1]["text"]) == 3_000_000
@@ -95,18 +106,18 @@ def test_a_large_state_arrives_whole(keep: Keep, name: str) -> None:
 @pytest.mark.parametrize("changed", ["key", "file"])
 def test_who_does_not_know_the_key_finds_nothing(tmp_path: Path, changed: str) -> None:
     path = tmp_path / "connection.json"
-    other = {"key": keeper.address(str(path), "other"), "file": keeper.address(str(path) + "x", "secret")}[changed]
-    with keeper.listen(keeper.address(str(path), "secret")):
+    other = {"key": keeper.place(str(path), "other"), "file": keeper.place(str(path) + "x", "secret")}[changed]
+    with keeper.listen(keeper.place(str(path), "secret"))[0]:
         assert keeper.collect(other) is None
 
 
-def test_nobody_left_anything(name: str) -> None:
-    assert keeper.collect(name) is None
+def test_nobody_left_anything(place: keeper.Place) -> None:
+    assert keeper.collect(place) is None
 
 
-def test_without_a_successor_the_keeper_ends(keep: Keep) -> None:
+def test_without_a_successor_the_keeper_ends(keep: Keep, place: keeper.Place) -> None:
     begin = time.monotonic()
-    assert not keep(seconds=0.3)()
+    assert not keep(place, seconds=0.3)()
     assert time.monotonic() - begin < 3
 
 
@@ -117,10 +128,12 @@ def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 # Only once it runs: the interpreter may lie where nobody may go.
-BECOME_NOBODY = f"import os, socket, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+BECOME_NOBODY = (
+    f"import contextlib, os, socket, sys, time\nos.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+)
 CONNECT = """
 peer = socket.socket(socket.AF_UNIX)
-peer.connect("\\0" + sys.argv[1])
+peer.connect(sys.argv[1])
 peer.settimeout(5)
 print(socket.recv_fds(peer, 4, 1)[:2])
 """
@@ -128,7 +141,7 @@ print(socket.recv_fds(peer, 4, 1)[:2])
 CONNECT_FOR_EVER = """
 while True:
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect("\\0" + sys.argv[1])
+        peer.connect(sys.argv[1])
         peer.settimeout(5)
         try:
             peer.recv(1)
@@ -138,52 +151,164 @@ while True:
 
 
 @root_only
-def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, name: str) -> None:
-    given = keep()
-    stranger = as_nobody(CONNECT, name[1:])
+def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, open_place: keeper.Place) -> None:
+    given = keep(open_place)
+    stranger = as_nobody(CONNECT, path_of(open_place))
     assert stranger.stdout == "(b'', [])\n", stranger.stderr
-    found = keeper.collect(name)
+    found = keeper.collect(open_place)
     assert found is not None
     os.close(found[0])
     assert given()
 
 
 @root_only
-def test_another_user_does_not_prolong_the_wait(keep: Keep, name: str) -> None:
+def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: keeper.Place) -> None:
     """Who connects again and again holds no container in being."""
     begin = time.monotonic()
-    waits = keep(seconds=1.0)
-    stranger = as_nobody(CONNECT_FOR_EVER, name[1:])
+    waits = keep(open_place, seconds=1.0)
+    stranger = as_nobody(CONNECT_FOR_EVER, path_of(open_place))
     assert "refused" in stranger.stderr.lower()
     assert not waits()
     assert time.monotonic() - begin < 5
 
 
 @root_only
-def test_what_another_user_offers_is_not_taken(name: str) -> None:
-    """The one who keeps must be the same user: a stranger that guessed the place could hand in a container."""
+def test_another_user_reaches_no_real_place(keep: Keep, open_place: keeper.Place) -> None:
+    """Without the mode that the test gives it, nobody else can even connect."""
+    given = keep(open_place)
+    Path(path_of(open_place)).chmod(0o600)
+    assert "PermissionError" in as_nobody(CONNECT, path_of(open_place)).stderr
+    found = keeper.collect(open_place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+
+
+def test_the_file_of_a_meeting_place_is_for_one_user(open_place: keeper.Place) -> None:
+    listener, path = keeper.listen(open_place)
+    with listener:
+        assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+        assert path == path_of(open_place)
+
+
+def test_a_long_path_is_no_hindrance(tmp_path: Path, keep: Keep) -> None:
+    """An address of a socket holds 107 bytes."""
+    folder = tmp_path / ("x" * 200)
+    folder.mkdir(mode=0o700)
+    place = keeper.place(str(folder / "connection.json"), "secret")
+    given = keep(place)
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+    assert not list(folder.iterdir())
+
+
+def test_what_a_killed_keeper_left_is_no_hindrance(place: keeper.Place, keep: Keep) -> None:
+    keeper.listen(place)[0].close()
+    assert Path(path_of(place)).exists()
+    assert keeper.collect(place) is None
+    assert not Path(path_of(place)).exists()
+    keeper.listen(place)[0].close()
+    given = keep(place)
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o722])
+def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int, keep: Keep) -> None:
+    """The next one is taken, by both ends."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    shared.chmod(mode)
+    own.mkdir(mode=0o700)
+    place = keeper.Place((str(shared), str(own)), "meeting")
+    given = keep(place)
+    assert [path.name for path in own.iterdir()] == ["meeting"]
+    assert not list(shared.iterdir())
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+    with pytest.raises(OSError, match="closed to others"):
+        keeper.listen(keeper.Place((str(shared), str(tmp_path / "missing")), "meeting"))
+
+
+@root_only
+def test_what_another_user_offers_is_not_taken(open_place: keeper.Place) -> None:
+    """The one who keeps must be the same user: a stranger whose socket got there could hand in a container."""
     code = (
         "listener = socket.socket(socket.AF_UNIX)\n"
-        "listener.bind('\\0' + sys.argv[1])\n"
+        "listener.bind(sys.argv[1])\n"
         "listener.listen()\n"
         "print('listening', flush=True)\n"
         "sys.stdin.read()\n"
     )
-    command = [sys.executable, "-c", BECOME_NOBODY + code, name[1:]]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as stranger:
-        assert stranger.stdin is not None
-        assert stranger.stdout is not None
-        assert stranger.stdout.readline() == b"listening\n"
-        assert keeper.collect(name) is None
-        with pytest.raises(OSError, match="in use"):
-            keeper.listen(name)
-        stranger.stdin.close()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        offered = Path(folder, "offered")
+        command = [sys.executable, "-c", BECOME_NOBODY + code, str(offered)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, **pipes) as stranger:
+            assert stranger.stdin is not None
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == b"listening\n"
+            offered.rename(path_of(open_place))  # as only this user can
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(path_of(open_place))  # the control: it is there, and listens
+            assert keeper.collect(open_place) is None
+            keeper.listen(open_place)[0].close()  # and it is no hindrance
+            stranger.stdin.close()
 
 
-def leave(name: str, head: bytes, state: bytes, count: int, pipe: tuple[int, int]) -> threading.Thread:
+SQUAT = """
+held, seen = [], set()
+print("watching", flush=True)
+end = time.monotonic() + 60
+while time.monotonic() < end and os.getppid() != 1:
+    with open("/proc/net/unix") as table:
+        seen |= {line.split()[-1] for line in table if "sandbox-kernel" in line.split()[-1]}
+    for name in seen:
+        squatter = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            if not name.startswith("@"):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+            squatter.bind("\\0" + name[1:] if name.startswith("@") else name)
+            squatter.listen()
+            held.append(squatter)
+    time.sleep(0.01)
+"""
+
+
+@root_only
+def test_another_user_who_takes_every_address_costs_no_restart_its_files(start_kernel: Callable[..., Kernel]) -> None:
+    """Whoever sees a meeting place in the kernel's table of sockets cannot take it, before the next restart or ever."""
+    kernel = start_kernel()
+    kernel.run("open('kept', 'w').write('kept')")
+    command = [sys.executable, "-c", BECOME_NOBODY + SQUAT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as stranger:
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == b"watching\n"
+            for _ in range(3):
+                kernel.client.stop_channels()
+                kernel.manager.restart_kernel()
+                kernel.client = connect(kernel.manager)
+                assert kernel.run("open('kept').read()").value == "'kept'"
+        finally:
+            stranger.kill()
+
+
+def path_of(place: keeper.Place) -> str:
+    return f"{place.folders[0]}/{place.name}"
+
+
+def leave(place: keeper.Place, head: bytes, state: bytes, count: int, pipe: tuple[int, int]) -> threading.Thread:
     """Offer something at the meeting place, well formed or not."""
-    listener = keeper.listen(name)
+    listener, _ = keeper.listen(place)
 
     def run() -> None:
         # The other side may hang up as soon as it has seen enough.
@@ -214,11 +339,11 @@ def leave(name: str, head: bytes, state: bytes, count: int, pipe: tuple[int, int
     ids=["nothing", "no pipe", "short head", "no state", "cut", "not text", "null", "list", "deep", "4 GiB"],
 )
 def test_garbage_is_no_container_and_leaves_no_file_open(
-    name: str, pipe: tuple[int, int], head: bytes, state: bytes, count: int
+    place: keeper.Place, pipe: tuple[int, int], head: bytes, state: bytes, count: int
 ) -> None:
     before = set(Path("/proc/self/fd").iterdir())
-    thread = leave(name, head, state, count, pipe)
-    assert keeper.collect(name) is None
+    thread = leave(place, head, state, count, pipe)
+    assert keeper.collect(place) is None
     thread.join(10)
     assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
 

@@ -1,0 +1,72 @@
+"""The door of a Jupyter kernel: whatever fails behind it, who asked is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.errors import ConfigurationError
+from sandbox_kernel.model import Message
+from sandbox_kernel.proxy import Proxy
+
+QUESTIONS = [
+    ("usage_request", "session", "usage"),
+    ("interrupt_request", "session", "interrupt"),
+    ("kernel_info_request", "session", "settled"),
+    ("sandbox_file_list_request", "files", "answer"),
+]
+
+
+class Wire:
+    """What the sockets would have sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+
+    def send(self, message: Message, client: bytes | None) -> None:
+        self.sent.append(message)
+
+    def said(self) -> list[tuple[str, Any]]:
+        return [(one.type, one.content.get("execution_state") or one.content["status"]) for one in self.sent]
+
+
+def request(kind: str) -> Message:
+    header = {"msg_id": "1", "msg_type": kind, "session": "s", "username": "", "date": "", "version": "5.4"}
+    return Message(channel="control", header=header)
+
+
+@pytest.mark.parametrize(("kind", "part", "method"), QUESTIONS)
+async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
+    kind: str, part: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
+    proxy.sockets = wire  # type: ignore[assignment]
+    noted: list[str] = []
+    monkeypatch.setattr(proxy, "audit", lambda event, **fields: noted.append(event))
+    proxy._early = None
+
+    async def fails(*arguments: object) -> object:
+        raise RuntimeError("something that nobody thought of")
+
+    monkeypatch.setattr(getattr(proxy, part), method, fails)
+    proxy.receive(request(kind), b"client")
+    async with asyncio.timeout(5):
+        await asyncio.gather(*proxy._tasks)
+    reply = kind.replace("_request", "_reply")
+    assert wire.said() == [("status", "busy"), (reply, "error"), ("status", "idle")]
+    assert "RuntimeError" in wire.sent[1].content["ename"]
+    assert noted == ["defect"]
+    await proxy.session.close()
+
+
+async def test_control_the_same_request_that_does_not_fail_is_ok(tmp_path: Path) -> None:
+    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
+    proxy.sockets = wire  # type: ignore[assignment]
+    proxy.receive(request("usage_request"), b"client")
+    async with asyncio.timeout(5):
+        await asyncio.gather(*proxy._tasks)
+    assert wire.said() == [("status", "busy"), ("usage_reply", "ok"), ("status", "idle")]
+    await proxy.session.close()
