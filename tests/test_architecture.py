@@ -33,7 +33,8 @@ ORDER = """
     keeper handover heap sockets file_messages proxy
     machine wheels image install trial doctor reference
     mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools
-    mcp_server.catalogue mcp_server.service mcp_server.presence mcp_server.http mcp_server.command
+    mcp_server.catalogue mcp_server.service mcp_server.presence mcp_server.names
+    mcp_server.connections mcp_server.http mcp_server.command
     cli __main__
 """.split()  # noqa: SIM905 (a list of words reads better as words)
 """A module may import those before it. ARCHITECTURE.md describes them in the same order."""

@@ -82,9 +82,17 @@ async def test_a_page_of_another_site_is_refused_even_with_the_token(server: Htt
         "127.0.0.1.evil.example",
         "localhost.evil.example:80",
         "10.0.0.1",
+        "localhost:8942.evil.example",
+        "127.0.0.1:8808@evil.example",
     ):
         assert (await post(server.url, INITIALIZE, Authorization=good, Host=host)).status_code == 421, host
-    for origin in ("http://evil.example", "null", "http://localhost.evil.example", "file://"):
+    for origin in (
+        "http://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "file://",
+        "http://localhost:1.evil.example",
+    ):
         assert (await post(server.url, INITIALIZE, Authorization=good, Origin=origin)).status_code == 403, origin
     assert (await post(server.url, INITIALIZE, Authorization=good, Origin="http://localhost:6274")).status_code == 200
 

@@ -1,7 +1,7 @@
 """The way over HTTP: a token for every request, checks of Host and Origin, and nothing but loopback unless told so.
 
-The package `mcp` does the protocol, the comparison of Host and Origin, and binds a connection to the token that opened
-it; this module says what may pass. Imports clients, descriptions, errors, model and presence.
+The package `mcp` does the protocol and binds a connection to the token that opened it; this module says what may pass.
+Imports clients, connections, descriptions, errors, model, names and presence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import secrets
 import socket
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,16 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError
 from ..model import MIB
 from .clients import Clients
+from .connections import Config
 from .descriptions import CALL_BYTES
+from .names import Authority, Names, authority
 from .presence import Presence
 
 PATH = "/mcp"
@@ -70,6 +73,7 @@ class Place:
             raise ConfigurationError(f"there is no address {self.host!r}: {error}", setting="host") from None
         if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
             self._check_remote()
+        self.known()
         listener = socket.socket(family, kind)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -96,15 +100,23 @@ class Place:
                 setting="allowed-host",
             )
 
-    def security(self) -> TransportSecuritySettings:
-        """Return which Host and Origin a request may carry: a page of another site has neither."""
-        names = ["127.0.0.1", "localhost", "[::1]", *map(str.lower, self.names)]  # as clients send them
-        return TransportSecuritySettings(
-            allowed_hosts=[host for name in names for host in (name, f"{name}:*")],
-            allowed_origins=[
-                f"{scheme}://{name}{end}" for name in names for scheme in ("http", "https") for end in ("", ":*")
-            ],
-        )
+    def known(self) -> Names:
+        """Return which Host and Origin a request may carry: a page of another site has neither.
+
+        Raises `ConfigurationError` for a name that no request could carry.
+        """
+        return Names(self._parsed())
+
+    def _parsed(self) -> Iterator[Authority]:
+        for name in self.names:
+            found = authority(name)
+            if found is None:
+                raise ConfigurationError(
+                    "a name is what stands in a request's Host: box.example.com, box.example.com:8443 or [::1]",
+                    value=repr(name),
+                    setting="allowed-host",
+                )
+            yield found
 
 
 class Tokens:
@@ -166,6 +178,36 @@ def _read(path: Path) -> list[str]:
     return tokens
 
 
+class Gate:
+    """The first thing that a request meets: does it come from a page of another site, and is there room for it?"""
+
+    def __init__(self, app: ASGIApp, known: Names) -> None:
+        self._app = app
+        self._known = known
+        self._requests = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._known.host(_values(scope, b"host")):
+            await Response("Invalid Host header", 421)(scope, receive, send)
+        elif not self._known.origin(_values(scope, b"origin")):
+            await Response("Invalid Origin header", 403)(scope, receive, send)
+        elif self._requests >= MAX_REQUESTS:
+            await Response("Too many requests under way", 503)(scope, receive, send)
+        else:
+            self._requests += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._requests -= 1
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for given, value in scope["headers"] if given.lower() == name]
+
+
 class PlainAnswers:
     """Sends an answer that nothing came before as JSON, and a stream of events only where there is one.
 
@@ -221,7 +263,8 @@ def application(server: Server[Any], clients: Clients, tokens: Sequence[str], pl
     """Return the web application: one path, and no request without a token."""
     manager = StreamableHTTPSessionManager(
         server,
-        security_settings=place.security(),
+        # What it would compare itself, by how a text begins, the gate compares as values.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=clients.settings.limits.idle_seconds,
         max_request_body_size=BODY_BYTES,
         max_sessions=MAX_CONNECTIONS,
@@ -229,7 +272,10 @@ def application(server: Server[Any], clients: Clients, tokens: Sequence[str], pl
     app = Presence(PlainAnswers(StreamableHTTPASGIApp(manager)), clients.lost, clients.limits.away_seconds)
     return Starlette(
         routes=[Route(PATH, endpoint=RequireAuthMiddleware(app, []))],
-        middleware=[Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens)))],
+        middleware=[
+            Middleware(Gate, known=place.known()),
+            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens))),
+        ],
         lifespan=lambda _: manager.run(),
     )
 
@@ -239,7 +285,7 @@ class WebServer(uvicorn.Server):
 
     def __init__(self, app: Starlette) -> None:
         super().__init__(
-            uvicorn.Config(
+            Config(
                 app,
                 log_config=None,
                 access_log=False,
@@ -247,7 +293,6 @@ class WebServer(uvicorn.Server):
                 proxy_headers=False,
                 lifespan="on",
                 ws="none",
-                limit_concurrency=MAX_REQUESTS,
                 timeout_graceful_shutdown=1,
             )
         )
