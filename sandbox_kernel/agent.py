@@ -17,6 +17,7 @@ import time
 import agent_messages
 import agent_process
 import agent_report
+import agent_shield
 import wire
 
 STDIN, STDOUT = 0, 1
@@ -31,6 +32,7 @@ LEASE = 60.0
 READ = 1 << 18
 TIDY_SECONDS = 0.9
 """How long no large message came when memory is given back; less than the loop's longest wait."""
+REAPED_AT_ONCE = 64
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
 CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdin"))
@@ -77,6 +79,8 @@ class Kernel:
             # Should memory run out, the system is to end the kernel and not this process.
             with open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
                 file.write("1000")
+            # And however many processes want the processor, this one is to hear that the host has gone.
+            os.setpriority(os.PRIO_PROCESS, self.pid, agent_process.NICENESS)
         except OSError:
             pass
         self.sockets = {}
@@ -137,6 +141,7 @@ class Agent:
         self.pressing = False
         self.delayed_until = 0.0
         self.blocked = False
+        self.more_ended = False
         self.heard = time.monotonic()
 
     # --- towards the host ---
@@ -213,16 +218,19 @@ class Agent:
             pass
 
     def reap(self):
-        while True:
+        """Collect ended processes, a bounded number: who makes orphans as fast as they end must not hold the loop."""
+        for _ in range(REAPED_AT_ONCE):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                pid = 0
             if pid == 0:
+                self.more_ended = False
                 return
             if self.kernel is not None and pid == self.kernel.pid:
                 self.stop_kernel()
                 self.release(status)
+        self.more_ended = True
 
     def release(self, status):
         kernel, self.kernel = self.kernel, None
@@ -335,34 +343,44 @@ class Agent:
 
     # --- the loop ---
 
-    def run(self):
+    def begin(self):
+        """Start the first kernel; return the end of the pipe that says when a process has ended."""
         wake_read = agent_process.prepare_pipes(STDIN, STDOUT)
-        self.spawn()
-        self.event("hello", report=agent_report.collect(), number=self.kernels)
-        self.flush()
         self.give_back_memory = agent_process.settle()
-
         import zmq
 
         self.zmq = zmq
         self.context = zmq.Context()
-        self.poller = poller = zmq.Poller()
-        poller.register(STDIN, zmq.POLLIN)
-        poller.register(wake_read, zmq.POLLIN)
+        self.poller = zmq.Poller()
+        self.poller.register(STDIN, zmq.POLLIN)
+        self.poller.register(wake_read, zmq.POLLIN)
+        self.context.socket(zmq.PAIR).close()  # with the first socket, the library starts its threads
+        status = agent_report.own_status()
+        agent_shield.raise_shield()
+        self.spawn()
+        self.event("hello", report=agent_report.collect(status), number=self.kernels)
+        self.flush()
         self.attach()
+        return wake_read
+
+    def run(self):
+        wake_read = self.begin()
+        poller = self.poller
         stdout_polled = False
         while True:
             congested = self.pending_bytes > MAX_PENDING
             if self.blocked != stdout_polled:
                 stdout_polled = not stdout_polled
                 if stdout_polled:
-                    poller.register(STDOUT, zmq.POLLOUT)
+                    poller.register(STDOUT, self.zmq.POLLOUT)
                 else:
                     poller.unregister(STDOUT)
             # Only the pipes when congested: a kernel socket that stays readable would make this loop spin.
             pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
             if self.delayed_until:
                 pause = 1000 * DELAY
+            if self.more_ended:
+                pause = 0
             ready = agent_process.wait_for_pipes(STDIN, wake_read, STDOUT) if congested else dict(poller.poll(pause))
             if self.meter is not None:
                 self.meter.sample()
@@ -384,7 +402,7 @@ class Agent:
                     poller.unregister(kernel.stderr)
                     os.close(kernel.stderr)
                     kernel.stderr = None
-            if wake_read in ready or kernel is None:
+            if wake_read in ready or kernel is None or self.more_ended:
                 self.reap()
             if self.parked and self.kernel is None:
                 self.spawn()

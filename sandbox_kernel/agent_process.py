@@ -16,6 +16,12 @@ PIPE_BYTES = 1 << 20
 PAUSE = 0.0005
 KEPT_BYTES = 64 << 20
 
+NICENESS = 5
+"""How much less of the processor a kernel and its children get than this process, where they compete for it.
+
+Only within the container: its share of the machine is the engine's to set, and stays the same.
+"""
+
 _PR_SET_DUMPABLE = 4
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 

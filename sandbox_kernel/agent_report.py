@@ -13,6 +13,7 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Callable
 
 SCRATCH = "/mnt/data"
 CGROUP = "/sys/fs/cgroup"
@@ -40,9 +41,11 @@ CAPABILITIES = {
 }
 
 
-def collect() -> dict[str, object]:
-    """Return the self-report, as plain JSON. A value that cannot be read is None."""
-    status = _status()
+def collect(status: dict[str, str]) -> dict[str, object]:
+    """Return the self-report, as plain JSON. A value that cannot be read is None.
+
+    `status` is `own_status()` from before this process put a filter around itself, which would look like the engine's.
+    """
     mounts = _mounts()
     return {
         "pid": os.getpid(),
@@ -181,7 +184,8 @@ def _field(path: str, name: str) -> int:
     return -1
 
 
-def _status() -> dict[str, str]:
+def own_status() -> dict[str, str]:
+    """Return the lines of /proc/self/status."""
     lines = (_read("/proc/self/status") or "").splitlines()
     return {key: value for key, _, value in (line.partition(":") for line in lines)}
 
@@ -285,4 +289,18 @@ def _probe() -> dict[str, int]:
         results["TIOCSTI"] = 0
     except OSError as error:
         results["TIOCSTI"] = error.errno or -1
+    # What cells inherit forbids both towards this process, and towards each of its threads.
+    for tid in map(int, os.listdir("/proc/self/task")):
+        results["priority of the agent"] = results.get("priority of the agent", 1) and _refused(
+            os.setpriority, os.PRIO_PROCESS, tid, 0
+        )
+        results["signal to the agent"] = results.get("signal to the agent", 1) and _refused(os.kill, tid, 0)
     return results
+
+
+def _refused(function: Callable[..., object], *arguments: int) -> int:
+    try:
+        function(*arguments)
+    except OSError as error:
+        return error.errno or -1
+    return 0

@@ -14,7 +14,7 @@ from importlib import resources
 from .model import SCRATCH, Limits
 
 PYTHON = "python3"
-MODULES = ("wire", "agent_messages", "agent_process", "agent_report", "agent_files", "agent")
+MODULES = ("wire", "agent_messages", "agent_process", "agent_shield", "agent_report", "agent_files", "agent")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 

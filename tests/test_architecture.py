@@ -22,7 +22,7 @@ ORDER = """
     audit names files scratch transfer folders
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe
     engines.docker_container engines.docker engines.refusal
-    agent_messages agent_process agent_report agent_files agent shipping
+    agent_messages agent_process agent_shield agent_report agent_files agent shipping
     config_values config_table config
     hints link ledger traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
@@ -42,7 +42,7 @@ ORDER = """
 DOWNWARD_FOR_TYPES = {("engines.docker_container", "engines.docker")}
 """Two halves of one class, in a file each; only a type checker follows this import."""
 
-SHIPPED = ("wire", "agent_messages", "agent_process", "agent_report", "agent_files", "agent")
+SHIPPED = ("wire", "agent_messages", "agent_process", "agent_shield", "agent_report", "agent_files", "agent")
 """What runs in the container, under these names without a package."""
 
 MAX_LINES = 350

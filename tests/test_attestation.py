@@ -74,7 +74,8 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
         "devices": ["/dev/null", "/dev/urandom"],
         "environment": ["HOME", "HOSTNAME", "LANG", "PATH", "TZ"],
         "hostname": "sandbox",
-        "probes": {"AF_NETLINK": 22, "AF_PACKET": 1, "AF_ALG": 1, "AF_VSOCK": 1, "TIOCSTI": 1},
+        "probes": {"AF_NETLINK": 22, "AF_PACKET": 1, "AF_ALG": 1, "AF_VSOCK": 1, "TIOCSTI": 1}
+        | {"priority of the agent": 1, "signal to the agent": 1},
         "kernel": "6.1.0",
     }
 

@@ -36,11 +36,11 @@ MEMORY = """
 """
 PROCESSES = """
     fork vfork execve execveat exit exit_group wait4 waitid waitpid kill tkill tgkill pidfd_open pidfd_send_signal
-    getpid getppid gettid getpgid setpgid getpgrp getsid setsid getrusage times prctl arch_prctl set_tid_address
+    getpid getppid gettid getpgid setpgid getpgrp getsid setsid getrusage times arch_prctl set_tid_address
     set_thread_area get_thread_area set_robust_list get_robust_list rseq futex futex_time64 futex_waitv futex_wake
     futex_wait futex_requeue getcpu sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_setparam
     sched_getscheduler sched_setscheduler sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min
-    sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set getrlimit setrlimit ugetrlimit prlimit64
+    sched_rr_get_interval getpriority ioprio_get getrlimit setrlimit ugetrlimit prlimit64
     rt_sigaction rt_sigprocmask rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo
     rt_sigreturn sigreturn sigaltstack seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
 """
@@ -64,6 +64,17 @@ ALLOWED = tuple(f"{FILES}{WAITING}{MEMORY}{PROCESSES}{IDENTITY}{TIME}{SOCKETS}".
 
 ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret", "userfaultfd")
 """glibc takes clone() when clone3() is not there; a filter cannot see clone3's flags, which lie in memory."""
+
+PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
+"""Of one thread. The other kinds name process groups and all threads of a user, so those of the agent as well, which
+has the cells' uid. That the one thread is none of the agent's is for a filter that knows them (agent_shield.py)."""
+
+PRCTL_BITS = 0x3E
+"""Of these bits, one at least is clear in each option of prctl that there is, but in 62 and 63.
+
+62 is PR_SCHED_CORE: it keeps whatever else the machine runs off the other half of a processor's core. 63 is for arm64's
+SME. A list of all the others would be ten times as long.
+"""
 
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
@@ -145,8 +156,11 @@ def profile() -> dict[str, Any]:
             _rule(("socketpair",), args=[_equals(0, AF_UNIX)]),
             _rule(("clone",), args=[_masked(0, NEW_NAMESPACES, 0)]),
             *(_rule(("personality",), args=[_equals(0, value)]) for value in PERSONALITIES),
+            _rule(("setpriority",), args=[_int(0, PRIO_PROCESS)]),
+            _rule(("ioprio_set",), args=[_int(0, IOPRIO_WHO_PROCESS)]),
+            *(_rule(("prctl",), args=[_masked(0, 1 << bit, 0)]) for bit in range(8) if PRCTL_BITS >> bit & 1),
             # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
-            *(_rule(("ioctl",), args=[_masked(1, 0xFFFFFFFF, number)]) for number in IOCTLS.values()),
+            *(_rule(("ioctl",), args=[_int(1, number)]) for number in IOCTLS.values()),
         ],
     }
 
@@ -157,6 +171,11 @@ def _rule(names: tuple[str, ...], **fields: Any) -> dict[str, Any]:
 
 def _equals(index: int, value: int) -> dict[str, Any]:
     return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
+
+
+def _int(index: int, value: int) -> dict[str, Any]:
+    """Compare the 32 bits that the kernel reads of an int."""
+    return _masked(index, 0xFFFFFFFF, value)
 
 
 def _masked(index: int, mask: int, value: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sandbox_kernel import agent_report
+from sandbox_kernel import agent_report, agent_shield
 from sandbox_kernel.engines.docker import DockerEngine
 from sandbox_kernel.engines.docker_container import DockerContainer
 from sandbox_kernel.model import MIB, Limits
@@ -22,16 +22,22 @@ while data := os.read(0, 65536):
 
 REPORT = """
 import json, sys
-module = {"__name__": "agent_report"}
+shield, module = {"__name__": "agent_shield"}, {"__name__": "agent_report"}
+exec(sys.argv[2], shield)
 exec(sys.argv[1], module)
-print(json.dumps(module["collect"]()), flush=True)
+status = module["own_status"]()
+shield["raise_shield"]()
+print(json.dumps(module["collect"](status)), flush=True)
 sys.stdin.read()
 """
 
 
-def report_source() -> str:
-    """Return the program that `REPORT` takes as its argument."""
-    return Path(agent_report.__file__).read_text(encoding="utf-8")
+def report_sources() -> tuple[str, str]:
+    """Return the programs that `REPORT` takes as its arguments."""
+    return (
+        Path(agent_report.__file__).read_text(encoding="utf-8"),
+        Path(agent_shield.__file__).read_text(encoding="utf-8"),
+    )
 
 
 async def receive_all(container: DockerContainer) -> bytes:

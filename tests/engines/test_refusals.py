@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from engine_tools import REPORT, receive_line, report_source
+from engine_tools import REPORT, receive_line, report_sources
 
 from sandbox_kernel.engines.attestation import attest, differences
 from sandbox_kernel.engines.docker_container import DockerContainer
@@ -30,7 +30,7 @@ async def witnesses(start: Start, spec: SandboxSpec, change: Callable[[Body], ob
 
 
 async def test_the_honest_one_is_accepted(start: Start, make_spec: MakeSpec, runtime: str) -> None:
-    spec = make_spec(REPORT, report_source(), runtime=runtime, environment={"TZ": "UTC"})
+    spec = make_spec(REPORT, *report_sources(), runtime=runtime, environment={"TZ": "UTC"})
     container = await start(spec)
     attest(spec, json.loads(await receive_line(container)), await container.inspect())
 
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Callable[[Body], object], str]] = {
 @pytest.mark.parametrize("case", CASES)
 async def test_one_protection_missing_is_refused_for_that_reason(start: Start, make_spec: MakeSpec, case: str) -> None:
     change, reason = CASES[case]
-    spec = make_spec(REPORT, report_source())
+    spec = make_spec(REPORT, *report_sources())
     report, inspected = await witnesses(start, spec, change)
     with pytest.raises(AttestationFailed) as caught:
         attest(spec, report, inspected)
@@ -161,7 +161,7 @@ async def test_one_protection_missing_is_refused_for_that_reason(start: Start, m
 
 
 async def test_a_runtime_that_is_not_gvisor_gets_none_of_its_excuses(start: Start, make_spec: MakeSpec) -> None:
-    spec = make_spec(REPORT, report_source())
+    spec = make_spec(REPORT, *report_sources())
     report, inspected = await witnesses(start, spec, lambda body: None)
     pretended = make_spec(runtime="runsc", uid=spec.uid, session_id=spec.session_id, command=spec.command)
     assert any("gVisor's kernel" in difference for difference in differences(pretended, report, inspected))

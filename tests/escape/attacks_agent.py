@@ -6,8 +6,12 @@ The controls run against another PID 1 in an unaltered sandbox, one that does no
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import resource
 import signal
+import socket
+from collections.abc import Callable
 
 from inside import attack, call, check, libc
 
@@ -86,3 +90,130 @@ def signals_to_the_agent() -> object:
     with open("/proc/1/stat") as file:
         state = file.read().rpartition(")")[2].split()[0]
     return state in "TtZX" and state
+
+
+# --- making it slow ---------------------------------------------------------------------------------------------------
+
+UNSHIELDED = "no filter"
+
+
+def threads_of_the_agent() -> list[int]:
+    return [int(name) for name in os.listdir("/proc/1/task")]
+
+
+def each_thread(change: Callable[[int], object]) -> object:
+    """Do it to each thread of the agent: the end of one that is starved holds up the end of all."""
+    changed, refused = [], None
+    for thread in threads_of_the_agent():
+        try:
+            change(thread)
+            changed.append(thread)
+        except OSError as error:
+            refused = error
+    if refused is not None and not changed:
+        raise refused
+    return changed
+
+
+@attack("EPERM", control=UNSHIELDED)
+def scheduling_class_of_the_agent() -> object:
+    return each_thread(lambda thread: os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0)))
+
+
+@attack("EPERM", control=UNSHIELDED)
+def scheduling_parameters_of_the_agent() -> object:
+    return each_thread(lambda thread: os.sched_setparam(thread, os.sched_param(0)))
+
+
+@attack("EPERM ENOSYS", control=UNSHIELDED)
+def scheduling_attributes_of_the_agent() -> object:
+    """As above by the newer call; the upper half of an argument is not looked at by the kernel."""
+    attributes = (ctypes.c_uint32 * 12)(48, os.SCHED_IDLE)
+    return each_thread(lambda thread: call("sched_setattr", thread | 1 << 32, ctypes.byref(attributes), 0))
+
+
+@attack("EPERM", control=UNSHIELDED)
+def processors_of_the_agent() -> object:
+    return each_thread(lambda thread: os.sched_setaffinity(thread, {min(os.sched_getaffinity(0))}))
+
+
+@attack("EPERM", control=UNSHIELDED)
+def priority_of_the_agent() -> object:
+    return each_thread(lambda thread: os.setpriority(os.PRIO_PROCESS, thread, 19))
+
+
+@attack("EPERM ESRCH", control=UNSHIELDED)
+def priority_of_the_agent_s_group() -> object:
+    os.setpriority(os.PRIO_PGRP, 1, 19)
+    return "done"
+
+
+@attack("EPERM", control=UNSHIELDED)
+def priority_of_all_threads_of_the_user() -> object:
+    for user in (0, os.getuid()):
+        os.setpriority(os.PRIO_USER, user, 19)
+    return "done"
+
+
+@attack("EPERM ENOSYS", control=UNSHIELDED)
+def disk_priority_of_the_agent() -> object:
+    return each_thread(lambda thread: call("ioprio_set", 1, thread, 3 << 13) == 0)
+
+
+@attack("EPERM ENOSYS", control=UNSHIELDED)
+def disk_priority_of_all_threads_of_the_user() -> object:
+    return call("ioprio_set", 3, os.getuid(), 3 << 13) == 0
+
+
+@attack("EPERM", control=UNSHIELDED)
+def limits_of_the_agent() -> object:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return each_thread(lambda thread: resource.prlimit(thread, resource.RLIMIT_NOFILE, files))
+
+
+@attack("EPERM", control=UNSHIELDED)
+def signals_to_each_thread_of_the_agent() -> object:
+    return each_thread(lambda thread: os.kill(thread, signal.SIGCHLD))
+
+
+@attack("EPERM", control=UNSHIELDED)
+def signals_to_the_agent_by_a_file_s_owner() -> object:
+    """Whoever owns a socket gets a signal with each byte; the signal can be chosen."""
+    near, far = socket.socketpair()
+    with near, far:
+        fcntl.fcntl(near, fcntl.F_SETSIG, signal.SIGSTOP)
+        return each_thread(lambda thread: fcntl.fcntl(near, fcntl.F_SETOWN, thread))
+
+
+@attack("EPERM", control=UNSHIELDED)
+def signals_to_the_agent_s_group_by_a_file_s_owner() -> object:
+    near, far = socket.socketpair()
+    with near, far:
+        fcntl.fcntl(near, fcntl.F_SETOWN, -1)
+    return "owned"
+
+
+@attack("EPERM EINVAL", control=None)
+def what_else_runs_on_the_core_kept_off_it() -> object:
+    """PR_SCHED_CORE_CREATE. A machine may lack it and say EINVAL, or not have two threads a core, ENODEV."""
+    return check(libc.prctl(62, 1, 0, 0, 0)) == 0
+
+
+@attack("nothing")
+def files_of_the_agent_in_proc() -> object:
+    """Those that everybody may open for writing change the writer, or nothing."""
+    opened = []
+    for folder in ("/proc/1", *(f"/proc/1/task/{thread}" for thread in threads_of_the_agent())):
+        for name in os.listdir(folder):
+            try:
+                fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                continue
+            for word in (b"1", b"19", b"-1000", b"0x7f", b"sandbox"):
+                try:
+                    os.write(fd, word)
+                    opened.append(f"{folder}/{name}")
+                except OSError:
+                    pass
+            os.close(fd)
+    return opened

@@ -102,6 +102,7 @@ NUMBERS = {
     "process_madvise": (440, 440),
     "quotactl": (179, 60),
     "reboot": (169, 142),
+    "sched_setattr": (314, 274),
     "swapon": (167, 224),
     "acct": (163, 89),
     "userfaultfd": (323, 282),

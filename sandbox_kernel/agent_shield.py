@@ -1,0 +1,119 @@
+"""A second system call filter, around all that the agent starts: nobody in there slows, stops or limits the agent.
+
+The cells share the agent's uid, so a kernel would let them. Only the agent knows which threads are its own, and no
+engine's filter is in force within gVisor, whose kernel knows such filters too. A filter is for ever and for all
+descendants. Runs inside the container, where the host ships its source: standard library only, Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+EPERM = 1
+ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+"""The number that the kernel has for it (linux/audit.h), and the column in the table below."""
+X32 = 0x40000000
+"""Calls of the x32 architecture have this bit, and the same number for the architecture."""
+
+THREADS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    # name: number on x86_64, on aarch64, the arguments that name a thread or a process
+    "kill": (62, 129, (0,)),
+    "tkill": (200, 130, (0,)),
+    "tgkill": (234, 131, (0, 1)),
+    "rt_sigqueueinfo": (129, 138, (0,)),
+    "rt_tgsigqueueinfo": (297, 240, (0, 1)),
+    "pidfd_open": (434, 434, (0,)),
+    "sched_setparam": (142, 118, (0,)),
+    "sched_setscheduler": (144, 119, (0,)),
+    "sched_setaffinity": (203, 122, (0,)),
+    "sched_setattr": (314, 274, (0,)),
+    "prlimit64": (302, 261, (0,)),
+    "migrate_pages": (256, 238, (0,)),
+    "move_pages": (279, 239, (0,)),
+    "ptrace": (101, 117, (1,)),
+}
+"""Calls that act on a thread or process which an argument names: none of the agent's. 0 is the caller's own."""
+
+KINDS = {
+    # name: number on x86_64, on aarch64, the only kind that may be named
+    "setpriority": (141, 140, 0),
+    "ioprio_set": (251, 30, 1),
+}
+"""The first argument says whether the second is a thread, a group or a user; the agent is one of the last two."""
+
+FCNTL, F_SETOWN, F_SETOWN_EX = (72, 25), 8, 15
+"""A file's owner is sent a signal of the setter's choice; a negative number is a group. The second takes a pointer."""
+IOCTL, OWNERS = (16, 29), (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP say the same by a pointer."""
+
+NEVER = {"pidfd_send_signal": (424, 424), "process_madvise": (440, 440), "pidfd_getfd": (438, 438)}
+"""They name a process by a file, so its number cannot be compared."""
+
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JGE|K, BPF_RET|K
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | EPERM
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+
+Instruction = tuple[int, int, int, int]
+
+
+def raise_shield() -> bool:
+    """Put the filter around this thread and what it starts from now on; return whether the system did.
+
+    Call when all threads of this process run: they stay without it, and are those that it protects.
+    """
+    try:
+        program = assemble(platform.machine(), sorted(int(name) for name in os.listdir("/proc/self/task")))
+    except LookupError:
+        return False
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+
+    class Program(ctypes.Structure):
+        """struct sock_fprog."""
+
+        _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+
+    argument = Program(len(program), ctypes.addressof(buffer))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    return bool(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(argument), 0, 0) == 0)
+
+
+def assemble(machine: str, threads: list[int]) -> list[Instruction]:
+    """Return the filter as classic BPF: (code, jump if true, jump if false, constant). Raises LookupError."""
+    architecture, column = ARCHITECTURES[machine]
+    program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE), (_LOAD, 0, 0, 0)]
+    if machine == "x86_64":
+        program += [(_AT_LEAST, 0, 1, X32), (_RETURN, 0, 0, _REFUSE)]
+    for entry in NEVER.values():
+        program += _for(entry[column], [(_RETURN, 0, 0, _REFUSE)])
+    for *numbers, arguments in THREADS.values():
+        program += _for(numbers[column], [step for index in arguments for step in _none_of(index, threads)])
+    for *numbers, kind in KINDS.values():
+        only = [_argument(0), (_EQUAL, 1, 0, kind), (_RETURN, 0, 0, _REFUSE)]
+        program += _for(numbers[column], [*only, *_none_of(1, threads)])
+    groups = [-thread & 0xFFFFFFFF for thread in threads]
+    owned = [(_EQUAL, 0, 1, F_SETOWN_EX), (_RETURN, 0, 0, _REFUSE), (_EQUAL, 1, 0, F_SETOWN), (_RETURN, 0, 0, _ALLOW)]
+    program += _for(FCNTL[column], [_argument(1), *owned, *_none_of(2, threads + groups)])
+    program += _for(IOCTL[column], _none_of(1, list(OWNERS)))
+    return [*program, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _for(number: int, block: list[Instruction]) -> list[Instruction]:
+    """Return a block that is skipped for other calls, and leaves the verdict open for none of its own."""
+    block = [*block, (_RETURN, 0, 0, _ALLOW)]
+    return [(_EQUAL, 0, len(block), number), *block]
+
+
+def _none_of(argument: int, refused: list[int]) -> list[Instruction]:
+    steps = [_argument(argument)]
+    for value in refused:
+        steps += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _REFUSE)]
+    return steps
+
+
+def _argument(index: int) -> Instruction:
+    """Load the half of an argument that the kernel reads of an int; both architectures have it first."""
+    return (_LOAD, 0, 0, 16 + 8 * index)
