@@ -36,6 +36,9 @@ HARMLESS = (
     r"dropped an update of a display that is not open",
     r"removed an improper display id",
     r"removed description_allow_html: .*",
+    r"removed [\w.+/@-]+ of a widget: \w+ has no such trait",  # a subclass of an honest notebook
+    r"removed entries of a widget's list: .*",
+    r"dropped a widget's call for the focus: .*",
     r"dropped completions .*",
 )
 """What honest libraries do too. All else that the policy removed could have acted, loaded or leaked: a violation."""

@@ -36,6 +36,8 @@ class OutputPolicy:
         self._screen = terminal.Screen()
         self._displays: dict[str, None] = {}
         active = mode == "safe"
+        self._shown: Message | None = None
+        """The display that is filtered just now."""
         self._bundles = Bundles(frames=active, model_shown=self._model_shown)
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
@@ -46,12 +48,9 @@ class OutputPolicy:
             "display_data": self._display,
             "execute_result": self._display,
             "update_display_data": self._display,
-            "clear_output": lambda message, notes: {"wait": message.content.get("wait") is True},
+            "clear_output": self._clear,
             "execute_input": lambda message, notes: replies.texts(plain(message.content)),
             "status": lambda message, notes: plain(message.content),
-            "comm_open": lambda message, notes: self._widgets.open(message.content, _parent(message), notes),
-            "comm_msg": lambda message, notes: self._widgets.message(message.content, _parent(message), notes),
-            "comm_close": lambda message, notes: self._widgets.close(message.content),
             "debug_event": lambda message, notes: plain(message.content),
             "input_request": self._input,
             "shutdown_reply": lambda message, notes: plain(message.content),
@@ -63,14 +62,13 @@ class OutputPolicy:
             return Verdict(message)
         notes = Notes()
         try:
-            content = self._content(message, notes)
+            content, buffers = self._comm(message, notes) or (self._content(message, notes), ())
         except NotPlainError as error:
             return Verdict(None, (f"dropped {named(message.type)}: {error}",))
         except RefusedError as error:
             return Verdict(None, (str(error),))
         metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
-        buffers = message.buffers if message.type in ("comm_open", "comm_msg") or not message.buffers else ()
-        if content == message.content and metadata == message.metadata and buffers is message.buffers:
+        if content == message.content and metadata == message.metadata and buffers == message.buffers:
             return Verdict(message, tuple(notes))
         return Verdict(
             dataclasses.replace(message, content=content, metadata=metadata, buffers=buffers),
@@ -81,16 +79,32 @@ class OutputPolicy:
         """Note what a front end sends: comms that it opens or closes itself."""
         comm_id, target = message.content.get("comm_id"), message.content.get("target_name")
         if message.type == "comm_open" and isinstance(comm_id, str) and isinstance(target, str):
-            self._widgets.front_opens(comm_id, target)
+            self._widgets.front_opens(comm_id, target, message.content.get("data"))
         elif message.type == "comm_close" and isinstance(comm_id, str):
-            self._widgets.front_closes(comm_id)
+            self._widgets.closed(comm_id)
 
     def restarted(self) -> None:
         """Forget the displays and comms of a kernel that is gone."""
         self.__init__(self.mode)  # type: ignore[misc]
 
     def _model_shown(self, model_id: str) -> bool:
-        return self._widgets.model_shown(model_id)
+        shown = self._shown
+        if shown is None:
+            return self._widgets.model_shown(model_id)
+        new = shown.type != "update_display_data"
+        return self._widgets.displayed(model_id, _parent(shown), new=new, again=bool(shown.content.get("transient")))
+
+    def _comm(self, message: Message, notes: Notes) -> widgets.Sent | None:
+        """Filter a comm's message, whose buffers go with its content; None for any other message."""
+        if message.type == "comm_open":
+            return self._widgets.open(message.content, message.buffers, _parent(message), notes)
+        if message.type == "comm_msg":
+            return self._widgets.message(message.content, message.buffers, _parent(message), notes)
+        return self._widgets.close(message.content) if message.type == "comm_close" else None
+
+    def _clear(self, message: Message, notes: Notes) -> _Content:
+        self._widgets.cleared(_parent(message))
+        return {"wait": message.content.get("wait") is True}
 
     def _content(self, message: Message, notes: Notes) -> _Content:
         if found := self._filters.get(message.type):
@@ -116,7 +130,11 @@ class OutputPolicy:
             display_id = None
         if message.type == "update_display_data" and display_id not in self._displays:
             raise RefusedError("dropped an update of a display that is not open")
-        data, metadata = self._bundles.apply(content.get("data"), content.get("metadata"), notes)
+        self._shown = message
+        try:
+            data, metadata = self._bundles.apply(content.get("data"), content.get("metadata"), notes)
+        finally:
+            self._shown = None
         if display_id is not None:
             self._displays[display_id] = None
             if len(self._displays) > MAX_DISPLAYS:

@@ -1,41 +1,43 @@
-"""Comms: the widget protocol for the widgets of ipywidgets itself, each state checked key by key; no other channel.
+"""Comms: the widget protocol for the widgets of ipywidgets itself, each state checked trait by trait; no other channel.
 
-Imports the filters beside it. A comm names a JavaScript module and feeds it; only `@jupyter-widgets/base`, `controls`
-and `output` may be named. What their views do with a string decides how that string is treated.
+Imports the filters beside it. A comm names a JavaScript module and feeds it. Which classes there are, which view draws
+which model and what each trait may hold stands in a table that is made from ipywidgets (`widget_table`): what is not in
+it does not pass, at the opening, in an update, in an echo and in the states that a front end asks for anew.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from . import css, html, terminal, tex
+from . import terminal
 from .budget import MAX_COMMS
 from .mime import Bundles
 from .plain import POISON, plain
 from .verdict import Notes, RefusedError, named
+from .widget_models import NAMES, Model, carried, models, referred
+from .widget_rules import Setting, UnfitError, check
+from .widget_views import Views
 
 TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
+VIEW = "application/vnd.jupyter.widget-view+json"
 
-_MODULES = ("@jupyter-widgets/base", "@jupyter-widgets/controls", "@jupyter-widgets/output")
-_CLASS = re.compile(r"[A-Z][A-Za-z0-9]{1,60}(?:Model|View)")
-_VERSION = re.compile(r"[\^~]?[0-9]{1,3}(?:\.[0-9]{1,3}){0,2}|\*")
-_DOM_CLASS = re.compile(r"widget-[\w-]{1,40}|mod-[\w-]{1,20}")
-_ICON = re.compile(r"[a-z0-9 -]{0,80}")
-_FORMATS = re.compile(r"png|jpe?g|gif|webp|bmp|svg\+xml|mp4|webm|ogg|ogv|mp3|mpeg|wav|flac|m4a|aac", re.IGNORECASE)
-_METHODS = ("update", "echo_update", "custom", "update_states")
+SERIES = 8
+"""The major version of ipywidgets whose models are in the table."""
 
-_MARKUP = frozenset(("HTMLModel", "HTMLMathModel"))
-_TYPESET = frozenset(("LabelModel",))
-_CSS = re.compile(r"(?:Layout|Style)Model\Z")
+_METHODS = ("update", "echo_update", "custom")
 _LINKS = frozenset(("LinkModel", "DirectionalLinkModel"))
-_LINKABLE = re.compile(
-    r"(?:(?:Bounded)?(?:Int|Float)\w*|Checkbox|ToggleButton|Valid|Play|Select|SelectMultiple|Dropdown|RadioButtons"
-    r"|ToggleButtons|Selection\w*Slider|Tab|Accordion|Stack)Model"
-)
-_LINKED_TRAITS = ("value", "min", "max", "step", "disabled", "index", "selected_index")
-"""A link copies a value in the browser, past this filter: from what a Text holds into what an HTML shows, for one."""
+
+
+class Sent(NamedTuple):
+    """The content of a comm's message and the buffers that go with it."""
+
+    content: Mapping[str, Any]
+    buffers: tuple[Any, ...] = ()
+
+
+Placed = list[tuple[list[Any], Any]]
+"""Buffers, each with the path at which a front end puts it into the state."""
 
 
 class Widgets:
@@ -46,25 +48,65 @@ class Widgets:
         self._allowed = allowed
         self._models: dict[str, str] = {}
         """Comm id of each widget model that was let through -> class of the model."""
-        self._front: dict[str, str] = {}
-        """Comm id -> target of the comms that the front end opened itself."""
+        self._controls: dict[str, None] = {}
+        """Ids of the comms over which a front end asks for the states of all widgets."""
+        self._ends: dict[str, dict[str, Any]] = {}
+        """Comm id of each link -> its ends."""
+        self._views = Views()
+        self._taking: dict[str, str] = {}
+        """Comm id of each Output widget -> the request whose displays it takes over."""
+        self._updatable: set[str] = set()
+        """Output widgets that took over a display with an id: an update of that is shown in them."""
 
-    def model_shown(self, comm_id: str) -> bool:
-        return comm_id in self._models
+    def model_shown(self, model_id: str) -> bool:
+        return model_id in self._models
+
+    def displayed(self, model_id: str, parent: str, *, new: bool, again: bool) -> bool:
+        """Return whether a display of `parent` may show a widget, and note in which Output widgets it comes to lie.
+
+        `new` says that it is a display and not an update of one, `again` that it has an id.
+        """
+        if model_id not in self._models:
+            return False
+        takers = [one for one, taken in self._taking.items() if taken == parent] if new else list(self._updatable)
+        if new and again:
+            self._updatable.update(takers)
+        return all(self._views.add(taker, "taken", model_id) for taker in takers)
+
+    def cleared(self, parent: str) -> None:
+        """Note that a cell clears its output, and so that of the Output widgets which take it over."""
+        for taker, taken in self._taking.items():
+            if taken == parent:
+                self._views.empty(taker, "taken")
 
     def is_open(self, comm_id: str) -> bool:
-        return comm_id in self._models or comm_id in self._front
+        return comm_id in self._models or comm_id in self._controls
 
-    def front_opens(self, comm_id: str, target: str) -> None:
-        """Note that the front end opens a comm: it expects answers."""
-        if len(self._front) < MAX_COMMS:
-            self._front[comm_id] = target
+    def front_opens(self, comm_id: str, target: str, data: Any) -> None:
+        """Note that the front end opens a comm: for all states, or as a widget that a script of its own makes.
 
-    def front_closes(self, comm_id: str) -> None:
-        self._front.pop(comm_id, None)
+        No other comm of a front end is answered: whatever listens there takes for its own kernel's word what a cell
+        wrote, and what it does with it is not known here.
+        """
+        if target == CONTROL:
+            while len(self._controls) >= MAX_COMMS:
+                del self._controls[next(iter(self._controls))]
+            self._controls[comm_id] = None
+        elif target == TARGET and len(self._models) < MAX_COMMS and not self.is_open(comm_id):
+            state = data.get("state") if isinstance(data, dict) else None
+            if isinstance(state, dict) and (model := _model_of(state)):
+                self._models[comm_id] = model.name
+
+    def closed(self, comm_id: str) -> None:
+        """Note that a comm is closed, by whom ever."""
+        self._controls.pop(comm_id, None)
         self._models.pop(comm_id, None)
+        self._ends.pop(comm_id, None)
+        self._taking.pop(comm_id, None)
+        self._updatable.discard(comm_id)
+        self._views.forget(comm_id)
 
-    def open(self, content: Mapping[str, Any], parent: str, notes: Notes) -> Mapping[str, Any]:
+    def open(self, content: Mapping[str, Any], buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
         comm_id, target = content.get("comm_id"), content.get("target_name")
         if not isinstance(comm_id, str) or not comm_id or len(comm_id) > 200:
             raise RefusedError("dropped a comm without a proper id")
@@ -78,125 +120,110 @@ class Widgets:
             raise RefusedError(f"dropped a widget: {MAX_COMMS} comms are open")
         data = content.get("data")
         state = data.get("state") if isinstance(data, dict) else None
-        model = state.get("_model_name") if isinstance(state, dict) else None
-        if not isinstance(data, dict) or not isinstance(state, dict) or not self._names_allowed(state):
-            module = state.get("_model_module") if isinstance(state, dict) else None
-            raise RefusedError(f"dropped a widget of {named(module)}: only those of ipywidgets may run in your browser")
-        checked = self._data(data, str(model), parent, notes)
-        self._models[comm_id] = str(model)
+        if not isinstance(data, dict) or not isinstance(state, dict) or not (model := _model_of(state)):
+            raise RefusedError(_stranger(state))
+        self._models[comm_id] = model.name
+        try:
+            checked, kept = self._data(data, buffers, comm_id, parent, notes)
+        except RefusedError:
+            self.closed(comm_id)
+            raise
         module = {"target_module": None} if "target_module" in content else {}
-        return {"comm_id": comm_id, "target_name": TARGET, "data": checked, **module}
+        return Sent({"comm_id": comm_id, "target_name": TARGET, "data": checked, **module}, kept)
 
-    def message(self, content: Mapping[str, Any], parent: str, notes: Notes) -> Mapping[str, Any]:
+    def message(self, content: Mapping[str, Any], buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
         comm_id, data = content.get("comm_id"), content.get("data")
         if not isinstance(comm_id, str) or not self.is_open(comm_id):
             raise RefusedError("dropped a message on a comm that is not open")
-        if (target := self._front.get(comm_id)) is not None:
-            if not self._allowed:
-                raise RefusedError("dropped a comm message: no active content in this mode")
-            if target == CONTROL:
-                return self._control(comm_id, data, parent, notes)
-            if target != TARGET:  # the front end asked for this conversation: it knows what to make of the answers
-                return {"comm_id": comm_id, "data": plain(data)}
+        if not self._allowed:
+            raise RefusedError("dropped a comm message: no active content in this mode")
+        if comm_id in self._controls:
+            return self._control(comm_id, data, buffers, parent, notes)
         if not isinstance(data, dict) or data.get("method") not in _METHODS:
             raise RefusedError("dropped a widget message of an unknown kind")
         if data["method"] == "custom":
             detail = data.get("content")
-            if isinstance(detail, dict) and detail.get("do") in ("focus", "blur"):
-                return {"comm_id": comm_id, "data": {"method": "custom", "content": {"do": detail["do"]}}}
+            if isinstance(detail, dict) and detail.get("do") == "blur":
+                return Sent({"comm_id": comm_id, "data": {"method": "custom", "content": {"do": "blur"}}})
+            if isinstance(detail, dict) and detail.get("do") == "focus":
+                raise RefusedError("dropped a widget's call for the focus: it would take what you type elsewhere")
             raise RefusedError("dropped a widget's own message: it has no meaning for the widgets that may run")
-        checked = self._data(data, self._models.get(comm_id, ""), parent, notes)
-        return {"comm_id": comm_id, "data": checked}
+        checked, kept = self._data(data, buffers, comm_id, parent, notes)
+        return Sent({"comm_id": comm_id, "data": checked}, kept)
 
-    def close(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    def close(self, content: Mapping[str, Any]) -> Sent:
         comm_id = content.get("comm_id")
         if not isinstance(comm_id, str) or not self.is_open(comm_id):
             raise RefusedError("dropped the end of a comm that is not open")
-        self.front_closes(comm_id)
-        return {"comm_id": comm_id, "data": {}}
+        self.closed(comm_id)
+        return Sent({"comm_id": comm_id, "data": {}})
 
     # --- one model's state ------------------------------------------------------------------------------------------
 
-    def _names_allowed(self, state: Mapping[str, Any]) -> bool:
-        """Return whether every class and module named in a state is one of ipywidgets."""
-        for key in ("_model_module", "_view_module"):
-            if state.get(key) is not None and state[key] not in _MODULES:
-                return False
-        for key in ("_model_name", "_view_name"):
-            if state.get(key) is not None and not (isinstance(state[key], str) and _CLASS.fullmatch(state[key])):
-                return False
-        for key in ("_model_module_version", "_view_module_version"):
-            if state.get(key) is not None and not (isinstance(state[key], str) and _VERSION.fullmatch(state[key])):
-                return False
-        return "_model_module" not in state or ("_model_name" in state and state["_model_module"] in _MODULES)
-
-    def _data(self, data: Mapping[str, Any], model: str, parent: str, notes: Notes) -> dict[str, Any]:
+    def _data(
+        self, data: Mapping[str, Any], buffers: Sequence[Any], comm_id: str, parent: str, notes: Notes
+    ) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        placed = _placed(data.get("buffer_paths"), buffers)
         state = data.get("state")
-        if not isinstance(state, dict) or not self._names_allowed(state):
-            raise RefusedError("dropped a widget update that names another class")
-        result: dict[str, Any] = {"state": self._state(state, model, parent, notes)}
-        if isinstance(data.get("method"), str):
+        checked, kept = self._state(comm_id, state, placed, parent, notes)
+        result: dict[str, Any] = {"state": checked}
+        if data.get("method") in ("update", "echo_update"):
             result["method"] = data["method"]
-        if isinstance(data.get("echo"), list):
-            result["echo"] = [key for key in data["echo"] if isinstance(key, str)]
-        paths = data.get("buffer_paths")
-        if paths is not None:
-            if not _paths_allowed(paths):
-                raise RefusedError("dropped a widget update with improper buffer paths")
-            result["buffer_paths"] = paths
-        return result
+        if data.get("buffer_paths") is not None:
+            result["buffer_paths"] = [path for path, _ in kept]
+        return result, tuple(buffer for _, buffer in kept)
 
-    def _state(self, state: Mapping[str, Any], model: str, parent: str, notes: Notes) -> dict[str, Any]:
-        state = plain(state)
-        if model in _LINKS and not all(self._linkable(state.get(end)) for end in ("source", "target") if end in state):
+    def _state(
+        self, comm_id: str, state: Any, placed: Placed, parent: str, notes: Notes
+    ) -> tuple[dict[str, Any], Placed]:
+        """Return what may pass of a model's state and of the buffers that belong into it."""
+        model = models()[self._models[comm_id]]
+        if not isinstance(state, dict) or not model.named_by(state):
+            raise RefusedError("dropped a widget update that names another class")
+        setting = Setting(self._models, parent, self._outputs, notes)
+        kept: dict[str, Any] = {}
+        for key, value in plain(state).items():
+            if key in NAMES:
+                kept[key] = value
+            elif (rule := model.traits.get(key)) is None:
+                notes.add(f"removed {named(key)} of a widget: {model.name} has no such trait")
+            else:
+                try:
+                    kept[key] = check(rule, value, setting)
+                except UnfitError as error:
+                    notes.add(f"removed {named(key)} of a widget ({model.name}): {error}")
+        if model.name in _LINKS:
+            self._link(comm_id, state, kept)
+        self._take_in(comm_id, kept, parent, notes)
+        bytes_kept = [one for one in placed if _takes(model, one[0], kept)]
+        if len(bytes_kept) < len(placed):
+            notes.add(f"removed bytes of a widget: {model.name} has no place for them")
+        return kept, bytes_kept
+
+    def _link(self, comm_id: str, state: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        """Require that a link's ends are of one kind: it copies in the browser, past this filter."""
+        ends = {end: kept.get(end) for end in ("source", "target") if end in state}
+        known = self._ends.get(comm_id, {}) | ends
+        kinds = {carried(end, self._models) for end in known.values()}
+        if None in kinds or len(kinds) > 1:
             raise RefusedError("dropped a link between widgets that would copy markup in your browser")
-        return {key: self._value(key, value, model, parent, notes) for key, value in state.items()}
+        self._ends[comm_id] = known
 
-    def _linkable(self, end: Any) -> bool:
-        if not (isinstance(end, list) and len(end) == 2 and isinstance(end[0], str) and end[1] in _LINKED_TRAITS):
-            return False
-        name = self._models.get(end[0].removeprefix("IPY_MODEL_"), "")
-        return bool(_LINKABLE.fullmatch(name))
+    def _take_in(self, comm_id: str, kept: dict[str, Any], parent: str, notes: Notes) -> None:
+        """Note what is shown in a widget, and take out what would be more than a page can bear."""
+        for key in [key for key in kept if key in ("children", "axes", "buttons", "outputs")]:
+            inside = _views_in(kept[key]) if key == "outputs" else [referred(one, self._models) for one in kept[key]]
+            if not self._views.put(comm_id, key, (one for one in inside if one is not None)):
+                notes.add("removed widgets in a widget: too many, or too deep in each other")
+                kept[key] = []
+                self._views.empty(comm_id, key)
+            if key == "outputs":
+                self._views.empty(comm_id, "taken")
+        if "msg_id" in kept:
+            self._taking[comm_id] = kept["msg_id"] and parent
 
-    def _value(self, key: str, value: Any, model: str, parent: str, notes: Notes) -> Any:
-        """Return what the value of one trait may be; what the view makes of it decides."""
-        if key == "outputs":
-            return (
-                [self._output(output, notes) for output in value if isinstance(output, dict)]
-                if isinstance(value, (list, tuple))
-                else []
-            )
-        if key == "msg_id":
-            # An Output widget takes over the output of the message it names: only ever that of its own cell.
-            return value if value in ("", parent) else ""
-        if key == "description_allow_html" and value:
-            notes.add("removed description_allow_html: descriptions are text")
-            return False
-        if key == "_dom_classes":
-            return (
-                [one for one in value if isinstance(one, str) and _DOM_CLASS.fullmatch(one)]
-                if isinstance(value, list)
-                else []
-            )
-        if not isinstance(value, str):
-            return value
-        if key == "value" and model in _MARKUP:
-            return html.sanitise(value, notes)
-        if key in ("description", "description_tooltip") or (key == "value" and model in _TYPESET):
-            return tex.clean(value)
-        if key == "icon":
-            return value if _ICON.fullmatch(value) else ""
-        if key == "format" and model in ("ImageModel", "VideoModel", "AudioModel"):
-            if _FORMATS.fullmatch(value):
-                return value
-            notes.add("removed a widget's media format: outputs load nothing from a network")
-            return "png"
-        if _CSS.search(model) and not key.startswith("_"):
-            if css.allowed(key.replace("_", "-"), value):
-                return value
-            notes.add("removed CSS: it may load something or leave its place")
-            return None
-        return value
+    def _outputs(self, outputs: list[Any], notes: Notes) -> list[Any]:
+        return [self._output(output, notes) for output in outputs if isinstance(output, dict)]
 
     def _output(self, output: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
         """Filter one output inside an Output widget, as it would be on its own."""
@@ -221,7 +248,7 @@ class Widgets:
             result["execution_count"] = count if isinstance(count, int) else None
         return result
 
-    def _control(self, comm_id: str, data: Any, parent: str, notes: Notes) -> Mapping[str, Any]:
+    def _control(self, comm_id: str, data: Any, buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
         """Filter the states of all widgets, which a front end asks for when it connects anew."""
         if (
             not isinstance(data, dict)
@@ -229,29 +256,27 @@ class Widgets:
             or not isinstance(data.get("states"), dict)
         ):
             raise RefusedError("dropped a widget control message of an unknown kind")
+        placed = _placed(data.get("buffer_paths", []), buffers)
         states: dict[str, Any] = {}
-        places: dict[Any, None] = {}
+        kept: Placed = []
         for model_id, entry in data["states"].items():
-            state = entry.get("state") if isinstance(entry, dict) else None
-            known = self._models.get(model_id)
-            if known is None or not isinstance(state, dict) or not self._names_allowed(state):
+            if model_id not in self._models or not isinstance(entry, dict):
                 continue
-            checked = self._state(state, known, parent, notes)
-            if entry.get("model_name") == known and entry.get("model_module") in _MODULES:
-                version = entry.get("model_module_version")
-                states[model_id] = {
-                    "model_name": known,
-                    "model_module": entry["model_module"],
-                    "model_module_version": version
-                    if isinstance(version, str) and _VERSION.fullmatch(version)
-                    else "*",
-                    "state": checked,
-                }
-                places[model_id] = None
-        paths = data.get("buffer_paths", [])
-        if not _paths_allowed(paths) or any(not path or path[0] not in places for path in paths):
-            raise RefusedError("dropped widget states with improper buffer paths")
-        return {"comm_id": comm_id, "data": {"method": "update_states", "states": states, "buffer_paths": paths}}
+            model = models()[self._models[model_id]]
+            names = {f"_{key}": entry.get(key) for key in ("model_name", "model_module", "model_module_version")}
+            if not model.named_by(names):
+                continue
+            own = [(path[2:], buffer) for path, buffer in placed if path[:2] == [model_id, "state"]]
+            try:
+                state, there = self._state(model_id, entry.get("state"), own, parent, notes)
+            except RefusedError as refused:
+                notes.add(str(refused))
+                continue
+            states[model_id] = {**{key[1:]: value for key, value in names.items()}, "state": state}
+            kept += [([model_id, "state", *path], buffer) for path, buffer in there]
+        paths = [path for path, _ in kept]
+        content = {"comm_id": comm_id, "data": {"method": "update_states", "states": states, "buffer_paths": paths}}
+        return Sent(content, tuple(buffer for _, buffer in kept))
 
 
 def error(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,15 +290,59 @@ def error(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _paths_allowed(paths: Any) -> bool:
-    """Return whether paths only lead into the state itself: a front end follows them without looking."""
-    return isinstance(paths, list) and all(
+def _model_of(state: Mapping[str, Any]) -> Model | None:
+    """Return the class that a first state names, None if it is none of ipywidgets as the table knows it."""
+    name = state.get("_model_name")
+    model = models().get(name) if isinstance(name, str) else None
+    needed = ("_model_module", "_model_module_version")
+    return model if model and all(key in state for key in needed) and model.named_by(state) else None
+
+
+def _stranger(state: Any) -> str:
+    """Return why a widget is not one of ipywidgets."""
+    names = state if isinstance(state, dict) else {}
+    name, module = names.get("_model_name"), names.get("_model_module")
+    model = models().get(name) if isinstance(name, str) else None
+    if model is None or module != model.module:
+        return f"dropped a widget of {named(module)}: only those of ipywidgets may run in your browser"
+    if not model.version(names.get("_model_module_version")):
+        return f"dropped a widget of another version: only those of ipywidgets {SERIES} may run in your browser"
+    return f"dropped a widget ({model.name}) with the view of another class"
+
+
+def _views_in(outputs: list[Any]) -> list[str | None]:
+    bundles = [output.get("data") for output in outputs]
+    views = [bundle.get(VIEW) for bundle in bundles if isinstance(bundle, dict)]
+    return [view.get("model_id") for view in views if isinstance(view, dict)]
+
+
+def _takes(model: Model, path: list[Any], kept: Mapping[str, Any]) -> bool:
+    """Return whether a buffer may be put at a path: as a media's value, or as the content of a file of a list."""
+    rule = model.traits.get(path[0]) if path and isinstance(path[0], str) else None
+    if rule == "buffer":
+        return len(path) == 1
+    files = kept.get(path[0], ()) if rule == "files" else ()
+    return len(path) == 3 and path[2] == "content" and isinstance(path[1], int) and 0 <= path[1] < len(files)
+
+
+def _placed(paths: Any, buffers: Sequence[Any]) -> Placed:
+    """Return each buffer with its path. A front end follows paths without looking: they are plain, and one for each."""
+    paths = [] if paths is None else paths
+    if not isinstance(paths, list) or len(paths) != len(buffers) or not all(map(_is_path, paths)):
+        raise RefusedError("dropped a widget update with improper buffer paths")
+    seen = [tuple(path) for path in paths]
+    if len(set(seen)) != len(seen):
+        raise RefusedError("dropped a widget update with improper buffer paths")
+    return list(zip(paths, buffers, strict=True))
+
+
+def _is_path(path: Any) -> bool:
+    return (
         isinstance(path, list)
-        and 0 < len(path) <= 64
+        and 0 < len(path) <= 8
         and all(
             (isinstance(step, str) and step not in POISON)
             or (isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 1_000_000)
             for step in path
         )
-        for path in paths
     )

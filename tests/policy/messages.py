@@ -8,6 +8,8 @@ from typing import Any
 from sandbox_kernel.model import Channel, Message
 from sandbox_kernel.policy import OutputPolicy, Verdict
 
+from .widget_spec import own_names
+
 CELL = "cell-1"
 
 
@@ -42,10 +44,14 @@ def filtered(data: Mapping[str, Any], policy: OutputPolicy | None = None) -> tup
     return dict(verdict.message.content["data"]), verdict
 
 
-def model(comm_id: str, name: str, module: str = "@jupyter-widgets/controls", **state: Any) -> Message:
-    """Return the opening of a widget model."""
-    names = {"_model_module": module, "_model_module_version": "2.0.0", "_model_name": name}
-    names |= {"_view_module": module, "_view_module_version": "2.0.0", "_view_name": name.replace("Model", "View")}
+def model(comm_id: str, name: str, module: str | None = None, /, **state: Any) -> Message:
+    """Return the opening of a widget model, with the module and the view that ipywidgets itself gives it."""
+    if module is None and name in own_names():
+        names = own_names()[name]
+    else:
+        module = module or "@jupyter-widgets/controls"
+        names = {"_model_module": module, "_model_module_version": "2.0.0", "_model_name": name}
+        names |= {"_view_module": module, "_view_module_version": "2.0.0", "_view_name": name.replace("Model", "View")}
     data = {"state": names | state, "buffer_paths": []}
     content = {"comm_id": comm_id, "target_name": "jupyter.widget", "data": data}
     return message("comm_open", content, metadata={"version": "2.1.0"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sandbox_kernel.policy.budget import MAX_COMMS
 
 from .check import faults
 from .messages import CELL, display, filtered, message, model, update
+from .widget_spec import NAMES, default, registered
 
 
 def opened(*models: Message, mode: Any = "safe") -> OutputPolicy:
@@ -27,12 +29,27 @@ def state_of(policy: OutputPolicy, sent: Message) -> dict[str, Any]:
     return dict(verdict.message.content["data"]["state"])
 
 
+def entry_of(name: str) -> dict[str, Any]:
+    """Return what the states of all widgets say of one of a class."""
+    known = next(cls for cls in registered() if default(cls, "_model_name") == name)
+    return {key: default(known, f"_{key}") for key in ("model_name", "model_module", "model_module_version")}
+
+
+def states_of(policy: OutputPolicy, states: dict[str, Any]) -> dict[str, Any]:
+    """Return what a front end that connects anew is told of all widgets."""
+    policy.observe(message("comm_open", {"comm_id": "ask", "target_name": "jupyter.widget.control"}, channel="shell"))
+    data = {"method": "update_states", "states": states, "buffer_paths": []}
+    verdict = policy.apply(message("comm_msg", {"comm_id": "ask", "data": data}))
+    assert verdict.message is not None
+    return dict(verdict.message.content["data"]["states"])
+
+
 def view(model_id: str) -> dict[str, Any]:
     return {"application/vnd.jupyter.widget-view+json": {"model_id": model_id, "version_major": 2, "version_minor": 0}}
 
 
 def test_a_slider_is_opened_shown_moved_and_closed_unchanged() -> None:
-    policy = OutputPolicy("safe")
+    policy = opened(model("l", "LayoutModel"))
     slider = model(
         "s", "IntSliderModel", value=3, min=0, max=10, description="$x_1$", layout="IPY_MODEL_l", readout_format="d"
     )
@@ -83,6 +100,38 @@ def test_a_view_of_another_module_is_not_loaded_at_the_start_or_later(key: str) 
     assert policy.apply(update("c", **{key: "http://evil.test/x.js"})).message is None
 
 
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [
+        ("LabelModel", "HTMLView"),
+        ("TextModel", "HTMLMathView"),
+        ("LabelModel", "ImageView"),
+        ("LabelModel", "VideoView"),
+        ("HTMLModel", "HTMLMathView"),
+        ("LabelModel", ["HTMLView"]),
+        ("LabelModel", {"toString": "HTMLView"}),
+        ("LabelModel", "labelview"),
+        ("LinkModel", "HTMLView"),
+        ("LayoutModel", "HTMLView"),
+    ],
+)
+def test_a_model_is_drawn_by_its_own_view_only(name: str, view: Any) -> None:
+    """What a Label holds is not filtered as markup, so it must not be drawn as markup: at the start, later, anew."""
+    evil = {"value": "<img src=x onerror=x>", "format": "url", "_view_name": view}
+    assert OutputPolicy("safe").apply(model("c", name, **evil)).message is None
+    policy = opened(model("c", name) if name != "LinkModel" else model("c", "LabelModel"))
+    for method in ("update", "echo_update"):
+        data = {"method": method, "state": evil, "buffer_paths": []}
+        assert policy.apply(message("comm_msg", {"comm_id": "c", "data": data})).message is None
+    assert states_of(policy, {"c": entry_of(name) | {"state": evil}}) == {}
+
+
+@pytest.mark.parametrize("version", ["1.5.0", "3.0.0", "*", "", None, ["2.0.0"], "2.0.0 || 1", ">=1"])
+def test_a_model_of_another_version_is_not_loaded(version: Any) -> None:
+    assert OutputPolicy("safe").apply(model("c", "HTMLModel", _model_module_version=version)).message is None
+    assert OutputPolicy("safe").apply(model("c", "HTMLModel", _model_module_version="^2.0.0")).message is not None
+
+
 @pytest.mark.parametrize("target", ["x", "", None, "jupyter.widget ", "jupyter.widget.version", ["jupyter.widget"]])
 def test_another_target_is_not_opened(target: Any) -> None:
     sent = message("comm_open", {"comm_id": "c", "target_name": target, "data": {}})
@@ -101,7 +150,7 @@ def test_an_id_in_use_is_not_opened_again_as_another_class() -> None:
 
 
 def test_the_number_of_comms_is_bounded() -> None:
-    policy = opened(*(model(f"c{number}", "LayoutModel", "@jupyter-widgets/base") for number in range(MAX_COMMS)))
+    policy = opened(*(model(f"c{number}", "LayoutModel") for number in range(MAX_COMMS)))
     verdict = policy.apply(model("one more", "ButtonModel"))
     assert verdict.message is None
     assert str(MAX_COMMS) in verdict.notes[0]
@@ -124,10 +173,12 @@ def test_buffer_paths_cannot_leave_the_state(path: Any) -> None:
 
 
 def test_poisonous_keys_are_taken_out_of_a_state() -> None:
-    poison: Any = {"__proto__": {"x": 1}}
-    state = state_of(OutputPolicy("safe"), model("c", "ButtonModel", a={"constructor": 1, "b": 2}, **poison))
-    assert "__proto__" not in state
-    assert state["a"] == {"b": 2}
+    poison: Any = {"__proto__": {"x": 1}, "constructor": {"prototype": {}}}
+    state = state_of(OutputPolicy("safe"), model("c", "ButtonModel", disabled=True, **poison))
+    assert set(state) == {*NAMES, "disabled"}
+    output = {"output_type": "display_data", "data": {"application/json": {"constructor": 1, "b": 2}}, "metadata": {}}
+    state = state_of(OutputPolicy("safe"), model("c", "OutputModel", outputs=[output]))
+    assert state["outputs"][0]["data"] == {"application/json": {"b": 2}}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +195,11 @@ def test_poisonous_keys_are_taken_out_of_a_state() -> None:
         ("ButtonModel", "_dom_classes", ["widget-interact", "jp-Dialog", 1], ["widget-interact"]),
         ("ImageModel", "format", "url", "png"),
         ("VideoModel", "format", "URL", "png"),
+        ("AudioModel", "format", "url", "png"),
         ("ImageModel", "format", "jpeg", "jpeg"),
+        ("ToggleButtonsModel", "icons", ["x lm-Menu", "check", "spinner fa-spin"], ["", "check", "spinner fa-spin"]),
+        ("ButtonStyleModel", "button_color", "var(--jp-brand-color1)", "var(--jp-brand-color1)"),
+        ("TextareaModel", "rows", 10**9, 1000),
         ("LayoutModel", "width", "50%", "50%"),
         ("LayoutModel", "border_top", "1px solid red", "1px solid red"),
         ("LayoutModel", "grid_template_areas", '"a b" "c d"', '"a b" "c d"'),
@@ -182,9 +237,7 @@ def test_outputs_inside_an_output_widget_are_filtered_as_outputs_are() -> None:
         {"output_type": "x", "data": {"text/html": "<script>"}},
         "x",
     ]
-    kept = state_of(OutputPolicy("safe"), model("c", "OutputModel", "@jupyter-widgets/output", outputs=outputs))[
-        "outputs"
-    ]
+    kept = state_of(OutputPolicy("safe"), model("c", "OutputModel", outputs=outputs))["outputs"]
     assert [output["output_type"] for output in kept] == [
         "display_data",
         "stream",
@@ -226,34 +279,59 @@ def test_a_link_in_the_browser_copies_numbers_only(source: Any, target: Any, pas
         assert (policy.apply(model(name, name, **ends)).message is not None) is passes
 
 
-def test_a_widgets_own_messages_do_nothing_but_focus() -> None:
+def test_a_widgets_own_messages_do_nothing_but_give_up_the_focus() -> None:
     policy = opened(model("c", "ButtonModel"))
     focus = message("comm_msg", {"comm_id": "c", "data": {"method": "custom", "content": {"do": "focus"}}})
+    blur = message("comm_msg", {"comm_id": "c", "data": {"method": "custom", "content": {"do": "blur"}}})
     other = message("comm_msg", {"comm_id": "c", "data": {"method": "custom", "content": {"event": "x", "code": "y"}}})
-    assert policy.apply(focus).message is focus
+    assert policy.apply(focus).message is None
+    assert policy.apply(blur).message is blur
     assert policy.apply(other).message is None
     assert policy.apply(message("comm_msg", {"comm_id": "c", "data": {"method": "request_state"}})).message is None
 
 
 def test_the_states_of_all_widgets_are_filtered_when_a_front_end_connects_anew() -> None:
     policy = opened(model("c", "HTMLModel"))
-    policy.observe(message("comm_open", {"comm_id": "ask", "target_name": "jupyter.widget.control"}, channel="shell"))
-    entry = {"model_name": "HTMLModel", "model_module": "@jupyter-widgets/controls", "model_module_version": "2.0.0"}
+    entry = entry_of("HTMLModel")
     states = {
-        "c": {**entry, "state": {"value": "<img src=x onerror=x>"}},
+        "c": {**entry, "state": {"value": "<img src=x onerror=x>", "description": ["<b>"]}},
         "unknown": {**entry, "state": {}},
     }
-    data = {"method": "update_states", "states": states, "buffer_paths": []}
-    verdict = policy.apply(message("comm_msg", {"comm_id": "ask", "data": data}))
-    assert verdict.message is not None
-    assert verdict.message.content["data"]["states"] == {"c": {**entry, "state": {"value": "<img>"}}}
+    assert states_of(policy, states) == {"c": {**entry, "state": {"value": "<img>"}}}
+    for key in entry:
+        assert states_of(policy, {"c": states["c"] | {key: ["x"]}}) == {}
 
 
-def test_a_comm_that_the_front_end_opened_is_answered_until_it_closes_it() -> None:
+def test_the_bytes_of_all_widgets_go_with_their_states() -> None:
+    """A widget that is left out takes its bytes with it: a front end counts them off."""
+    policy = opened(model("i", "ImageModel"), model("h", "HTMLModel"), model("j", "ImageModel"))
+    policy.observe(message("comm_open", {"comm_id": "ask", "target_name": "jupyter.widget.control"}, channel="shell"))
+    states = {name: entry_of(kind) | {"state": {}} for name, kind in (("i", "ImageModel"), ("h", "HTMLModel"))}
+    states["j"] = entry_of("ImageModel") | {"state": {"_view_name": "HTMLView"}}
+    paths = [[name, "state", "value"] for name in ("h", "j", "i")]
+    data = {"method": "update_states", "states": states, "buffer_paths": paths}
+    sent = message("comm_msg", {"comm_id": "ask", "data": data}, buffers=(b"<img onerror=x>", b"2", b"PNG"))
+    passed = policy.apply(sent).message
+    assert passed is not None
+    assert set(passed.content["data"]["states"]) == {"h", "i"}
+    assert (passed.content["data"]["buffer_paths"], passed.buffers) == ([["i", "state", "value"]], (b"PNG",))
+
+
+@pytest.mark.parametrize("target", ["my.extension", "hv-extension-comm", "jupyter.widget.version", ""])
+def test_a_comm_that_something_else_in_the_front_end_opened_is_not_answered(target: str) -> None:
+    """It would take a cell's words for its own kernel's, and what it does with them is not known here."""
     policy = OutputPolicy("safe")
     answer = message("comm_msg", {"comm_id": "c", "data": {"x": [1]}})
+    policy.observe(message("comm_open", {"comm_id": "c", "target_name": target}, channel="shell"))
     assert policy.apply(answer).message is None
-    policy.observe(message("comm_open", {"comm_id": "c", "target_name": "my.extension"}, channel="shell"))
-    assert policy.apply(answer).message is answer
+
+
+def test_a_widget_that_the_front_end_made_is_filtered_as_its_class_until_it_is_closed() -> None:
+    policy = OutputPolicy("safe")
+    policy.observe(dataclasses.replace(model("c", "HTMLModel"), channel="shell"))
+    assert state_of(policy, update("c", value="<img src=x onerror=x>")) == {"value": "<img>"}
     policy.observe(message("comm_close", {"comm_id": "c"}, channel="shell"))
-    assert policy.apply(answer).message is None
+    assert policy.apply(update("c", value="x")).message is None
+    stranger = message("comm_open", {"comm_id": "d", "target_name": "jupyter.widget", "data": {}}, channel="shell")
+    policy.observe(stranger)
+    assert policy.apply(update("d", value="<img src=x onerror=x>")).message is None
