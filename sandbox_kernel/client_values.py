@@ -36,6 +36,7 @@ class Keywords(TypedDict, total=False):
     downloads: str | None
     audit: str | None
     display_name: str | None
+    clients: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,6 +187,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "The name that front ends show.",
         ),
         Setting(
+            "clients",
+            "clients",
+            choice("own", "any"),
+            "Whose processes may connect to the kernel's sockets. own: those of the user that runs the kernel, and "
+            "root's, if they are on this machine. any: of every user; the connection file's key then is the only wall.",
+        ),
+        Setting(
             "audit",
             "audit",
             Form(audit_file, "a file in a folder that exists"),

@@ -83,6 +83,8 @@ class Settings:
     audit: str | None = None
     """A host file that receives one JSON line a cell and one for each thing that was refused."""
     display_name: str = "Python 3 (sandbox)"
+    clients: Literal["own", "any"] = "own"
+    """Whose processes may connect to a kernel's sockets: the user's and root's, or everybody's who reaches them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

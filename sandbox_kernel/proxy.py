@@ -104,7 +104,13 @@ class Proxy:
         self._start_session()
         # The slow imports run while the engine works.
         sockets = await asyncio.to_thread(importlib.import_module, "sandbox_kernel.sockets")
-        self.sockets = sockets.FrontSockets(self.connection, self.receive, self.audit)
+        self.sockets = sockets.FrontSockets(
+            self.connection,
+            self.receive,
+            self.audit,
+            message_bytes=self.settings.limits.message_bytes,
+            anybody=self.settings.clients == "any",
+        )
         self._publish_status("starting", {})
         self.sockets.listen()
         loop.call_later(SUBSCRIBE_SECONDS, self._open)

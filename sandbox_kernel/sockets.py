@@ -1,12 +1,15 @@
 """The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio.
 
-Imports jupyter_client's `Session` for the signatures and pyzmq; knows nothing of containers.
+Imports guests, jupyter_client's `Session` for the signatures, and pyzmq; knows nothing of containers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -17,6 +20,7 @@ from jupyter_client.session import DELIM, Session
 
 from . import protocol
 from .errors import ProtocolError
+from .guests import Guests
 from .model import Channel, Message
 
 if TYPE_CHECKING:
@@ -28,6 +32,14 @@ LARGE = 1 << 20
 """Bytes of a part from which it pays to keep the memory for the next one."""
 BURST = 100
 """Messages read in a row before other work gets its turn."""
+SMALL_FRAME = 1024
+"""Bytes of a heartbeat or a subscription: clients send a few at most."""
+REQUEST_FRAME = 4 << 20
+"""Bytes of a frame that can always come: a chunk of a file in base64 is 1.4 million."""
+WAITING_REQUESTS = 100
+"""Of each client, between ZMQ and this process; more of them wait in the system's buffers."""
+MAX_NOTED = 1000
+"""Lines of the audit about what is no request of ours: nobody needs a key for those."""
 LINGER_MS = 1000
 QUEUED_MESSAGES = 110_000
 """For each client; a cell's own limits (`output_messages`, `output_limit`) bound what there is to wait."""
@@ -39,10 +51,25 @@ OnRefused = Callable[..., None]
 class FrontSockets:
     """Bound sockets, whose requests go to `on_request` with the identity of the client."""
 
-    def __init__(self, connection: Mapping[str, Any], on_request: OnRequest, on_refused: OnRefused) -> None:
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        on_request: OnRequest,
+        on_refused: OnRefused,
+        *,
+        message_bytes: int,
+        anybody: bool = False,
+    ) -> None:
+        """Bind; call from the loop. A request may have `message_bytes`; `anybody` of this machine may connect.
+
+        A frame of up to twice that size is read, so that what is too large is answered; a larger one ends its
+        connection. Nothing but a signature tells whether who sent it may, and that comes with the last frame.
+        """
         self._on_request = on_request
         self._on_refused = on_refused
+        self._noted = 0
         self._connection = connection
+        self._frame_bytes = max(2 * message_bytes, REQUEST_FRAME)
         scheme = str(connection.get("signature_scheme") or "hmac-sha256")
         self._session = Session(key=str(connection.get("key", "")).encode(), signature_scheme=scheme)
         # Only the signatures are left to it: each part is parsed once, here.
@@ -53,6 +80,8 @@ class FrontSockets:
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
         self._leaving: list[tuple[zmq.MessageTracker, int]] = []
         self._heap: Heap | None = None
+        loop = asyncio.get_running_loop()
+        self._guests = None if anybody else Guests(self._context, lambda why: _call(loop, self._shut_out, why))
         for channel, kind in (
             ("shell", zmq.ROUTER),
             ("control", zmq.ROUTER),
@@ -62,6 +91,8 @@ class FrontSockets:
             self._sockets[channel] = self._bind(channel, kind)  # type: ignore[index]
         # Heartbeats are answered by a thread inside libzmq, off the interpreter and its loop: clients allow 1 s.
         self._heartbeat = self._bind("hb", zmq.ROUTER)
+        if self._guests is not None:
+            self._guests.start()
         self._beat = threading.Thread(target=self._echo, name="heartbeat", daemon=True)
         self._beat.start()
 
@@ -69,6 +100,10 @@ class FrontSockets:
         connection = self._connection
         socket = self._context.socket(kind)
         socket.linger = LINGER_MS
+        socket.maxmsgsize = SMALL_FRAME if channel in ("iopub", "hb") else self._frame_bytes
+        socket.rcvhwm = WAITING_REQUESTS
+        if channel == "hb":
+            socket.sndhwm = WAITING_REQUESTS
         if kind == zmq.ROUTER:
             socket.router_handover = 1
         else:
@@ -79,9 +114,27 @@ class FrontSockets:
             socket.curve_secretkey = str(connection["curve_secretkey"]).encode()
             socket.curve_publickey = str(connection["curve_publickey"]).encode()
             socket.curve_server = True
+        if self._guests is not None:
+            self._guests.watch(socket)
         transport, ip, port = connection.get("transport", "tcp"), connection["ip"], connection[f"{channel}_port"]
-        socket.bind(f"{transport}://{ip}{':' if transport == 'tcp' else '-'}{port}")
+        mask = os.umask(0o177)  # with the transport ipc, a socket is a file
+        try:
+            socket.bind(f"{transport}://{ip}{':' if transport == 'tcp' else '-'}{port}")
+        finally:
+            os.umask(mask)
         return socket
+
+    def _note(self, event: str, reason: str) -> None:
+        self._noted += 1
+        if self._noted < MAX_NOTED:
+            self._on_refused(event, reason=reason)
+        elif self._noted == MAX_NOTED:
+            self._on_refused(event, reason=reason, last="no more of this is written")
+
+    def _shut_out(self, why: str) -> None:
+        if not self._noted:
+            sys.stderr.write(f"sandbox-kernel: refused {why} (setting: clients)\n")
+        self._note("refused", f"{why}; setting: clients")
 
     def _echo(self) -> None:
         try:
@@ -124,7 +177,7 @@ class FrontSockets:
         try:
             message, client = self._decode(channel, parts)
         except (ProtocolError, ValueError, TypeError, LookupError) as error:
-            self._on_refused("refused", reason=f"not a proper request on {channel}: {error}")
+            self._note("refused", f"not a proper request on {channel}: {error}")
         else:
             self._on_request(message, client)
         return True
@@ -173,7 +226,7 @@ class FrontSockets:
             if tracker is not None:
                 self._leaving.append((tracker, len(everything[-1])))
         except zmq.Again:
-            self._on_refused("lost", reason=f"a client reads too slowly: a {kind} was not sent")
+            self._note("lost", f"a client reads too slowly: a {kind} was not sent")
         if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
             asyncio.get_running_loop().call_soon(self._readable, message.channel)
 
@@ -203,3 +256,11 @@ class FrontSockets:
         """End the context and the heartbeat; waits for what is still leaving, a second at most."""
         self._context.term()
         self._beat.join(LINGER_MS / 1000)
+        if self._guests is not None:
+            self._guests.join(LINGER_MS / 1000)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], argument: str) -> None:
+    """Call from another thread; a loop that has ended needs no calls."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, argument)
