@@ -7,6 +7,7 @@ With no backslash and no comment left, names in CSS cannot be spelled in another
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 _PROPERTIES = frozenset(
     """align-content align-items align-self background background-color background-image background-position
@@ -32,7 +33,20 @@ _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
 MAX_SHEET = 2_000_000
 """Characters of one style sheet; a Styler of 10,000 cells has about a million."""
-_SELECTOR = re.compile(r"[\w#.*:\[][\w\s#.*:>+~()=\"'\[\]-]{0,500}", re.ASCII)
+MAX_MATCHES = 2_000_000
+"""Elements times the rules that a browser tries on each: about a second of its time."""
+_ONE = (
+    r"(?:[A-Za-z][\w-]{0,40}|\*|(?=[.#:\[]))(?:[.#]-?[A-Za-z_][\w-]{0,100}|\[[\w-]{1,40}(?:[|^$*]?=(?:\"[\w\s.-]{0,80}\"|'[\w\s.-]{0,80}'"
+    r"|[\w-]{1,80}))?\]|::?(?:hover|focus|active|visited|link|empty|before|after|first-letter|first-line"
+    r"|(?:first|last|only)-(?:child|of-type)|nth-(?:last-)?(?:child|of-type)\((?:odd|even|[0-9n+\s-]{1,12})\)"
+    r"|not\(:?[.#]?[\w-]{1,60}\)))*"
+)
+_SELECTOR = re.compile(rf"{_ONE}(?:(?:\s*>\s*|\s+){_ONE}){{0,5}}", re.ASCII)
+"""At most six elements in one another. Siblings (`~`, `+`) and `:has` look at every other element for each element."""
+MAX_PARTS = 12
+"""Words and combinators of one selector."""
+_SLOW = re.compile(r"[~+](?!=|[^()]*\))|:has|:is|:where|:nth-[\w-]+\([^()]*\bof\b", re.IGNORECASE)
+_LAST = re.compile(r"(?:\A|[\s>])([^\s>\[(]*)[^\s>]*\Z")
 _CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)", re.ASCII)
 
 
@@ -82,6 +96,23 @@ def stylesheet(text: str, scope: str) -> str | None:
             return None
         kept.append(", ".join(f".{scope} {part}" for part in parts) + " {" + harmless + "}")
     return "\n".join(kept)
+
+
+def is_costly(text: str, elements: int) -> bool:
+    """Return whether a browser would be busy for long to find which of so many elements the rules are for.
+
+    It tries a rule on the elements that have the id, the class or the name at the end of its selector.
+    """
+    tried: Counter[str] = Counter()
+    for selectors, _ in _rules(text) or []:
+        for part in selectors.split(","):
+            last = _LAST.search(part.strip())
+            if _SLOW.search(part) or len(part.split()) > MAX_PARTS:
+                return True
+            name = last[1] if last else "*"
+            if "#" not in name:
+                tried["." + name.rpartition(".")[2] if "." in name else name.partition(":")[0] or "*"] += 1
+    return elements * (max(tried.values(), default=0) + tried["*"]) > MAX_MATCHES
 
 
 def classes(text: str) -> set[str]:

@@ -1,6 +1,8 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
 Imports blocks, css, tex, frame and verdict, and nh3 when the first HTML is seen (start-up time counts).
+
+Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ _TAGS = frozenset(
     small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
-MAX_TAGS = 250_000
-"""A table of 10,000 rows and 20 columns has 230,000. The parser holds some 0.5 KB for each of them."""
+MAX_TAGS = 50_000
+"""Elements that a page takes in within two seconds; a table of 2,000 rows and 20 columns has 44,000."""
+MAX_OPENED = 1_000_000
+"""Angle brackets of all kinds that are looked at."""
 MAX_RESULT = 60_000_000
 """Characters that a source may become: a video of 45 MB as base64, or a tenth as many quotes in a frame."""
 MAX_NESTING = 10_000
@@ -78,6 +82,13 @@ _MISSED = frozenset(
 )
 """Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Nothing that a terminal obeys is left: HTML is also read as text."""
+_SPECIAL = re.compile(r"[<>&$\\\xa0]|[\ud800-\udfff]")
+_TAGS_AND_TEXT = re.compile(r"(<(?:\"[^\"]*\"|[^\">])*>)")
+_CODE_START, _CODE_END = re.compile(r"<(?:pre|code)\b"), re.compile(r"</(?:pre|code)\b")
+_BREAK = re.compile(r"<w?br\b")
+
 _CLASS = re.compile(
     r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank"
     r"|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
@@ -100,10 +111,13 @@ _SCOPE = re.compile(
 
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
+    source = _CONTROLS.sub("", source)
+    if frames and frame.is_wrapped(source):
+        return source
+    if _is_crowded(source):
+        return _as_text(source, notes)
     if not frames or not (_is_costly(source) or _is_program(source)) or _unwrap(source):
         return sanitise(source, notes)
-    if frame.is_wrapped(source):
-        return source
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = unescape(page[1])
     if frame.size(source) > MAX_RESULT:
@@ -115,19 +129,27 @@ def render(source: str, notes: Notes, *, frames: bool) -> str:
 
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
-    if "<" not in source and "&" not in source:
-        return tex.clean(source)
-    if _is_costly(source):
+    source = _CONTROLS.sub("", source)
+    if not _SPECIAL.search(source):
+        return source
+    if _is_costly(source) or _is_crowded(source):
         return _as_text(source, notes)
     if unwrapped := _unwrap(source):
         return unwrapped
     kept = _markup(source, notes)
+    if kept.count("<") > 2 * MAX_TAGS:
+        return _as_text(source, notes)
     return _scoped(kept, contents(source, "style"), notes)
 
 
 def _as_text(source: str, notes: Notes) -> str:
     notes.add("showed HTML as text: too much markup to check")
-    return f"<pre>{tex.clean(escape(source[:MAX_TEXT]))}</pre>"
+    return f"<pre>{escape(source[:MAX_TEXT])}</pre>"
+
+
+def _is_crowded(source: str) -> bool:
+    """Return whether there are more elements than a person's browser bears, in a frame or not."""
+    return source.count("<") > MAX_TAGS and len(_TAG.findall(source)) > MAX_TAGS
 
 
 def _is_costly(source: str) -> bool:
@@ -135,14 +157,14 @@ def _is_costly(source: str) -> bool:
     opened = source.count("<")
     # What is not markup becomes entities of up to six characters.
     longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
-    if len(source) + longer > MAX_RESULT or opened > 4 * MAX_TAGS:
+    if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
         return True
     if opened <= MAX_NESTING // 100:
         return False
     tags = [tag.lower() for tag in _TAG.findall(source)]
     nesting = sum(tag not in _FLAT for tag in tags)
     formats = len(set(_FORMAT.findall(source)))
-    return nesting > MAX_NESTING or len(tags) > MAX_TAGS or formats * len(tags) > 10 * MAX_NESTING
+    return nesting > MAX_NESTING or formats * len(tags) > 10 * MAX_NESTING
 
 
 def _is_program(source: str) -> bool:
@@ -152,6 +174,8 @@ def _is_program(source: str) -> bool:
     styles = contents(source, "style")
     if not styles or len(styles) > MAX_STYLES:
         return bool(styles)
+    if css.is_costly(styles, source.count("<")):
+        return False  # it would be as slow in a frame
     return css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
 
 
@@ -168,7 +192,27 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(f"removed {name[:20]}=: may act in your browser")
     for reason in sorted(sanitiser.changed):
         notes.add(reason)
-    return tex.clean(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
+    return _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept))
+
+
+def _typeset(kept: str) -> str:
+    """Set formulas and their delimiters apart, in HTML that the sanitiser wrote: a finder reads one piece at a time.
+
+    It reads over line breaks, and not in code. What it finds in one piece is a harmless formula, or nothing.
+    """
+    if not tex.has_marks(kept):
+        return kept
+    left = tex.Allowance()
+    pieces = _TAGS_AND_TEXT.split(kept)
+    in_code = 0
+    for place, piece in enumerate(pieces):
+        if place % 2:
+            in_code += bool(_CODE_START.match(piece)) - bool(_CODE_END.match(piece))
+        elif tex.has_marks(piece) and not in_code:
+            around = pieces[max(0, place - 1) : place] + pieces[place + 1 : place + 2]
+            alone = not any(_BREAK.match(tag) for tag in around)
+            pieces[place] = tex.apart(unescape(piece), left, alone=alone, write=escape)
+    return "".join(pieces)
 
 
 def _in_order(tag: re.Match[str]) -> str:
@@ -183,7 +227,9 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
     sheet: str | None = None
     if len(styles) <= MAX_STYLES:
-        sheet = css.stylesheet(styles, "") if styles.strip() else ""
+        sheet = css.stylesheet(styles, "") if styles.strip() and not css.is_costly(styles, kept.count("<")) else ""
+        if styles.strip() and not sheet:
+            sheet = None
     if sheet is None:
         notes.add("removed <style>: it cannot be confined to this output")
         sheet = ""
@@ -223,6 +269,7 @@ def _sanitiser() -> _Sanitiser:
 def _cleaner(changed: set[str]) -> Any:
     def check(tag: str, name: str, value: str) -> str | None:
         # Must never raise: the sanitiser would keep the attribute.
+        value = _CONTROLS.sub("", value)
         if name == "style":
             kept, whole = css.declarations(value)
             if not whole:
@@ -261,5 +308,5 @@ def _cleaner(changed: set[str]) -> Any:
 
 
 def escape(text: str) -> str:
-    """Return text for use between tags."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return text for use between tags, as the sanitiser writes it."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\xa0", "&nbsp;")

@@ -1,8 +1,9 @@
-"""Markdown as a page may show it: left alone if it is only text, else turned into sanitised HTML.
+r"""Markdown as a page may show it: plain paragraphs as they are, everything else as sanitised HTML.
 
-Imports html, tex and verdict, and markdown-it-py when it is needed. Markdown cannot be made safe as Markdown: what its
-source means is decided by the front end's parser, and raw HTML, entities and escapes give every danger a dozen
-spellings. So only source that has no means to be dangerous passes as it is; everything else is parsed here.
+Imports html, tex and verdict, and markdown-it-py when it is needed. Every front end reads Markdown in its own way:
+JupyterLab takes formulas out of the source and pastes them back into the page, others make links of bare addresses or
+pictures of diagrams. So the source that passes is words, in which no parser finds anything at all; the rest is parsed
+here, formulas included, and goes out as a tree.
 """
 
 from __future__ import annotations
@@ -14,54 +15,98 @@ from typing import Any
 from . import html, tex
 from .verdict import Notes
 
-_NOT_JUST_TEXT = re.compile(r"[<&]|!\[|\]\((?!https?://)|\]:|mermaid|\x00", re.IGNORECASE)
-"""Raw HTML and autolinks, entities, images, links to anything but http(s), definitions of links, diagrams."""
-_SAID = re.compile(r"\n\n\[sandbox_kernel: [\w ,.:;+/@-]{1,2000}\]\Z", re.ASCII)
-
+MAX_PLAIN = 20_000
+"""Characters of Markdown that passes as it is."""
 MAX_SOURCE = 100_000
 """Characters; more is a file, not an output, and would keep the parser busy for seconds."""
+MAX_SPECIAL = 20_000
+"""Characters of them that mean something to a parser."""
+MAX_LINE_FORMULA = 2_000
 
-_MATH = re.compile(
-    r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,}).{0,5000}?^ {0,3}(?P=fence)"
-    r"|(?P<tick>`+)[^`].{0,5000}?(?<!`)(?P=tick)(?!`))"
-    r"|(?P<math>\$\$.{1,5000}?\$\$|(?<![\\$])\$(?=\S)[^$\n]{1,2000}?(?<=\S)\$(?!\d)|\\\\\(.{1,5000}?\\\\\)|\\\\\[.{1,5000}?\\\\\]"
-    r"|\\begin\{(?P<name>\w+\*?)\}.{1,5000}?\\end\{(?P=name)\})",
-    re.DOTALL | re.MULTILINE,
+_LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
+_WORD = rf"[\"'(]?[0-9{_LETTER}]{{1,60}}(?:['-][{_LETTER}]{{1,60}})?[\"')]?"
+_PLAIN = re.compile(
+    rf"(?:(?:[{_LETTER}]{{1,60}}[,;:?!]? {_WORD}(?:[.,;:?!]? {_WORD})*[.?!:]?|[{_LETTER}]{{2,60}}[.?!]?)\n{{1,2}})*"
 )
-_HOLE = re.compile("\ue000([0-9]{1,6})\ue001")
+"""Lines of words, and punctuation only where a space or the end of the line follows: no address, list or markup."""
+_SPECIAL = re.compile(r"[*_`\[\]()!<>&\\$~|#]")
+_NESTED = re.compile(r"(?:^|\n)(?:[ \t]*(?:>|[-*+]|[0-9]{1,9}[.)])){21}")
 
 
 def is_text(source: str) -> bool:
-    """Return whether Markdown can be shown by any front end as it is."""
-    said = _SAID.search(source)  # filtered before: the line at the end may name anything
-    source = source[: said.start()] if said else source
-    return _NOT_JUST_TEXT.search(source) is None and tex.clean(source) == source
+    """Return whether no parser of any front end could read anything but paragraphs of words."""
+    return len(source) <= MAX_PLAIN and _PLAIN.fullmatch(source if source.endswith("\n") else source + "\n") is not None
 
 
 def render(source: str, notes: Notes) -> str:
     """Return sanitised HTML for Markdown, formulas left for the page to typeset."""
-    if len(source) > MAX_SOURCE:
+    if len(source) > MAX_SOURCE or len(_SPECIAL.findall(source)) > MAX_SPECIAL or _NESTED.search(source):
         notes.add("showed Markdown as text: too much of it to check")
-        return f"<pre>{tex.clean(html.escape(source[:MAX_SOURCE]))}</pre>"
-    formulas: list[str] = []
+        return f"<pre>{html.escape(source[:MAX_SOURCE])}</pre>"
+    # Formulas come back as text, and all is sanitised after that.
+    return html.sanitise(str(_parser().render(source, {"left": tex.Allowance()})), notes)
 
-    def cut(match: re.Match[str]) -> str:
-        if match["math"] is None:
-            return match[0]
-        formulas.append(match[0])
-        return f"\ue000{len(formulas) - 1}\ue001"
 
-    def paste(match: re.Match[str]) -> str:
-        number = int(match[1])
-        return html.escape(formulas[number]) if number < len(formulas) else ""
+def _inline(state: Any, silent: bool) -> bool:
+    r"""Take a formula out of a line, before `_` and `\` mean anything: `$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`."""
+    text = state.src
+    if text[state.pos] not in "$\\":
+        return False
+    found = _found(text, state.pos, state.env["left"])
+    if found is None:
+        return False
+    end, formula = found
+    if not silent:
+        state.push("formula", "", 0).content = formula
+    state.pos = end
+    return True
 
-    holes = _MATH.sub(cut, _HOLE.sub("", source))
-    # Sanitised after the formulas are back: nothing is added to sanitised HTML.
-    return html.sanitise(_HOLE.sub(paste, str(_parser().render(holes))), notes)
+
+def _found(text: str, start: int, left: tex.Allowance) -> tuple[int, str] | None:
+    if text.startswith(("\\\\(", "\\\\["), start):
+        close = "\\\\)" if text[start + 2] == "(" else "\\\\]"
+        end = text.find(close, start + 3, start + MAX_LINE_FORMULA)
+        if end < 0:
+            return None
+        formula = text[start + 1 : end] + close[1:]
+        return (end + 3, formula) if tex.formula(formula, 0, left) == len(formula) else None
+    if text.startswith("$", start) and not text.startswith("$$", start) and text[start + 1 : start + 2].isspace():
+        return None
+    if text.startswith("\\", start) and not text.startswith("\\begin", start):
+        return None
+    closed = tex.formula(text, start, left)
+    return None if closed is None else (closed, text[start:closed])
+
+
+def _block(state: Any, start: int, last: int, silent: bool) -> bool:
+    """Take a formula out that begins a line and goes over several, whatever its lines begin with."""
+    position = state.bMarks[start] + state.tShift[start]
+    if state.is_code_block(start) or not state.src.startswith(("$$", "\\begin{", "\\\\["), position):
+        return False
+    found = _found(state.src, position, state.env["left"])
+    if found is None or "\n\n" in found[1] or found[0] > state.eMarks[last - 1]:
+        return False
+    end, formula = found
+    line = start
+    while state.eMarks[line] < end:
+        line += 1
+    if state.src[end : state.eMarks[line]].strip():
+        return False
+    if not silent:
+        state.line = line + 1
+        token = state.push("formula_block", "", 0)
+        token.content, token.map = formula, [start, line + 1]
+    return True
 
 
 @cache
 def _parser() -> Any:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser: Any = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("escape", "formula", _inline)
+    parser.block.ruler.before("fence", "formula", _block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    rules = parser.renderer.rules
+    rules["formula"] = lambda tokens, index, options, env: html.escape(tokens[index].content)
+    rules["formula_block"] = lambda tokens, index, options, env: f"<p>{html.escape(tokens[index].content)}</p>\n"
+    return parser

@@ -25,7 +25,10 @@ _MAGIC = {
     "image/gif": re.compile(rb"GIF8[79]a"),
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
+_BETTER = frozenset(("text/html", "text/markdown", "image/png", "image/jpeg", "image/svg+xml"))
+"""What front ends show rather than LaTeX."""
 _SAID = re.compile(r"<div><small>\[sandbox_kernel: [^<]{1,2000}\]</small></div>\Z")
+"""What looks like a note of ours, at the end of HTML. It may be anybody's: it is filtered by itself, as any HTML is."""
 _ALTERNATIVES = re.compile(
     r"application/vnd\.(?:plotly|vega|vegalite|bokehjs_exec|bokehjs_load|holoviews_exec|holoviews_load)\b[\w.+-]*"
 )
@@ -52,7 +55,7 @@ class Bundles:
         before = Notes()
         kept: dict[str, Any] = {}
         for name, value in list(data.items())[:MAX_TYPES]:
-            self._one(name, value, kept, before)
+            self._one(name, value, kept, before, data)
         if len(data) > MAX_TYPES:
             before.add(f"removed {len(data) - MAX_TYPES} representations: at most {MAX_TYPES} of one output")
         if data and not kept and not before:
@@ -66,24 +69,28 @@ class Bundles:
         same = len(kept) == len(data) and all(name in kept and kept[name] == data[name] for name in data)
         return (data if same else kept), _metadata(metadata, kept)
 
-    def _one(self, name: str, value: Any, kept: dict[str, Any], notes: Notes) -> None:
+    def _one(self, name: str, value: Any, kept: dict[str, Any], notes: Notes, data: Mapping[str, Any]) -> None:
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value) and name[:5] != "appli":
             value = "".join(value)  # the multi-line strings of notebook files
         if name == "text/plain" and isinstance(value, str):
             kept[name] = terminal.clean(value)
         elif name == "text/latex" and isinstance(value, str):
-            kept[name] = tex.clean(value)
-            if kept[name] is not value and kept[name] != value:
-                notes.add("removed a TeX macro: links, styles and extensions are not typeset")
+            if tex.is_latex(value):
+                kept[name] = value
+            elif not _BETTER & data.keys():
+                notes.add("showed LaTeX as text: only formulas of ordinary macros are typeset")
+                _as_text(value, kept)
         elif name == "text/html" and isinstance(value, str):
-            said = _SAID.search(value)  # filtered before: the line stays at the end
+            said = _SAID.search(value)
             kept[name] = html.render(value[: said.start()] if said else value, notes, frames=self.frames)
-            kept[name] += said[0] if said else ""
+            if said:
+                kept[name] += html.sanitise(said[0], notes)
         elif name == "text/markdown" and isinstance(value, str):
             if markdown.is_text(value):
                 kept[name] = value
             elif "text/html" not in kept:
                 kept["text/html"] = markdown.render(value, notes)
+                _as_text(value, kept)
         elif name in _MAGIC and isinstance(value, str):
             if _is_image(name, value):
                 kept[name] = value
@@ -94,7 +101,7 @@ class Bundles:
                 kept["text/html"] = svg_image(value)
         elif name == "application/json":
             try:
-                kept[name] = plain(value)
+                kept[name] = _texts(plain(value))
             except NotPlainError as error:
                 notes.add(f"removed application/json: {error}")
         elif name == "application/vnd.jupyter.widget-view+json":
@@ -143,25 +150,57 @@ def _is_image(name: str, value: str) -> bool:
     return _MAGIC[name].match(start) is not None
 
 
+def _as_text(value: str, kept: dict[str, Any]) -> None:
+    """Keep the source for readers of text, if the kernel gave them no more than the name of an object."""
+    if str(kept.get("text/plain", "<")).startswith("<"):
+        kept["text/plain"] = terminal.clean(value)
+
+
+def _texts(value: Any) -> Any:
+    """Return JSON whose strings are texts without power over a terminal; the same object if they are."""
+    if isinstance(value, str):
+        return terminal.clean(value)
+    if isinstance(value, dict):
+        kept = {terminal.clean(key): _texts(item) for key, item in value.items()}
+        return value if len(kept) == len(value) and all(kept.get(key, kept) is value[key] for key in value) else kept
+    if isinstance(value, (list, tuple)):
+        items = [_texts(item) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+    return value
+
+
 def _say(kept: dict[str, Any], line: str) -> None:
     """Put the line where the front end looks: it shows HTML rather than Markdown rather than text."""
+    if "text/markdown" in kept and "text/html" not in kept:
+        kept["text/html"] = f"<p>{html.escape(kept.pop('text/markdown'))}</p>"  # words only, and the line is more
     if "text/html" in kept:
         said = f"<div><small>{html.escape(line)}</small></div>"
         kept["text/html"] = kept["text/html"].removesuffix(said) + said
-    elif "text/markdown" in kept:
-        kept["text/markdown"] += f"\n\n{line}"
     else:
         text = kept.get("text/plain")
         if not isinstance(text, str) or line not in text:
             kept["text/plain"] = f"{text}\n{line}" if text and not text.startswith("<") else line
 
 
+_SIZE = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,4})?(?:px|%)?", re.ASCII)
+_ROOT = re.compile(r"[\w .-]{0,64}")
+MAX_SIZE = 100_000
+"""CSS pixels."""
+
+
+def _is_size(value: Any) -> bool:
+    """Return whether a width or height is a number: exports of notebooks write it into a tag without quotes."""
+    if isinstance(value, str):
+        return _SIZE.fullmatch(value) is not None
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_SIZE
+
+
 _SCALARS: dict[str, Callable[[Any], bool]] = {
-    "width": lambda value: isinstance(value, (int, float, str)) and len(str(value)) < 16,
-    "height": lambda value: isinstance(value, (int, float, str)) and len(str(value)) < 16,
+    "width": _is_size,
+    "height": _is_size,
     "needs_background": lambda value: value in ("light", "dark"),
     "unconfined": lambda value: isinstance(value, bool),
-    "root": lambda value: isinstance(value, str) and len(value) < 64,
+    "root": lambda value: isinstance(value, str) and _ROOT.fullmatch(value) is not None,
     "expanded": lambda value: isinstance(value, bool),
 }
 

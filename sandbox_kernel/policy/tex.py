@@ -1,23 +1,237 @@
-r"""TeX source that MathJax and KaTeX may typeset: formulas yes, links, styles and loading of extensions no.
+r"""Formulas that MathJax, KaTeX and LaTeX may typeset: found on the host, made of what only draws, and kept apart.
 
-Imports nothing of this package. JupyterLab typesets the text of HTML and Markdown outputs and of widgets too, and its
-MathJax makes `\href{javascript:…}` a link that runs a script.
+Imports tex_words only. A page looks for formulas in the text of everything that is shown: HTML, Markdown, labels of
+widgets. So three things hold of whatever leaves here. A formula is made of an allow-list, of bounded length and depth.
+It lies in one piece of text that holds nothing else, or only what no finder takes for a delimiter. And every other
+delimiter stands alone, so that nothing pairs it with another.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-_MACRO = re.compile(
-    r"\\(?=(?:href|url|require|class|cssId|style|data|html[A-Za-z]*|includegraphics|bbox|mmlToken|unicode|csname"
-    r"|action|toggle|mathtip|texttip|tooltip|Tooltip|eval|javascript|special|input|include|write|openin|openout"
-    r"|loadextension|setOptions)(?![A-Za-z]))"
+from .tex_words import COLUMNS, ENVIRONMENTS, MACROS, SYMBOLS, TOP
+
+MAX_FORMULA = 10_000
+"""Characters of one formula. A matrix of sympy's with 400 terms has about as many."""
+MAX_FORMULAS = 300
+"""Formulas of one output: a page needs some milliseconds for each."""
+MAX_MATH = 40_000
+"""Characters of all formulas of one output."""
+MAX_MARKS = 5_000
+"""Delimiters of one output that are shown in an element of their own."""
+MAX_TOKENS = 300_000
+"""Macros, braces and delimiters that are looked at for one output, in half a second."""
+MAX_DEPTH = 40
+"""Braces, fences and environments that lie in each other."""
+MAX_BACKWARDS = 40
+r"""Negative spaces (`\!`) of one formula: with many of them it would leave its place."""
+
+_MARK = re.compile(
+    r"\$|\\(?:[\\$]|(?=[\[\]()]|(?:begin|end|(?:eq)?ref"
+    r"|href|url|require|class|cssId|style|data|html[A-Za-z]*|includegraphics|bbox|mmlToken|unicode|csname|action|toggle"
+    r"|mathtip|texttip|tooltip|Tooltip|def|[gex]def|let|futurelet|global|(?:re)?newcommand|providecommand|(?:re)?newenvironment"
+    r"|Declare\w+|newtagform|definecolor|label|tag|catcode|input|include|write|openin|openout)(?![A-Za-z])))"
 )
+"""What a finder takes for the start of a formula, its end, an escape or a reference; and names of macros that act.
+
+No safety lies in these names: a formula is made of those of the allow-list.
+"""
+_OPENED = re.compile(r"\$\$?|\\[(\[]|\\begin\s{0,8}\{([A-Za-z]{1,12}\*?)\}")
+_CLOSES = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}
+_TOKEN = re.compile(
+    r"\\(?P<name>[A-Za-z]+)(?P<star>\*?)|\\(?P<symbol>.)|(?P<brace>[{}])|(?P<bad>[%#$\\]|\^\^|[\x00-\x08\x0b-\x1f\x7f-\x9f])",
+    re.DOTALL,
+)
+_ENVIRONMENT = re.compile(r"\s{0,8}\{([A-Za-z]{1,12}\*?)\}")
+_COLUMNS = re.compile(r"\s{0,8}(?:\[[tcb]\]\s{0,8})?\{(?:[lcr|:. ]{0,200}|[0-9]{1,2})\}")
+_COLOUR = re.compile(r"\s{0,8}\{(?:[A-Za-z]{1,30}|#[0-9A-Fa-f]{3,6})\}")
+_SPAN = re.compile(r"\s{0,8}\{[0-9]{1,3}(?:-[0-9]{1,3})?\}(?:\s{0,8}\{[lcr|]{1,9}\})?")
+_ROW = re.compile(r"\s*\[")
+_HEIGHT = re.compile(r"\s{0,8}\[\s*[0-9]{0,2}(?:\.[0-9]{1,3})?\s*(?:pt|em|ex|mm|px|mu)\s*\]")
+_SIZED = {"color": _COLOUR, "textcolor": _COLOUR, "cline": _SPAN, "multicolumn": _SPAN}
+_WORDS = re.compile(r"[A-Za-z0-9À-ɏ \n,.;:!?'()=+*/-]*")
+"""What may stand between formulas in text/latex: LaTeX reads it as well."""
+_MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])|\]\s*[(:\[]|!\[|`|://|www\.|~~~|^ {4}|\t", re.IGNORECASE | re.MULTILINE)
+"""Some front ends read text/latex as Markdown with HTML in it: no tag, link, image or block of code may be found."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What is left of the formulas of one output, and of the work to find them."""
+
+    formulas: int = MAX_FORMULAS
+    characters: int = MAX_MATH
+    marks: int = MAX_MARKS
+    tokens: int = MAX_TOKENS
+
+    def take(self, formula: str) -> bool:
+        if self.formulas < 1 or self.characters < len(formula):
+            return False
+        self.formulas -= 1
+        self.characters -= len(formula)
+        return True
 
 
 def clean(text: str) -> str:
-    r"""Return `text` with each such macro turned into the letters of its name (`\ href`): nothing is rejoined.
+    """Return text that a page shows as text and looks for formulas in, such as a label: harmless formulas stay.
 
-    Nor by the parser of a browser, which drops every NUL.
+    If anything else could be found there, no character of it is a delimiter any more; it looks almost the same.
     """
-    return _MACRO.sub(r"\\ ", text.replace("\0", "")) if "\\" in text else text
+    text = text.replace("\0", "")
+    if not _risky(text):
+        return text
+    left = Allowance()
+    for piece, formula in _pieces(text, left):
+        if not left.take(piece) if formula else _MARK.search(piece):
+            return defused(text)
+    return text
+
+
+def defused(text: str) -> str:
+    """Return text that looks as before, and in which nothing is a delimiter."""
+    return _MARK.sub(lambda mark: mark[0].replace("\\", "\\\u2060").replace("$", "\uff04"), text)
+
+
+def is_latex(text: str) -> bool:
+    """Return whether text/latex is formulas, and no more than a few plain words between them."""
+    left = Allowance()
+    if len(text) > 2 * MAX_MATH or _MARKDOWN.search(text):
+        return False
+    found = False
+    for piece, formula in _pieces(text, left):
+        found = found or formula
+        if not (left.take(piece) if formula else _WORDS.fullmatch(piece)):
+            return False
+    return found
+
+
+def apart(text: str, left: Allowance, *, alone: bool, write: Callable[[str], str]) -> str:
+    """Return the markup of one piece of text, given without entities: formulas and delimiters in elements of their own.
+
+    `alone` says that no other text follows or goes before in the same element; `write` turns text into markup.
+    """
+    if alone and (text in ("\\\\", "\\$", "\\") or not _risky(text)):
+        return write(text)
+    pieces = list(_pieces(text, left))
+    if alone and len(pieces) == 1 and pieces[0][1] and left.take(text):
+        return write(text)
+    result = []
+    for piece, formula in pieces:
+        if formula and left.take(piece):
+            result.append(f"<span>{write(piece)}</span>")
+            continue
+        position = 0
+        for mark in _MARK.finditer(piece):
+            # More than honest text has are replaced: each element is thirteen characters, and a box of the page.
+            left.marks -= 1
+            shown = f"<span>{mark[0]}</span>" if left.marks > 0 else defused(mark[0])
+            result += [write(piece[position : mark.start()]), shown]
+            position = mark.end()
+        result.append(write(piece[position:]))
+    return "".join(result)
+
+
+def has_marks(text: str) -> bool:
+    """Return whether there is anything that could be a formula."""
+    return "$" in text or "\\" in text
+
+
+def formula(text: str, start: int, left: Allowance) -> int | None:
+    """Return where the formula that opens at `start` ends, None if there is none, or not a harmless one."""
+    opened = _OPENED.match(text, start)
+    if opened is None or left.tokens < 0:
+        return None
+    if opened[1]:
+        return _body(text, start, None, left) if opened[1] in TOP else None
+    close = _CLOSES[opened[0]]
+    end = _body(text, opened.end(), close, left)
+    # "$5 and $6" is no formula.
+    return None if end and close == "$" and text[end : end + 1].isdecimal() else end
+
+
+def _risky(text: str) -> bool:
+    """Return whether a finder could find anything: a single dollar has no other to go with."""
+    if not has_marks(text):
+        return False
+    return text.count("$") > 1 or any(mark[0] not in ("$", "\\$") for mark in _MARK.finditer(text))
+
+
+def _pieces(text: str, left: Allowance) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of a text in order, and of each whether it is a harmless formula with its delimiters."""
+    start = position = 0
+    while match := _MARK.search(text, position):
+        end = formula(text, match.start(), left)
+        if end is None:
+            position = match.end()
+            continue
+        if match.start() > start:
+            yield text[start : match.start()], False
+        yield text[match.start() : end], True
+        start = position = end
+    if start < len(text):
+        yield text[start:], False
+
+
+def _body(text: str, start: int, close: str | None, left: Allowance) -> int | None:
+    """Return the end of a formula whose inside begins at `start`, with `close` or else at the end of an environment.
+
+    None, if that does not come, or comes after anything that is not on the lists.
+    """
+    stack: list[str] = []
+    backwards = 0
+    skip = 0
+    for token in _TOKEN.finditer(text, start, start + MAX_FORMULA):
+        left.tokens -= 1
+        if token.start() < skip:
+            continue
+        if close and not stack and text.startswith(close, token.start()):
+            return token.start() + len(close) if text[start : token.start()].strip() else None
+        name, symbol, brace = token["name"], token["symbol"], token["brace"]
+        if token["bad"]:
+            return None
+        if brace == "{":
+            stack.append("}")
+        elif brace:
+            if not stack or stack.pop() != "}":
+                return None
+        elif symbol is not None:
+            backwards += symbol == "!"
+            if symbol not in SYMBOLS or backwards > MAX_BACKWARDS:
+                return None
+            if symbol == "\\" and _ROW.match(text, token.end()) and not _HEIGHT.match(text, token.end()):
+                return None
+        elif name in ("begin", "end"):
+            named = _ENVIRONMENT.match(text, token.end())
+            if named is None or token["star"] or named[1] not in ENVIRONMENTS:
+                return None
+            skip = named.end()
+            if name == "end":
+                if not stack or stack.pop() != named[1]:
+                    return None
+                if not stack and close is None:
+                    return skip
+            else:
+                stack.append(named[1])
+                if named[1] in COLUMNS:
+                    columns = _COLUMNS.match(text, skip)
+                    if columns is None:
+                        return None
+                    skip = columns.end()
+        elif name == "left":
+            stack.append("right")
+        elif name == "right":
+            if not stack or stack.pop() != "right":
+                return None
+        elif name not in MACROS:
+            return None
+        elif name in _SIZED:
+            sized = _SIZED[name].match(text, token.end())
+            if sized is None:
+                return None
+            skip = sized.end()
+        if len(stack) > MAX_DEPTH:
+            return None
+    return None

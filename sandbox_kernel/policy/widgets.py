@@ -286,7 +286,7 @@ def error(content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ename": terminal.clean(str(content.get("ename", ""))),
         "evalue": terminal.clean(str(content.get("evalue", ""))),
-        "traceback": [terminal.clean(line) for line in lines if isinstance(line, str)],
+        "traceback": [terminal.traceback(line) for line in lines if isinstance(line, str)],
     }
 
 

@@ -185,10 +185,10 @@ def test_poisonous_keys_are_taken_out_of_a_state() -> None:
     ("name", "key", "value", "kept"),
     [
         ("HTMLModel", "value", "<img src=x onerror=x><b>y</b>", "<img><b>y</b>"),
-        ("HTMLMathModel", "value", r"$\href{javascript:x}{y}$", r"$\ href{javascript:x}{y}$"),
-        ("LabelModel", "value", r"$\href{javascript:x}{y}$ <b>", r"$\ href{javascript:x}{y}$ <b>"),
+        ("HTMLMathModel", "value", r"$\href{javascript:x}{y}$", r"<span>$</span><span>\</span>href{javascript:x}{y}<span>$</span>"),  # noqa: E501
+        ("LabelModel", "value", r"$\href{javascript:x}{y}$ <b>", "\uff04\\\u2060href{javascript:x}{y}\uff04 <b>"),
         ("TextModel", "value", r"<b>\href", r"<b>\href"),
-        ("ButtonModel", "description", r"$\style{x}{y}$", r"$\ style{x}{y}$"),
+        ("ButtonModel", "description", r"$\style{x}{y}$", "\uff04\\\u2060style{x}{y}\uff04"),
         ("IntSliderModel", "description_allow_html", True, False),
         ("ButtonModel", "icon", "check", "check"),
         ("ButtonModel", "icon", "x\" onclick=\"y", ""),
