@@ -1,8 +1,9 @@
 """The audit: one line of JSON for each cell and for each thing that was refused, appended to a file of the host.
 
-Imports nothing of this package. Every line is ASCII with all else escaped, so nothing that a cell says can forge a line
-or act on the terminal of whoever reads the file. A line is written by one `write` to a file opened for appending, so
-several sessions may share it.
+Imports errors and places. Every line is ASCII with all else escaped, so nothing that a cell says can forge a line or
+act on the terminal of whoever reads the file. The characters by which a shell runs something are escaped as well: read
+as a script by whatever accident, a line is a word that names no command. A line is written by one `write` to a file
+opened for appending, so several sessions may share it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from .errors import FileRefused
+from .places import open_log
+
+FIRST_BYTES = b'{"time":"'
+"""Of every line, and so of every audit: a file that begins with anything else is not appended to."""
 MAX_LINE = 4096
 """Bytes of one line, newline included."""
 MAX_TEXT = 500
 """Characters of one text in a line; a longer one is cut, with its length."""
 MAX_ITEMS = 16
 """Members of one list or object, and levels of nesting, in a line."""
+
+_FOR_SHELLS = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!;&|<>"})
+"""What is left of a line is one quoted word to a shell. None of them is JSON's own, so they stand within texts only."""
 
 Report = Callable[[str], None]
 Observer = Callable[[str, Mapping[str, Any]], None]
@@ -61,10 +70,8 @@ class Audit:
         self._fd: int | None = None
         if path is not None:
             try:
-                # Never through a link: the path may lie in a folder that others can write.
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-                self._fd = os.open(path, flags, 0o600)
-            except (OSError, ValueError) as error:
+                self._fd = open_log(path, FIRST_BYTES)
+            except (OSError, ValueError, FileRefused) as error:
                 self._fail(f"the audit file cannot be opened: {error}")
 
     def __call__(self, event: str, /, **fields: Any) -> None:
@@ -80,7 +87,8 @@ class Audit:
             self._fail(f"the audit file cannot be written: {error}")
         else:
             if written != len(line):
-                self._fail("the audit file took only a part of a line")
+                self._fail("the audit file took only a part of a line, and nothing more is written to it")
+                self.close()  # the next line would begin within a text of this one
 
     def close(self) -> None:
         """Close the file; later lines are ignored. Idempotent."""
@@ -92,19 +100,23 @@ class Audit:
         moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         head = {"time": moment, "session": _short(self._session, 0), "event": _short(event, 0)}
         body = {_key(key): _short(value, 1) for key, value in fields.items() if key not in head}
-        line = json.dumps(head | body, allow_nan=False, separators=(",", ":"))
+        line = _json(head | body)
         while len(line) >= MAX_LINE and body:
             # The longest field goes first; which one is said.
-            longest = max(body, key=lambda key: len(json.dumps(body[key])))
+            longest = max(body, key=lambda key: len(_json(body[key])))
             del body[longest]
             head["cut"] = longest[:40]
-            line = json.dumps(head | body, allow_nan=False, separators=(",", ":"))
+            line = _json(head | body)
         return line[: MAX_LINE - 1].encode("ascii") + b"\n"
 
     def _fail(self, text: str) -> None:
         self.lost += 1
         if self.lost == 1:
             self._report(text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_FOR_SHELLS)
 
 
 def _key(key: str) -> str:

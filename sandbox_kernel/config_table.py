@@ -177,7 +177,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             size(KIB),
             "Size of all files of the uploads folder together; of all that one session puts into its downloads folder.",
         ),
-        Setting("folder_files", "folder_files", number(int, 1, MAX_FILES), "Number of files, in the same two places."),
+        Setting(
+            "folder_files",
+            "folder_files",
+            number(int, 1, MAX_FILES),
+            "Number of files and folders, in the same two places.",
+        ),
     ),
     "Names and records": (
         Setting(

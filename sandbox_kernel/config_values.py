@@ -1,22 +1,25 @@
 """How one setting is written: forms that turn what a user wrote into a checked value, or say what is wrong with it.
 
-Imports model's units and errors only. Every form takes the setting's name, for the error, and the raw value: text
-from a command line, or text, a number or None from a config file or a keyword.
+Imports errors, model's units, and the rules for places of the host. Every form takes the setting's name, for the error,
+and the raw value: text from a command line, or text, a number or None from a config file or a keyword.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
-from .errors import ConfigurationError
+from .audit import FIRST_BYTES
+from .errors import ConfigurationError, FileRefused
+from .grounds import config_path, why_not
 from .model import GIB, KIB, MIB, format_bytes
+from .places import Folder, check_log, open_folder
+from .ways import home_folder
+
+__all__ = ["Form", "audit_file", "choice", "config_path", "downloads", "folder", "home_folder", "refuse", "text"]
 
 T = TypeVar("T")
 MOST_BYTES = 1 << 50
@@ -128,8 +131,54 @@ def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | 
     return Form(parse, what)
 
 
-def path(name: str, raw: object) -> str | None:
-    """An absolute path of the host, with `~` expanded; relative ones start at the notebook's folder."""
+def folder(name: str, raw: object) -> str | None:
+    """A folder that exists: its absolute path, without a link. Relative ones start at the notebook's folder."""
+    found = _open(name, raw)
+    if found is None:
+        return None
+    with found:
+        return str(found.path)
+
+
+def downloads(name: str, raw: object) -> str | None:
+    """A folder that cells can fill without reaching anything which this machine later runs or reads as its own."""
+    found = _open(name, raw)
+    if found is None:
+        return None
+    with found:
+        if reason := why_not(found):
+            raise refuse(name, str(found.path), f"{name} {reason}; give it a folder of its own")
+        return str(found.path)
+
+
+def audit_file(name: str, raw: object) -> str | None:
+    """A file in a folder that exists: a new one, or an audit of this user's."""
+    written = _path(name, raw)
+    if written is None:
+        return None
+    try:
+        return str(check_log(written, FIRST_BYTES))
+    except OSError as error:
+        raise refuse(name, written, f"{name} is not a file in a folder that exists: {error.strerror}") from None
+    except FileRefused as error:
+        raise refuse(name, written, f"{name} is not a file in a folder that exists: {error.message}") from None
+
+
+def _open(name: str, raw: object) -> Folder | None:
+    written = _path(name, raw)
+    if written is None:
+        return None
+    try:
+        return open_folder(written)
+    except OSError:
+        message = f"{name} is not a folder of this machine; make it first, or name another"
+        raise refuse(name, written, message) from None
+    except FileRefused as error:
+        raise refuse(name, written, f"{name} is not opened: {error.message}") from None
+
+
+def _path(name: str, raw: object) -> str | None:
+    """A path of the host, with `~` expanded."""
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return None
     if not isinstance(raw, str | os.PathLike) or "\0" in (written := os.fspath(raw)):
@@ -140,72 +189,7 @@ def path(name: str, raw: object) -> str | None:
         if home is None:
             raise refuse(name, raw, f"{name} begins with the home folder of a user who has none")
         written = f"{home}/{rest}"
-    return os.path.realpath(written)
-
-
-def folder(name: str, raw: object) -> str | None:
-    """A folder that exists."""
-    found = path(name, raw)
-    if found is not None and not Path(found).is_dir():
-        raise refuse(name, found, f"{name} is not a folder of this machine; make it first, or name another")
-    return found
-
-
-def downloads(name: str, raw: object) -> str | None:
-    """A folder that cells can fill without reaching anything which this machine later runs or reads as its own."""
-    found = folder(name, raw)
-    if found is None:
-        return None
-    target, home = Path(found), home_folder()
-    for place, what, inside in _own_places(home):
-        if place.is_relative_to(target) or (inside and target.is_relative_to(place)):
-            side = "lies within" if place != target and target.is_relative_to(place) else "holds"
-            raise refuse(
-                name, found, f"{name} {side} {what}, which a cell could then write to; give it a folder of its own"
-            )
-    if home and target.is_relative_to(home) and target.relative_to(home).parts[0].startswith("."):
-        raise refuse(name, found, f"{name} lies within a hidden folder of {home}, where programs keep what they run")
-    return found
-
-
-def _own_places(home: str | None) -> Iterator[tuple[Path, str, bool]]:
-    """What a cell must not write to: the place, its name, and whether that goes for every folder within it too."""
-    if home:
-        yield Path(home).resolve(), "a home folder", False
-    yield Path(sys.prefix).resolve(), "this kernel's Python environment", True
-    yield Path(__file__).resolve().parent, "this kernel's own code", True
-    for place in config_path():
-        yield Path(place).resolve(), "configuration of Jupyter", True
-
-
-def audit_file(name: str, raw: object) -> str | None:
-    """A file, there or not, in a folder that exists."""
-    found = path(name, raw)
-    if found is not None and (Path(found).is_dir() or not Path(found).parent.is_dir()):
-        raise refuse(name, found, f"{name} is not a file in a folder that exists")
-    return found
-
-
-def home_folder(user: str = "") -> str | None:
-    """Return a home folder as the password database has it; $HOME may be chosen by whoever starts a kernel."""
-    try:
-        return (pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())).pw_dir or None
-    except KeyError:
-        return None
-
-
-def config_path() -> list[str]:
-    """Return the folders of config files, the strongest first: Jupyter's own, without those of its variables.
-
-    That is `~/.jupyter`, then `etc/jupyter` of the Python environment, then the system's. As in Jupyter, a virtual
-    environment comes before the home folder if it belongs to the user.
-    """
-    home = home_folder()
-    user = [f"{home}/.jupyter"] if home else []
-    system = ["/usr/local/etc/jupyter", "/etc/jupyter"]
-    environment = [place] if (place := f"{sys.prefix}/etc/jupyter") not in system else []
-    own = sys.prefix != sys.base_prefix and Path(sys.prefix).stat().st_uid == os.geteuid()
-    return [*environment, *user, *system] if own else [*user, *environment, *system]
+    return written
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

@@ -1,9 +1,10 @@
 """Folders of the host, whose files enter and leave scratch: the only code that opens a file beneath them.
 
-Every file is opened one name at a time beneath the handle of its folder, and no link is followed on the way. Nothing
+Every file is opened one name at a time beneath the handle of its folder, and no link is followed on the way. The handle
+is kept as long as the folder is in use, so that nobody moves the session elsewhere by swapping a name above it. Nothing
 here blocks on a FIFO or a device, but a disk may be slow: callers run these functions in a thread (transfer.py).
 
-Imports errors, model and names (the rules) only.
+Imports errors, model, names, places and grounds (the rules) only.
 """
 
 from __future__ import annotations
@@ -16,24 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .errors import ConfigurationError, FileRefused
+from . import grounds
+from .errors import FileRefused
 from .model import format_bytes
-from .names import CHUNK_BYTES, FileLimits, check_copied_name, check_name, check_size
+from .names import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size
+from .places import Folder, Held, require_regular
+from .ways import kind
 
 __all__ = ["DownloadFolder", "FileLimits", "HostFile", "HostStamp", "UploadFolder", "check_name"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_KINDS = {
-    stat.S_IFLNK: "a link",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFREG: "a file",
-}
 
 
 class HostStamp(NamedTuple):
@@ -69,14 +64,18 @@ class Scan:
 class UploadFolder:
     """A host folder whose regular files go in."""
 
-    def __init__(self, path: str | Path, limits: FileLimits) -> None:
-        """Name the folder; it is opened anew for every scan, so it may come and go. A link to it is followed once."""
-        self.path = _resolve(path, "uploads")
+    def __init__(self, path: str | Path | Folder, limits: FileLimits) -> None:
+        """Name the folder, or hand it over open."""
+        self.held = Held(path, "uploads")
         self._limits = limits
+
+    @property
+    def path(self) -> Path:
+        return self.held.path
 
     def scan(self) -> Scan:
         """Look at every entry without opening a file. Raises `FileRefused` if the folder cannot be read."""
-        root = _open_root(self.path)
+        root = self.held.open()
         try:
             status = os.fstat(root)
             walk = _Walk(self._limits)
@@ -86,7 +85,7 @@ class UploadFolder:
             os.close(root)
 
     def source(self, file: HostFile) -> Source:
-        return Source(self.path, file)
+        return Source(self.held, file)
 
 
 class _Walk:
@@ -97,6 +96,7 @@ class _Walk:
         self.refused: list[tuple[str, FileRefused]] = []
         self._limits = limits
         self._bytes = 0
+        self._folders: set[str] = set()
         self._entries_left = 20 * limits.files
 
     def folder(self, fd: int, prefix: str) -> None:
@@ -126,22 +126,24 @@ class _Walk:
             finally:
                 os.close(fd)
             return
-        _require_regular(status)
+        require_regular(status)
         check_size(status.st_size, self._limits.file_bytes)
-        if len(self.files) >= self._limits.files:
-            limit = f"{self._limits.files} files"
+        above = {path[:end] for end, char in enumerate(path) if char == "/"} - self._folders
+        if len(self.files) + len(self._folders) + len(above) >= self._limits.files:
+            limit = f"{self._limits.files} files and folders"
             raise FileRefused("the folder holds too many files", limit=limit, setting="folder_files")
         if self._bytes + status.st_size > self._limits.total_bytes:
             limit = format_bytes(self._limits.total_bytes)
             raise FileRefused("the folder is too large as a whole", limit=limit, setting="folder_limit")
         self._bytes += status.st_size
+        self._folders |= above
         self.files.append(HostFile(path, HostStamp.of(status)))
 
 
 class Source:
     """A file on its way in: opened, read to its end and closed by one thread."""
 
-    def __init__(self, root: Path, file: HostFile) -> None:
+    def __init__(self, root: Held, file: HostFile) -> None:
         self._root = root
         self._file = file
         self._left = file.stamp.size
@@ -152,7 +154,7 @@ class Source:
         path, way = PurePosixPath(self._file.path), _Way()
         try:
             way.open(self._root, path.parts[:-1])
-            _require_regular(os.stat(path.name, dir_fd=way.end, follow_symlinks=False))
+            require_regular(os.stat(path.name, dir_fd=way.end, follow_symlinks=False))
             self._fd = os.open(path.name, _READ, dir_fd=way.end)
             self._require_unchanged()
         except OSError as error:
@@ -178,21 +180,21 @@ class Source:
 
     def _require_unchanged(self) -> None:
         status = os.fstat(self._fd)
-        _require_regular(status)
+        require_regular(status)
         if HostStamp.of(status) != self._file.stamp:
             raise FileRefused("it is being changed; it follows when it is complete")
 
 
 class DownloadFolder:
-    """A host folder that receives regular files."""
+    """A host folder that receives regular files: one that a cell may fill."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Name the folder; it must exist when a file arrives. A link to it is followed once."""
-        self.path = _resolve(path, "downloads")
+    def __init__(self, path: str | Path | Folder) -> None:
+        """Name the folder, or hand it over open; it must exist when a file arrives."""
+        self.held = Held(path, "downloads", grounds.why_not)
 
     def target(self, path: str) -> Target:
         """Return a place for a file. Raises `FileRefused` for its name."""
-        return Target(self.path, check_copied_name(path))
+        return Target(self.held, check_downloaded_name(path))
 
 
 class Target:
@@ -202,7 +204,7 @@ class Target:
     half a file behind, and a hidden one elsewhere.
     """
 
-    def __init__(self, root: Path, path: PurePosixPath) -> None:
+    def __init__(self, root: Held, path: PurePosixPath) -> None:
         self._root = root
         self._path = path
         self._way = _Way()
@@ -269,7 +271,7 @@ class Target:
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(status.st_mode):
-            raise FileRefused(f"the host's folder has {_kind(status)} of that name")
+            raise FileRefused(f"the host's folder has {kind(status)} of that name")
         return HostStamp.of(status)
 
 
@@ -284,9 +286,9 @@ class _Way:
     def end(self) -> int:
         return self.handles[-1]
 
-    def open(self, root: Path, folders: tuple[str, ...], make: bool = False) -> None:
+    def open(self, root: Held, folders: tuple[str, ...], make: bool = False) -> None:
         """Raises `FileRefused` for a link or a file on the way, and OSError."""
-        self.handles.append(_open_root(root))
+        self.handles.append(root.open())
         for name in folders:
             if make:
                 with suppress(FileExistsError):
@@ -294,7 +296,7 @@ class _Way:
                     self.made.append((self.end, name))
             status = os.stat(name, dir_fd=self.end, follow_symlinks=False)
             if not stat.S_ISDIR(status.st_mode):
-                raise FileRefused(f"on its path, the host has {_kind(status)} in the place of a folder")
+                raise FileRefused(f"on its path, the host has {kind(status)} in the place of a folder")
             self.handles.append(os.open(name, _FOLDER, dir_fd=self.end))
 
     def close(self) -> None:
@@ -305,29 +307,6 @@ class _Way:
                 os.rmdir(name, dir_fd=folder)
         while self.handles:
             os.close(self.handles.pop())
-
-
-def _resolve(path: str | Path, setting: str) -> Path:
-    try:
-        return Path(path).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"no such folder: {error}", setting=setting) from None
-
-
-def _open_root(path: Path) -> int:
-    try:
-        return os.open(path, _FOLDER)
-    except OSError as error:
-        raise FileRefused(f"the host's folder cannot be opened: {os.strerror(error.errno or 0)}") from None
-
-
-def _require_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise FileRefused(f"it is {_kind(status)}")
-
-
-def _kind(status: os.stat_result) -> str:
-    return _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
 
 
 def _refusal(error: OSError) -> FileRefused:

@@ -10,6 +10,7 @@ from typing import Any
 
 from .files import DownloadFolder, FileLimits, UploadFolder
 from .model import Settings
+from .places import Folder
 from .scratch import Stamp
 from .transfer import Ask, Downloads, Ledger, Report, Uploads
 
@@ -54,6 +55,11 @@ class Folders:
             return _notes(report, refusal)
 
         return copy
+
+    def hold_downloads(self, folder: Folder) -> None:
+        """Take a download folder that the caller has open, in place of looking its name up."""
+        if self._downloads is not None:
+            self._downloads.folder = DownloadFolder(folder)
 
     def forget_scratch(self) -> None:
         """Note that a new container has an empty scratch."""

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from .errors import FileRefused
 from .files import DownloadFolder, HostFile, HostStamp, UploadFolder
 from .model import format_bytes
-from .names import FileLimits, check_copied_name, check_size, is_habitual, printable
+from .names import FileLimits, check_downloaded_name, check_size, folded, is_habitual, printable
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 
 __all__ = ["Ask", "Downloads", "Ledger", "Report", "Uploads"]
@@ -147,9 +147,10 @@ class Downloads:
     """Copies the regular files that cells made or changed in scratch into a host folder. Nothing is deleted there."""
 
     def __init__(self, folder: DownloadFolder, ledger: Ledger, limits: FileLimits) -> None:
-        self._folder = folder
+        self.folder = folder
         self._ledger = ledger
         self._limits = limits
+        self._names = _Names()
         self._disk = _Disk()
         self._notes = _Notes()
 
@@ -178,14 +179,15 @@ class Downloads:
     async def _copy(self, ask: Ask, file: ScratchFile) -> int:
         limits, held, size = self._limits, self._ledger.held, file.stamp.size
         check_size(size, limits.file_bytes)
-        if file.path not in held and len(held) >= limits.files:
-            limit = f"{limits.files} files"
+        new = self._names.new(file.path, held)
+        if file.path not in held and len(self._names) + len(new) > limits.files:
+            limit = f"{limits.files} files and folders"
             raise FileRefused("the session has put too many files out", limit=limit, setting="folder_files")
         if (total := sum(held.values()) - held.get(file.path, 0) + size) > limits.total_bytes:
             limit, value = format_bytes(limits.total_bytes), format_bytes(total)
             message = "the session's files are too large together"
             raise FileRefused(message, limit=limit, value=value, setting="folder_limit")
-        target = self._folder.target(file.path)
+        target = self.folder.target(file.path)
         try:
             await self._disk.run(target.open)
             async for data in stream(ask, file.path, limits.file_bytes, file.stamp):
@@ -193,6 +195,7 @@ class Downloads:
             root, replaced = await self._disk.run(target.replaces)
             self._require_known(root, replaced)
             held[file.path] = size
+            self._names.add(new)
             self._ledger.written[file.path] = await self._disk.run(target.commit)
         finally:
             await self._disk.finish(target.close)
@@ -212,7 +215,7 @@ def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[
     refused: list[tuple[str, FileRefused]] = []
     for path, value in entries(reply):
         try:
-            check_copied_name(path)
+            check_downloaded_name(path)
             files[path] = Stamp.parse(value)
         except FileRefused as reason:
             refused.append((path, reason))
@@ -233,6 +236,43 @@ def _one_of_each_first(notes: list[tuple[str, str]]) -> list[tuple[str, str]]:
         ranked.append((is_habitual(path, reason), seen[kind], (path, reason)))
         seen[kind] += 1
     return [note for *_, note in sorted(ranked, key=lambda row: row[:2])]
+
+
+class _Names:
+    """The files and folders that a session has put out: how many, and how each is written.
+
+    Two names that differ by case or normal form are one file on many systems, and the second would replace the first.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[str, str] = {}
+        self._held = 0
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    def new(self, path: str, held: dict[str, int]) -> dict[str, str]:
+        """Return what a file would add, of itself and the folders above it. Raises `FileRefused` for another's name."""
+        if self._held > len(held) or (held and not self._written):  # of a process before this one
+            self._written.clear()
+        if not self._written:
+            for one in held:
+                self.add(self._parts(one))
+        self._held = len(held)
+        parts = self._parts(path)
+        for key, name in parts.items():
+            if self._written.get(key, name) != name:
+                raise FileRefused(f"on other systems its name is that of {printable(self._written[key])}")
+        return {key: name for key, name in parts.items() if key not in self._written}
+
+    def add(self, names: dict[str, str]) -> None:
+        self._written |= names
+
+    @staticmethod
+    def _parts(path: str) -> dict[str, str]:
+        steps = path.split("/")
+        names = ["/".join(steps[: depth + 1]) for depth in range(len(steps))]
+        return {folded(name): name for name in names}
 
 
 class _Notes:

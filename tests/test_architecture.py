@@ -20,7 +20,7 @@ ORDER = """
     policy.verdict policy.plain policy.terminal policy.tex_words policy.tex policy.css policy.blocks policy.frame
     policy.html policy.markdown policy.mime policy.budget policy.widget_table policy.widget_models policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
-    audit names files scratch transfer folders
+    names ways places grounds audit files scratch transfer folders
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe
     engines.docker_container engines.docker engines.refusal
     agent_messages agent_process agent_shield agent_report agent_files agent shipping

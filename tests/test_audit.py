@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,14 @@ def test_a_link_is_not_followed_and_the_failure_is_reported_once(tmp_path: Path)
 
 def test_a_full_disk_is_reported_once_and_counted(tmp_path: Path) -> None:
     reports: list[str] = []
-    audit = Audit("/dev/full", session="s1", report=reports.append)
-    for _ in range(3):
-        audit("cell")
+    audit = Audit(str(tmp_path / "audit"), session="s1", report=reports.append)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        for _ in range(3):
+            audit("cell")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     audit.close()
     assert len(reports) == 1
     assert audit.lost == 3

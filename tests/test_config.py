@@ -227,9 +227,9 @@ def test_downloads_refuses_what_this_machine_runs_from(case: str) -> None:
 
 
 def test_downloads_through_a_link_to_a_precious_folder_is_refused(tmp_path: Path) -> None:
-    """The check is of the folder itself, not of its name."""
+    """No link is followed, wherever it leads."""
     (tmp_path / "results").symlink_to(sys.prefix)
-    with pytest.raises(ConfigurationError, match="this kernel's Python environment"):
+    with pytest.raises(ConfigurationError, match="'results' is a link, which is not followed"):
         config.from_keywords(downloads=str(tmp_path / "results"))
 
 

@@ -28,7 +28,7 @@ from sandbox_kernel.batch.exits import End, decide, kind_of, of_error
 from sandbox_kernel.batch.notebook import Outputs, sizes
 from sandbox_kernel.batch.outlet import MAX_KEPT, Outlet
 from sandbox_kernel.batch.progress import Progress
-from sandbox_kernel.batch.report import CellRecord, Failure, Report, write_whole
+from sandbox_kernel.batch.report import CellRecord, Failure, OutputFile, Report
 from sandbox_kernel.batch.stopping import Stopped, Stopper
 from sandbox_kernel.errors import (
     AttestationFailed,
@@ -44,6 +44,7 @@ from sandbox_kernel.errors import (
 )
 from sandbox_kernel.model import Message
 from sandbox_kernel.names import FileLimits
+from sandbox_kernel.places import open_folder
 from sandbox_kernel.policy import OutputPolicy
 
 POLICY = Path(events.__file__).parent.parent / "policy"
@@ -275,14 +276,14 @@ def test_inputs_are_named_as_cp_would_name_them(tmp_path: Path, monkeypatch: pyt
 def test_an_input_that_would_block_or_never_end_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
-        with pytest.raises(ConfigurationError, match="no regular file"):
+        with pytest.raises(ConfigurationError, match=r"it is a (FIFO|device)"):
             inputs.plan([str(path)], FileLimits())
 
 
 def test_no_link_that_was_put_in_the_place_of_a_file_is_hashed(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("/etc/passwd")
     (tmp_path / "b").write_text("b")
-    assert [row["path"] for row in inputs.produced(tmp_path, ["a", "b", "gone", "../b"])] == ["b"]
+    assert [row["path"] for row in inputs.produced(open_folder(tmp_path), ["a", "b", "gone", "../b"])] == ["b"]
 
 
 # --- report ----------------------------------------------------------------------------------------------------------
@@ -322,10 +323,10 @@ def test_the_schema_refuses_what_it_does_not_describe() -> None:
 
 def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    write_whole(path, '"\ud800"')
+    OutputFile(path).write('"\ud800"')
     assert json.loads(path.read_text()) == "\ud800"
     with pytest.raises(ConfigurationError, match="cannot be written"):
-        write_whole(tmp_path / "none" / "x", "x")
+        OutputFile(tmp_path / "none" / "x")
     assert [found.name for found in tmp_path.iterdir()] == ["x.json"]
 
 

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..config import SETTINGS, from_files_for_all, resolve
 from ..config_values import seconds
-from ..errors import ConfigurationError, SandboxError
+from ..errors import ConfigurationError, FileRefused, SandboxError
+from ..grounds import why_not
 from ..model import Settings, format_bytes
 from ..names import FileLimits, printable
+from ..places import open_folder
 from .exits import HELP, End, decide, of_error
 from .outlet import Outlet
-from .report import Report, now, write_report
+from .report import OutputFile, Report, now, write_report
 from .stopping import Stopped, Stopper, signals
 
 if TYPE_CHECKING:
@@ -66,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
 
     The executed notebook is always written, also of a run that fails or is stopped, with what ran until then.
     """
-    path = Path(options.report) if options.report else None
+    path = OutputFile(Path(options.report), setting="--report") if options.report else None
     if path is not None:
-        _spare(path, [options.source, *options.input])
+        _spare(path.path, [options.source, *options.input])
     report = _new_report(options)
     terminal = Outlet(sys.stderr)
     stopper = Stopper(lambda end: _close(options, report, path, end, terminal))
@@ -100,7 +102,7 @@ def _spare(path: Path, given: list[str]) -> None:
             raise ConfigurationError(f"the report would replace {one}", setting="--report")
 
 
-def _close(options: argparse.Namespace, report: Report, path: Path | None, end: End, terminal: Outlet) -> int:
+def _close(options: argparse.Namespace, report: Report, path: OutputFile | None, end: End, terminal: Outlet) -> int:
     """Write the report, say how it ended, and return the exit code."""
     code = end.code
     report.ended, report.end = now(), end
@@ -121,14 +123,14 @@ def _close(options: argparse.Namespace, report: Report, path: Path | None, end: 
     return code
 
 
-def _say_where(report: Report, path: Path | None, terminal: Outlet) -> None:
+def _say_where(report: Report, path: OutputFile | None, terminal: Outlet) -> None:
     if report.notebook is not None:
         terminal.say(f"notebook  {_path(report.notebook)}\n")
     if report.files:
         size = format_bytes(sum(row["bytes"] for row in report.files))
         terminal.say(f"files     {_path(report.output)} ({len(report.files)}, {size})\n")
     if path is not None:
-        terminal.say(f"report    {_path(path)}\n")
+        terminal.say(f"report    {_path(path.path)}\n")
 
 
 def _path(name: object) -> str:
@@ -185,15 +187,21 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
             raise ConfigurationError(f"the executed notebook would replace {one}", setting="--output")
     if options.report and Path(options.report).resolve().is_relative_to((output / FILES).resolve()):
         raise ConfigurationError("the report lies where cells choose the names of files", setting="--report")
+    # In the folder that the notebook came in, a link of these names may lie ready: it is not followed.
     try:
-        (output / FILES).mkdir(parents=True, exist_ok=True)
+        folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)
     except OSError as error:
         raise ConfigurationError(f"{output} cannot be made: {error.strerror}", setting="--output") from None
+    except FileRefused as error:
+        raise ConfigurationError(f"{output} cannot be made: {error.message}", setting="--output") from None
+    if reason := why_not(files):
+        raise ConfigurationError(f"{output} cannot be used: it {reason}", setting="--output")
     return Plan(
         source=found,
-        settings=_settings(options, downloads=str(output / FILES)),
+        settings=_settings(options, downloads=str(files.path)),
         inputs=copied,
-        output=output,
+        notebook=OutputFile(output / f"{found.stem}.ipynb", folder, setting="--output"),
+        files=files,
         total_seconds=total,
         allow_errors=options.allow_errors,
         fail_on=options.fail_on_policy,

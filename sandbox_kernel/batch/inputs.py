@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from ..errors import ConfigurationError, FileRefused
 from ..files import FileLimits, HostFile, HostStamp, Source, UploadFolder
 from ..model import format_bytes
 from ..names import CHUNK_BYTES, check_name, check_size, printable
+from ..places import Folder, Held, is_folder, open_folder, open_parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Input:
     """One file that goes in: its path in /mnt/data, and where it is read."""
 
     path: str
-    folder: Path
+    folder: Held
     file: HostFile
 
 
@@ -41,24 +41,22 @@ class Inputs:
 def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
     """Look at files and folders. Raises `ConfigurationError` for one that was named and cannot go in.
 
-    A file keeps its name. A folder comes with its own name, as with `cp -r`; `FOLDER/.` is its content.
+    A file keeps its name. A folder comes with its own name, as with `cp -r`; `FOLDER/.` is its content. The user typed
+    these names, but what has them may come from elsewhere: no link is followed, and the folders stay open.
     """
     found = Inputs()
     for name in names:
         path = Path(name)
         try:
-            resolved = path.resolve(strict=True)
-            if resolved.is_dir():
+            if is_folder(name):
                 prefix = "" if name.rstrip("/").split("/")[-1] in (".", "..") else f"{path.name}/"
-                _folder(resolved, prefix, found, limits)
+                _folder(open_folder(name), prefix, found, limits)
             else:
                 check_name(path.name)
-                status = resolved.stat()
-                if not stat.S_ISREG(status.st_mode) or not os.access(resolved, os.R_OK):
-                    raise FileRefused("it is no regular file that can be read")
-                stamp = HostStamp.of(status)
+                folder, last = open_parent(name, follow=True)
+                stamp = HostStamp.of(folder.require_readable(last))
                 check_size(stamp.size, limits.file_bytes)
-                found.files.append(Input(path.name, resolved.parent, HostFile(resolved.name, stamp)))
+                found.files.append(Input(path.name, Held(folder, "--input"), HostFile(last, stamp)))
         except OSError as error:
             raise ConfigurationError(f"the input {name} cannot be read: {error.strerror}", setting="--input") from None
         except FileRefused as error:
@@ -82,9 +80,10 @@ def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
     return found
 
 
-def _folder(folder: Path, prefix: str, found: Inputs, limits: FileLimits) -> None:
-    scan = UploadFolder(folder, limits).scan()
-    found.files += [Input(prefix + file.path, folder, file) for file in scan.files]
+def _folder(opened: Folder, prefix: str, found: Inputs, limits: FileLimits) -> None:
+    folder = UploadFolder(opened, limits)
+    scan = folder.scan()
+    found.files += [Input(prefix + file.path, folder.held, file) for file in scan.files]
     for path, reason in scan.refused:
         if reason.limit is not None:  # what was named would not be there as a whole
             raise reason
@@ -120,12 +119,12 @@ class Reader:
         return {"path": self.path, "bytes": self._bytes, "sha256": self._hash.hexdigest()}
 
 
-def produced(folder: Path, paths: Iterable[str]) -> list[dict[str, Any]]:
+def produced(folder: Folder, paths: Iterable[str]) -> list[dict[str, Any]]:
     """Return path, size and hash of files that were copied out; one that is gone meanwhile is left out."""
     rows = []
     for path in sorted(paths):
         try:
-            descriptor = os.open(folder / check_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = folder.open_file(str(check_name(path)))
         except (OSError, FileRefused):
             continue
         with os.fdopen(descriptor, "rb") as file:

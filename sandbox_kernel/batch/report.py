@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, FileRefused
+from ..places import Folder, open_parent
 from .events import Events
 from .exits import End
 
@@ -150,26 +150,33 @@ class Report:
         }
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file as a whole: whoever reads it finds the old one or the new one. Raises `ConfigurationError`."""
-    partial = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
-    try:
+class OutputFile:
+    """A file that is written anew each time, as a whole, in a folder that is opened once and kept."""
+
+    def __init__(self, path: Path, folder: Folder | None = None, *, setting: str | None = None) -> None:
+        """Open the folder, unless it is given. Raises `ConfigurationError`."""
+        self.path = path
+        self._setting = setting
+        with self._errors():
+            self._folder, self._name = (folder, path.name) if folder is not None else open_parent(path)
+
+    def write(self, text: str) -> None:
+        """Whoever reads the file finds the old one or the new one. Raises `ConfigurationError`."""
+        with self._errors(), self._folder.create(self._name) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+            file.commit()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         try:
-            with partial.open("x", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink()
-            raise
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from None
+            yield
+        except (OSError, FileRefused) as error:
+            reason = error.message if isinstance(error, FileRefused) else error.strerror or error
+            raise ConfigurationError(f"{self.path} cannot be written: {reason}", setting=self._setting) from None
 
 
-def write_report(path: Path, report: Report) -> None:
-    write_whole(path, json.dumps(report.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+def write_report(file: OutputFile, report: Report) -> None:
+    file.write(json.dumps(report.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def _cut(text: str | None) -> str | None:

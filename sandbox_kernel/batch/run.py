@@ -9,20 +9,20 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..client import AsyncSandbox
 from ..errors import ConfigurationError, FileRefused, SandboxError
 from ..execution import Execution
 from ..model import Message, Settings
+from ..places import Folder
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
 from .notebook import Outputs, sizes
 from .outlet import Outlet
 from .progress import Progress
-from .report import CellRecord, Failure, Report, now, write_whole
+from .report import CellRecord, Failure, OutputFile, Report, now
 from .source import Source, is_run
 
 FILES = "files"
@@ -44,18 +44,13 @@ class Plan:
     source: Source
     settings: Settings
     inputs: Inputs
-    output: Path
+    notebook: OutputFile
+    """Where the executed notebook is written."""
+    files: Folder
+    """The folder that receives what cells make: opened when it was checked, and this one whatever its name means."""
     total_seconds: float | None = None
     allow_errors: bool = False
     fail_on: FailOn = "violation"
-
-    @property
-    def notebook(self) -> Path:
-        return self.output / f"{self.source.stem}.ipynb"
-
-    @property
-    def files(self) -> Path:
-        return self.output / FILES
 
 
 class Run:
@@ -98,8 +93,8 @@ class Run:
     def finish(self) -> None:
         """Write the notebook with what there is, and note the files; may be called again."""
         self.save()
-        self.report.notebook = str(self.plan.notebook)
-        self.report.output = str(self.plan.files)
+        self.report.notebook = str(self.plan.notebook.path)
+        self.report.output = str(self.plan.files.path)
         self.report.files = produced(self.plan.files, self._copied)
 
     def save(self) -> None:
@@ -109,7 +104,7 @@ class Run:
         """
         began = time.monotonic()
         try:
-            write_whole(self.plan.notebook, self.outputs.text())
+            self.plan.notebook.write(self.outputs.text())
         except ConfigurationError as error:
             if self._saved == NEVER:
                 raise
@@ -120,6 +115,7 @@ class Run:
 
     async def _in_sandbox(self) -> None:
         sandbox = AsyncSandbox(self.plan.settings)
+        sandbox._session.folders.hold_downloads(self.plan.files)
         sandbox._session.audit.observer = self._observe
         try:
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import sys
 import warnings
@@ -18,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, FileRefused
 from ..model import MIB, format_bytes
+from ..places import open_file
 
 MAX_BYTES = 256 * MIB
 MAX_CELLS = 10_000
@@ -53,10 +55,12 @@ def fetch(name: str) -> bytes:
         if name == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
-            with Path(name).open("rb") as file:
+            with os.fdopen(open_file(name, pipes=True), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{name} cannot be read: {error.strerror or error}") from None
+    except FileRefused as error:
+        raise ConfigurationError(f"{name} cannot be read: {error.message}") from None
     if len(data) > MAX_BYTES:
         raise ConfigurationError(f"{name} is too large", limit=format_bytes(MAX_BYTES))
     return data
@@ -143,8 +147,9 @@ def _typed(text: str) -> Any:
 
 def _file(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        with os.fdopen(open_file(name, pipes=True), encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError, FileRefused) as error:
         raise ConfigurationError(f"the parameters cannot be read from {name}: {error}", setting="-f") from None
 
 

@@ -1,0 +1,366 @@
+"""The folder that a notebook comes in is as hostile as its cells: what lies ready in it leads nowhere else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel import config, grounds, places
+from sandbox_kernel.audit import Audit
+from sandbox_kernel.batch import inputs, source
+from sandbox_kernel.batch.report import OutputFile
+from sandbox_kernel.config_values import home_folder
+from sandbox_kernel.errors import ConfigurationError, FileRefused
+from sandbox_kernel.files import DownloadFolder, UploadFolder
+from sandbox_kernel.names import FileLimits
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from elsewhere, which is the current one; `tmp_path / "mine"` is a folder of the user's beside it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "key").write_text("secret")
+    (tmp_path / "repo").mkdir()
+    monkeypatch.chdir(tmp_path / "repo")
+    return tmp_path / "repo"
+
+
+def run(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sandbox_kernel", "run", *argv]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+# --- what a run writes -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_fills_no_folder_that_a_link_leads_to(repo: Path) -> None:
+    """A repository that ships `analysis-output/files -> ../.git` got its cell's `config` into .git."""
+    subprocess.run(["git", "init", "-q"], cwd=repo, check=True)
+    before = (repo / ".git" / "config").read_bytes()
+    (repo / "analysis.py").write_text("open('/mnt/data/config', 'w').write('[core]\\n\\tfsmonitor = touch pwned\\n')\n")
+    (repo / "analysis-output").mkdir()
+    (repo / "analysis-output" / "files").symlink_to("../.git")
+    done = run("analysis.py", cwd=repo)
+    assert (done.returncode, "'files' is a link" in done.stderr) == (2, True), done.stderr
+    assert (repo / ".git" / "config").read_bytes() == before
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("link", ["analysis-output", "analysis-output/files", "analysis-output/analysis.ipynb"])
+def test_a_run_writes_through_no_link(repo: Path, link: str, absolute: bool) -> None:
+    """Also where the same folder is named in full, and from elsewhere."""
+    (repo / "analysis.py").write_text("print(1)\n")
+    (repo / link).parent.mkdir(exist_ok=True)
+    (repo / link).symlink_to(repo.parent / "mine" / ("key" if link.endswith("ipynb") else ""))
+    argv = [str(repo / "analysis.py"), "--output", str(repo / "analysis-output")] if absolute else ["analysis.py"]
+    done = run(*argv, cwd=repo.parent if absolute else repo)
+    assert done.returncode == 2, done.stderr
+    assert os.listdir(repo.parent / "mine") == ["key"]  # noqa: PTH208
+    assert (repo.parent / "mine" / "key").read_text() == "secret"
+
+
+def test_control_the_same_run_without_the_link_fills_its_folder(repo: Path) -> None:
+    (repo / "analysis.py").write_text("open('/mnt/data/config', 'w').write('x')\n")
+    (repo / "analysis-output").mkdir()
+    done = run("analysis.py", "--report", "report.json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert (repo / "analysis-output" / "files" / "config").read_text() == "x"
+    assert (repo / "report.json").stat().st_size
+
+
+@pytest.mark.parametrize("name", ["report.json", "reports/report.json"])
+def test_a_report_replaces_no_link_and_goes_through_none(repo: Path, name: str) -> None:
+    first = name.split("/", maxsplit=1)[0]
+    (repo / first).symlink_to(repo.parent / "mine" / ("key" if first == name else ""))
+    with pytest.raises(ConfigurationError, match="a link"):
+        OutputFile(Path(name)).write("{}")
+    assert (repo.parent / "mine" / "key").read_text() == "secret"
+    assert not (repo.parent / "mine" / "report.json").exists()
+
+
+def test_a_report_that_is_there_is_replaced_and_its_other_names_are_not(repo: Path) -> None:
+    os.link(repo.parent / "mine" / "key", repo / "report.json")
+    OutputFile(Path("report.json")).write("{}")
+    assert (repo / "report.json").read_text() == "{}"
+    assert (repo.parent / "mine" / "key").read_text() == "secret"
+
+
+# --- what goes in ----------------------------------------------------------------------------------------------------
+
+READERS: dict[str, Callable[[str], object]] = {
+    "--input": lambda name: inputs.plan([name], FileLimits()),
+    "SOURCE": source.fetch,
+    "-f": lambda name: source.read_parameters([], [], [], [name]),
+}
+
+
+@pytest.mark.parametrize("spelling", ["{}", "./{}", "{here}/{}", "../repo/{}", "sub/../{}"])
+@pytest.mark.parametrize("how", READERS)
+def test_a_file_that_is_a_link_or_has_another_name_is_not_read(repo: Path, how: str, spelling: str) -> None:
+    (repo / "sub").mkdir()
+    (repo / "link.csv").symlink_to("../mine/key")
+    os.link(repo.parent / "mine" / "key", repo / "hard.csv")
+    (repo / "folder").symlink_to("../mine")
+    for name in ("link.csv", "hard.csv", "folder/key"):
+        with pytest.raises(ConfigurationError, match="link"):
+            READERS[how](spelling.format(name, here=repo))
+
+
+@pytest.mark.parametrize("how", READERS)
+def test_control_a_plain_file_is_read(repo: Path, how: str) -> None:
+    (repo / "plain.csv").write_text("a: 1")
+    (repo / "sub").mkdir()
+    for name in ("plain.csv", "./plain.csv", str(repo / "plain.csv"), "../repo/plain.csv", "sub/../plain.csv"):
+        READERS[how](name)
+
+
+@pytest.mark.parametrize("name", ["data", "data/.", "./data/", "up/data"])
+def test_a_folder_that_is_a_link_goes_in_by_no_door(repo: Path, name: str) -> None:
+    (repo / "data").symlink_to("../mine")
+    (repo / "up").symlink_to(".")
+    with pytest.raises(ConfigurationError, match="is a link"):
+        inputs.plan([name], FileLimits())
+    with pytest.raises(ConfigurationError, match="is a link"):
+        config.from_keywords(uploads=name)
+    with pytest.raises(ConfigurationError, match="is a link"):
+        config.from_keywords(uploads=str(repo / name))
+    with pytest.raises(FileRefused, match="a link is on its path"):
+        UploadFolder(name, FileLimits()).scan()
+
+
+def test_a_link_in_the_home_folder_is_the_users_own(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """~/scratch -> /lustre/me is followed from elsewhere; as a part of the working folder it is not."""
+    from sandbox_kernel import ways
+
+    (tmp_path / "scratch").symlink_to("mine")
+    monkeypatch.setattr(ways, "home_folder", lambda user="": str(tmp_path))
+    with places.open_folder(tmp_path / "scratch") as folder:
+        assert folder.path == tmp_path / "mine"
+    monkeypatch.chdir(tmp_path)
+    for name in ("scratch", str(tmp_path / "scratch")):
+        with pytest.raises(FileRefused, match="'scratch' is a link"):
+            places.open_folder(name)
+
+
+def test_a_link_to_the_working_folder_is_the_users_own(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell says `$PWD/results` by the name under which it came here."""
+    (repo.parent / "short").symlink_to("repo")
+    (repo / "results").mkdir()
+    with pytest.raises(FileRefused, match="'short' is a link"):
+        places.open_folder(repo.parent / "short" / "results")
+    monkeypatch.setenv("PWD", str(repo.parent / "short"))
+    with places.open_folder(repo.parent / "short" / "results") as folder:
+        assert folder.path == repo / "results"
+
+
+# --- folders that cells fill -----------------------------------------------------------------------------------------
+
+PRECIOUS = [
+    *("/etc", "/etc/cron.d", "/etc/profile.d", "/usr/local/bin", "/usr/share", "/var/lib", "/var/spool/cron"),
+    *("/boot", "/opt", "/run", "/dev/shm", "/tmp", "/home", "/bin"),
+]
+
+
+@pytest.mark.parametrize("place", PRECIOUS)
+def test_downloads_refuses_a_folder_of_the_system(place: str) -> None:
+    if not Path(place).is_dir():
+        pytest.skip("this system has no such folder")
+    with pytest.raises(ConfigurationError, match=r"downloads (holds|lies within|is not opened: .* a link)"):
+        config.from_keywords(downloads=place)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [".git", ".git/hooks", ".vscode", ".ssh", "a/.config/autostart", "x/site-packages", "x/dist-packages/y", "bin",
+     "node_modules/x", "__pycache__", "Autostart", "etc/cron.d", "library.app/x", "thing.dist-info"],
+)  # fmt: skip
+def test_downloads_refuses_a_folder_that_programs_obey_wherever_it_lies(repo: Path, place: str) -> None:
+    (repo / place).mkdir(parents=True)
+    for name in (place, str(repo / place)):
+        with pytest.raises(ConfigurationError, match="downloads lies within a"):
+            config.from_keywords(downloads=name)
+    with pytest.raises(FileRefused, match="lies within a"):
+        DownloadFolder(repo / place).held.open()
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "Makefile", "conftest.py", "package.json", ".vscode", ".envrc"])
+def test_downloads_refuses_a_project(repo: Path, name: str) -> None:
+    (repo / name).touch()
+    with pytest.raises(ConfigurationError, match=f"downloads holds {name}"):
+        config.from_keywords(downloads=".")
+    (repo / "results").mkdir()
+    assert config.from_keywords(downloads="results").downloads == str(repo / "results")
+
+
+def test_downloads_refuses_what_belongs_to_a_program(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bare.git/objects", "bare.git/refs", "bare.git/hooks", "venv/share", "tools", "modules"):
+        (repo / name).mkdir(parents=True)
+    (repo / "bare.git" / "HEAD").touch()
+    (repo / "venv" / "pyvenv.cfg").touch()
+    monkeypatch.setenv("PATH", f"{repo}/tools:{os.environ['PATH']}")
+    monkeypatch.syspath_prepend(str(repo / "modules"))
+    for name, reason in {
+        "bare.git/hooks": "Git repository",
+        "venv/share": "Python environment",
+        "tools": "commands are run",
+        "modules": "Python imports",
+    }.items():
+        with pytest.raises(ConfigurationError, match=reason):
+            config.from_keywords(downloads=name)
+
+
+def test_another_name_of_a_precious_folder_is_refused(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bind mount has no link on its path: identity tells."""
+    (repo / "results").mkdir()
+    real = grounds._identity
+    results = real(repo / "results")
+    monkeypatch.setattr(grounds, "_identity", lambda path: results if path == Path("/etc") else real(path))
+    with pytest.raises(ConfigurationError, match="the system's own folder"):
+        config.from_keywords(downloads="results")
+
+
+def test_honest_folders_are_taken(repo: Path) -> None:
+    for name in ("output", "results", "output/files", "Ergebnisse 2026", "data.out"):
+        (repo / name).mkdir(parents=True)
+        assert config.from_keywords(downloads=name).downloads == str(repo / name)
+        assert config.from_keywords(downloads=str(repo / name)).downloads == str(repo / name)
+    for top in ("data/out", "mnt/x", "builds/group/project/out", "srv/me/out", "home/someone/work/out", "workspace"):
+        assert grounds._by_name(Path("/", top)) is None
+
+
+# --- handles ---------------------------------------------------------------------------------------------------------
+
+
+def fill(folder: DownloadFolder) -> None:
+    target = folder.target("a.txt")
+    try:
+        target.open()
+        target.write(b"x")
+        target.commit()
+    finally:
+        target.close()
+
+
+@pytest.mark.parametrize("by", ["a link", "another folder"])
+def test_an_ancestor_that_is_swapped_later_changes_nothing(tmp_path: Path, by: str) -> None:
+    (tmp_path / "shared" / "results").mkdir(parents=True)
+    (tmp_path / "theirs" / "results").mkdir(parents=True)
+    (tmp_path / "shared" / "results" / "in.csv").touch()
+    (tmp_path / "theirs" / "results" / "key").touch()
+    downloads = DownloadFolder(tmp_path / "shared" / "results")
+    uploads = UploadFolder(tmp_path / "shared" / "results", FileLimits())
+    (tmp_path / "shared").rename(tmp_path / "moved")
+    if by == "a link":
+        (tmp_path / "shared").symlink_to("theirs")
+    else:
+        (tmp_path / "theirs").rename(tmp_path / "shared")
+    fill(downloads)
+    assert (tmp_path / "moved" / "results" / "a.txt").read_text() == "x"
+    assert not (tmp_path / "shared" / "results" / "a.txt").exists()
+    assert [file.path for file in uploads.scan().files] == ["a.txt", "in.csv"]
+
+
+def test_a_folder_that_was_removed_and_made_again_is_found_again(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    downloads = DownloadFolder(tmp_path / "results")
+    (tmp_path / "results").rmdir()
+    with pytest.raises(FileRefused, match="No such file"):
+        fill(downloads)
+    (tmp_path / "results").mkdir()
+    fill(downloads)
+    assert (tmp_path / "results" / "a.txt").read_text() == "x"
+    (tmp_path / "results" / "a.txt").unlink()
+    (tmp_path / "results").rmdir()
+    (tmp_path / "results").symlink_to(tmp_path)
+    with pytest.raises(FileRefused, match="a link"):
+        fill(downloads)
+
+
+# --- the audit -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planted", ["link", "hard link", "link above", "other content", "fifo", "device"])
+def test_an_audit_is_a_file_of_its_own(repo: Path, planted: str) -> None:
+    mine, name = repo.parent / "mine" / "key", "audit.jsonl"
+    match planted:
+        case "link":
+            Path(name).symlink_to(mine)
+        case "hard link":
+            os.link(mine, name)
+        case "link above":
+            Path("logs").symlink_to("../mine")
+            name = "logs/audit.jsonl"
+        case "other content":
+            Path(name).write_text("alias ls=true\n")
+        case "fifo":
+            os.mkfifo(name)
+        case "device":
+            name = "/dev/null"
+    with pytest.raises(ConfigurationError, match="audit is not a file in a folder that exists"):
+        config.from_keywords(audit=name)
+    reports: list[str] = []
+    audit = Audit(name, session="s", report=reports.append)
+    audit("cell")
+    audit.close()
+    assert len(reports) == 1
+    assert (mine.read_text(), os.listdir(mine.parent)) == ("secret", ["key"])  # noqa: PTH208
+    assert planted != "other content" or Path(name).read_text() == "alias ls=true\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user's")
+def test_a_file_of_another_user_is_no_audit(repo: Path) -> None:
+    Path("audit.jsonl").touch()
+    os.chown("audit.jsonl", 12345, 12345)
+    with pytest.raises(ConfigurationError, match="another user"):
+        config.from_keywords(audit="audit.jsonl")
+
+
+def test_control_a_new_audit_and_an_old_one_are_appended_to(repo: Path) -> None:
+    for _ in range(2):
+        path = config.from_keywords(audit="audit.jsonl").audit
+        audit = Audit(path, session="s")
+        audit("cell")
+        audit.close()
+    assert path == str(repo / "audit.jsonl")
+    assert len(Path("audit.jsonl").read_text().splitlines()) == 2
+    assert Path("audit.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+SHELL = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    '";touch pwned;"',
+    "\\$(touch pwned)",
+    "'\ntouch pwned\n'",
+    '\\"$(touch pwned)',
+]
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_an_audit_that_is_read_as_a_script_runs_nothing(repo: Path, shell: str) -> None:
+    """A message's type made of shell text ran once its audit was read by a shell."""
+    audit = Audit("audit.jsonl", session="s")
+    for text in SHELL:
+        audit("policy", type=text, reason=text, more={text: [text]})
+    audit.close()
+    subprocess.run([shell, "audit.jsonl"], cwd=repo, capture_output=True, timeout=60, check=False)
+    assert not (repo / "pwned").exists()
+
+
+def test_control_the_same_texts_as_plain_json_run(repo: Path) -> None:
+    Path("audit.jsonl").write_text('{"time":"x","type":"$(touch pwned)"}\n')
+    subprocess.run(["sh", "audit.jsonl"], cwd=repo, capture_output=True, timeout=60, check=False)
+    assert (repo / "pwned").exists()
+
+
+def test_the_home_folder_is_known() -> None:
+    """The control of what is told apart above: a home folder itself is no place for downloads."""
+    with pytest.raises(ConfigurationError, match="downloads holds"):
+        config.from_keywords(downloads=home_folder())
