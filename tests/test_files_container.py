@@ -112,9 +112,8 @@ def test_the_limits_of_the_folders_are_settings(start_kernel: Start, tmp_path: P
     kernel = start_kernel("--uploads", str(up), "--downloads", str(down), "--folder-files", "2", "--folder-limit", "3K")
     result = kernel.run("import os; print(sorted(os.listdir()))")
     assert result.text() == "['a', 'b']\n"
-    assert "c: the folder holds too many files. Limit: 2 files and folders. Setting to change: folder_files." in result.text(
-        "stderr"
-    )
+    reason = "the folder holds too many files. Limit: 2 files and folders. Setting to change: folder_files."
+    assert f"c: {reason}" in result.text("stderr")
     result = kernel.run("open('large', 'wb').write(bytes(4000))")
     assert "large: the session's files are too large together" in result.text("stderr")
     assert "Setting to change: folder_limit." in result.text("stderr")
