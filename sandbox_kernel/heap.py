@@ -12,10 +12,20 @@ KEPT_SECONDS = 1.0
 LONGEST_SECONDS = 5.0
 """What cells that never pause can have this process hold on to is given back all the same."""
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _KEEP = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: (1 << 31) - 1}
 _REST = {_M_MMAP_MAX: 65536, _M_TRIM_THRESHOLD: 64 << 20}
 """What malloc starts with, but for the threshold: that is where its own adjustment would end, see mallopt(3)."""
+
+
+def share_arena() -> None:
+    """Have all threads take their memory from one place, from which it can be given back; call before there are any.
+
+    Large messages are parsed in a thread, and malloc keeps the end of a thread's own arena for ever.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_ARENA_MAX, 1)
 
 
 class Heap:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import protocol
@@ -37,8 +37,10 @@ class Entry:
     reply: Message | None = None
     verdict: SandboxError | None = None
     """Why the request is being ended from outside."""
-    error: Message | None = None
-    """The kernel's own error output, held back while a verdict stands."""
+    held_bytes: int = 0
+    """What the reply costs in memory, at most, while it waits for its idle."""
+    traceback: tuple[str, ...] = ()
+    """Of the kernel's own error output, held back while a verdict stands."""
     execution_count: int = 0
     budget: CellBudget | None = None
     """What it may still send; made with its first output."""
@@ -52,6 +54,10 @@ class Entry:
     """A time limit of its own; it never extends the one that every cell has."""
     remaining: float | None = None
     """Seconds left on the clock while it is stopped."""
+    paused: asyncio.TimerHandle | None = None
+    """Runs while the clock is stopped, to what all pauses of a cell may come to."""
+    pause_left: float | None = None
+    """Seconds of pause that it still may have; None before the first."""
     timer: asyncio.TimerHandle | None = None
     patience: asyncio.TimerHandle | None = None
     """Runs while only one of reply and idle has come."""
@@ -75,15 +81,24 @@ class Entry:
         return protocol.reply_type(self.request.type)
 
     @property
+    def over_budget(self) -> bool:
+        return self.budget is not None and self.budget.exceeded is not None
+
+    @property
     def complete(self) -> bool:
         """Whether the kernel has said everything it owes."""
         return self.idle and (self.reply is not None or self.reply_type is None)
 
     def stop_timers(self) -> None:
-        for timer in (self.timer, self.patience):
+        for timer in (self.timer, self.patience, self.paused):
             if timer is not None:
                 timer.cancel()
-        self.timer = self.patience = None
+        self.timer = self.patience = self.paused = None
+
+    def forget_content(self) -> None:
+        """Keep what a late output needs, the request's header, and nothing of what was asked, answered or said."""
+        self.request = replace(self.request, metadata={}, content={}, buffers=())
+        self.reply, self.traceback, self.held_bytes = None, (), 0
 
 
 class Ledger:
@@ -136,6 +151,7 @@ class Ledger:
                     busy.append(entry)
                     self._in_flight[entry.request.id] = entry
             self._waiting[name] = kept
+        self._waiting = {name: waiting for name, waiting in self._waiting.items() if waiting}
         return ready
 
     def mark_busy(self, entry: Entry) -> None:
@@ -186,6 +202,11 @@ class Ledger:
         return flying, waiting
 
     @property
+    def held_bytes(self) -> int:
+        """What all replies that wait for their idle cost in memory, at most."""
+        return sum(entry.held_bytes for entry in self._in_flight.values())
+
+    @property
     def in_flight(self) -> list[Entry]:
         return list(self._in_flight.values())
 
@@ -214,13 +235,11 @@ def parent_of(entry: Entry | None) -> dict[str, Any]:
 
 def error_content(entry: Entry, error: SandboxError) -> dict[str, Any]:
     """Return the content of an error that the host writes, behind what the kernel itself said of it."""
-    kernels_own = entry.error.content["traceback"] if entry.error is not None else []
-    traceback = [line for line in kernels_own if isinstance(line, str)]
     first, *rest = error.lines()
     return {
         "ename": error.name,
         "evalue": str(error),
-        "traceback": [*traceback, f"\x1b[0;31m{error.name}\x1b[0m: {first}", *rest],
+        "traceback": [*entry.traceback, f"\x1b[0;31m{error.name}\x1b[0m: {first}", *rest],
     }
 
 

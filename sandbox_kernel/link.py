@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import orjson
 
-from . import wire
+from . import weight, wire
 from .engines.base import Container
 from .errors import EngineError, ProtocolError, SandboxDied, WireError
 from .model import format_bytes
@@ -23,6 +24,8 @@ MAX_QUEUED_BYTES = 256 << 20
 """Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
 AGENT_RESERVE = 2 << 20
 """Bytes by which a frame to the agent stays below what this end takes: the agent would end itself for a larger one."""
+MAX_HEAD_COST = 96 << 20
+"""Bytes that the JSON in a frame of the agent may cost: a list of 20,000 files is the largest, with a third of that."""
 AT_ONCE = 1 << 16
 """Bytes up to which a frame is written without a detour over the queue, if nothing is in there."""
 PING_SECONDS = 10.0
@@ -41,7 +44,6 @@ class Link:
         self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
         self._queued_bytes = 0
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
-        self._next_id = 0
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._ping())]
         self._over = False
         self.failure: str | None = None
@@ -77,8 +79,7 @@ class Link:
         self, op: str, data: bytes = b"", *, timeout: float = ANSWER_SECONDS, **fields: Any
     ) -> tuple[dict[str, Any], bytes]:
         """Send a command and return its answer, a JSON object and raw data. Raises `SandboxDied` without one."""
-        self._next_id += 1
-        number = self._next_id
+        number = secrets.randbits(52)  # as far as JSON's numbers are whole everywhere
         future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
@@ -120,6 +121,8 @@ class Link:
     @staticmethod
     def _parse(parts: list[bytes]) -> tuple[dict[str, Any], bytes]:
         try:
+            if weight.heavy(parts[0], MAX_HEAD_COST) is not None:
+                raise ValueError
             head = orjson.loads(parts[0])
             if not isinstance(head["op"], str) or not isinstance(head.get("id", 0), int):
                 raise TypeError

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
-from . import wire
+from . import weight, wire
 from .errors import ProtocolError
 from .model import Channel, Message
 
@@ -23,6 +23,10 @@ MAX_ID = 256
 """Characters of an id, a name or a type; jupyter_client's are 36 to 80 long."""
 LARGE = 1 << 16
 """Bytes from which it pays to know early that a text is plain."""
+MAX_HEADER = 1 << 16
+"""Bytes of a header, a parent header or metadata: looked at before they are parsed."""
+MEMORY_FACTOR = 3
+"""What a message may cost the host, in times the largest one that is allowed: as it came, parsed, and written anew."""
 
 _CHANNEL_OF_KIND: dict[int, Channel] = {
     wire.SHELL: "shell",
@@ -91,6 +95,39 @@ PUBLISHED = frozenset(
 )
 """What a kernel may publish on iopub. Its iopub_welcome and its shutdown_reply are not for the front end."""
 
+_FAILURE = frozenset({"status", "ename", "evalue", "traceback"})
+
+CONTENT: dict[str, frozenset[str]] = {
+    "clear_output": frozenset({"wait"}),
+    "comm_close": frozenset({"comm_id", "data"}),
+    "comm_msg": frozenset({"comm_id", "data"}),
+    "comm_open": frozenset({"comm_id", "target_name", "target_module", "data"}),
+    "debug_event": frozenset({"type", "seq", "event", "body"}),
+    "display_data": frozenset({"data", "metadata", "transient"}),
+    "error": frozenset({"ename", "evalue", "traceback"}),
+    "execute_input": frozenset({"code", "execution_count"}),
+    "execute_result": frozenset({"data", "metadata", "transient", "execution_count"}),
+    "input_request": frozenset({"prompt", "password"}),
+    "status": frozenset({"execution_state"}),
+    "stream": frozenset({"name", "text"}),
+    "update_display_data": frozenset({"data", "metadata", "transient"}),
+    "execute_reply": _FAILURE | {"execution_count", "payload", "user_expressions"},
+    "complete_reply": _FAILURE | {"matches", "cursor_start", "cursor_end", "metadata"},
+    "inspect_reply": _FAILURE | {"found", "data", "metadata"},
+    "history_reply": _FAILURE | {"history"},
+    "is_complete_reply": _FAILURE | {"indent"},
+    "comm_info_reply": _FAILURE | {"comms"},
+    "debug_reply": _FAILURE | {"type", "seq", "request_seq", "success", "command", "message", "body"},
+    "create_subshell_reply": _FAILURE | {"subshell_id"},
+    "delete_subshell_reply": _FAILURE,
+    "list_subshell_reply": _FAILURE | {"subshell_id"},
+    "kernel_info_reply": frozenset({"status", "implementation_version", "language_info", "supported_features"}),
+}
+"""The keys of each type's content that mean something; all others are dropped as they arrive.
+
+A reply to a request that is not in the table above keeps what it has: its meaning is between a front end and a kernel.
+"""
+
 _REQUIRED: dict[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
     "stream": (("name", str), ("text", str)),
     "display_data": (("data", dict), ("metadata", dict)),
@@ -121,33 +158,57 @@ def reply_type(request_type: str) -> str | None:
     return request_type.removesuffix("_request") + "_reply" if request_type.endswith("_request") else None
 
 
-def decode(kind: int, parts: Sequence[bytes]) -> Message:
-    """Decode a channel frame from the container. Raises `ProtocolError` with the reason it may not pass."""
+class TooHeavyError(ProtocolError):
+    """A message that is in order but was not parsed: it has the type `kind` and the parent header `parent`."""
+
+    def __init__(self, kind: str, parent: Mapping[str, Any], reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.parent = parent
+
+
+def decode(kind: int, parts: Sequence[bytes], max_message: int = 96 << 20) -> Message:
+    """Decode a channel frame from the container. Raises `ProtocolError` with the reason it may not pass.
+
+    Nothing is parsed that would cost more than `MEMORY_FACTOR` times `max_message` bytes: that is a `TooHeavyError`.
+    """
     channel = _CHANNEL_OF_KIND.get(kind)
     if channel is None:
         raise ProtocolError(f"frame kind {kind} is not a channel")
     if len(parts) < 4:
         raise ProtocolError(f"a message has {len(parts)} parts, at least 4 are needed")
-    header, parent, metadata, content = (parse_object(part) for part in parts[:4])
+    if max(map(len, parts[:3])) > MAX_HEADER:
+        raise ProtocolError(f"a header or the metadata of a message is larger than {MAX_HEADER} bytes")
+    header, parent, metadata = (parse_object(part) for part in parts[:3])
     check_identifiers(header)
     if parent:
         _identifier(parent, "msg_id")
     body = parts[3]
+    _check_type(channel, header["msg_type"])
+    if (reason := weight.heavy(body, MEMORY_FACTOR * max_message)) is not None:
+        raise TooHeavyError(header["msg_type"], parent, reason)
     message = Message(
         channel=channel,
         header=header,
         parent=parent,
         metadata=metadata,
-        content=content,
+        content=_known(header["msg_type"], parse_object(body)),
         buffers=tuple(parts[4:]),
         # JSON escapes control characters with a backslash, except DEL.
         plain=len(body) > LARGE and body.isascii() and b"\\" not in body and b"\x7f" not in body,
     )
-    _check_type(message)
     for name, kinds in _REQUIRED.get(message.type, ()):
-        if not isinstance(content.get(name), kinds):
+        if not isinstance(message.content.get(name), kinds):
             raise ProtocolError(f"{message.type} has no proper {name!r}")
     return message
+
+
+def _known(kind: str, content: dict[str, Any]) -> dict[str, Any]:
+    """Drop the keys of a content that its type does not have; it is the very same object if there are none."""
+    known = CONTENT.get(kind)
+    if known is None or content.keys() <= known:
+        return content
+    return {key: value for key, value in content.items() if key in known}
 
 
 def encode(message: Message) -> list[bytes]:
@@ -172,8 +233,7 @@ def dumps(value: object) -> bytes:
         raise ProtocolError(f"not JSON: {error}") from None
 
 
-def _check_type(message: Message) -> None:
-    kind, channel = message.type, message.channel
+def _check_type(channel: Channel, kind: str) -> None:
     if channel == "iopub":
         if kind not in PUBLISHED:
             raise ProtocolError(f"{kind} may not be published")

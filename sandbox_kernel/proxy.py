@@ -17,11 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, handover, keeper, protocol
+from . import __version__, handover, heap, keeper, protocol
 from .config import make_engine
 from .engines.refusal import Refusal
 from .errors import ConfigurationError, SandboxError
 from .file_messages import Answer, FileMessages
+from .introduction import LANGUAGE
 from .model import Message, Settings, format_bytes
 from .session import Session
 
@@ -45,16 +46,6 @@ HELP_LINKS = [
     {"text": "Python Reference", "url": "https://docs.python.org/3"},
     {"text": "IPython Reference", "url": "https://ipython.org/documentation.html"},
 ]
-UNKNOWN_LANGUAGE = {
-    "name": "python",
-    "version": "3",
-    "mimetype": "text/x-python",
-    "codemirror_mode": {"name": "ipython", "version": 3},
-    "pygments_lexer": "ipython3",
-    "nbconvert_exporter": "python",
-    "file_extension": ".py",
-}
-"""Said while no sandbox could be started, so that a front end goes on to the cell that will tell why."""
 
 
 def main(connection_file: str, settings: Settings | ConfigurationError) -> int:
@@ -97,6 +88,7 @@ class Proxy:
         """Requests that came before they could be answered in public; None once they can."""
 
     async def run(self) -> int:
+        heap.share_arena()
         loop = asyncio.get_running_loop()
         # A front end interrupts by message; what a terminal sends to the whole group is not for this process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -199,7 +191,7 @@ class Proxy:
             "protocol_version": protocol.PROTOCOL_VERSION,
             "implementation": "sandbox_kernel",
             "implementation_version": __version__,
-            "language_info": described.get("language_info", UNKNOWN_LANGUAGE),
+            "language_info": described.get("language_info", LANGUAGE),
             "banner": f"sandbox_kernel {__version__}: {self._banner()}",
             "help_links": HELP_LINKS,
             "supported_features": described.get("supported_features", []),

@@ -18,6 +18,7 @@ import orjson
 
 from . import protocol, wire
 from .audit import Audit
+from .delivery import Front
 from .engines.attestation import attest
 from .engines.base import Container, Engine, Handover
 from .errors import (
@@ -31,12 +32,13 @@ from .errors import (
     WireError,
 )
 from .folders import Folders
+from .introduction import Introduction
 from .link import Link
 from .model import ExitReason, Message, SandboxSpec, Settings, format_bytes
 from .names import printable
 from .policy import OutputPolicy
 from .shipping import agent_command
-from .traffic import Front, Traffic
+from .traffic import Traffic
 
 UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
@@ -45,18 +47,9 @@ MAX_FAILED_KERNELS = 3
 
 A cell can plant code that every later kernel of its sandbox runs at its start.
 """
-PROBE = "sandbox-kernel-probe"
 EXIT_SECONDS = 5.0
-LANGUAGE_INFO = (
-    "name",
-    "version",
-    "mimetype",
-    "codemirror_mode",
-    "pygments_lexer",
-    "nbconvert_exporter",
-    "file_extension",
-)
-FEATURES = ("debugger", "kernel subshells")
+LARGE = 1 << 20
+"""Bytes from which a message is parsed and filtered in another thread: an interrupt must not wait for that."""
 
 State = Literal["new", "starting", "ready", "gone", "closed"]
 
@@ -83,8 +76,7 @@ class Session:
         self.state: State = "new"
         self.ready = False
         """Whether the kernel takes requests (the traffic's port)."""
-        self.kernel_info: dict[str, Any] = {}
-        """What the kernel says of itself, as far as it is passed on; empty until one was ready."""
+        self.introduction = Introduction()
         self.failure: SandboxError | None = None
         """Why the last start failed or the last sandbox ended."""
         self._link: Link | None = None
@@ -92,6 +84,8 @@ class Session:
         self._settled = asyncio.Event()
         self.attested = False
         self._idled = self._restarting = False
+        self._awaited = True
+        """Whether the next word of a ready kernel is waited for; each kernel says it once."""
         self._failed_kernels = 0
         self._fatal: SandboxError | None = None
         self._used = 0.0
@@ -111,6 +105,11 @@ class Session:
             notices=self._problems,
         )
 
+    @property
+    def kernel_info(self) -> dict[str, Any]:
+        """What the first kernel said of itself, as far as it is passed on; empty until one was ready."""
+        return self.introduction.known
+
     # --- what a front door calls ---
 
     def launch(self) -> None:
@@ -123,6 +122,7 @@ class Session:
         """Go on with a container that another process parked."""
         self.state = "starting"
         self.folders.restore(state["folders"])
+        self.introduction.restore(state.get("introduction"))  # cells may have run: this kernel is not asked
 
         async def take() -> Container:
             return await self.engine.adopt(fd, state)
@@ -217,6 +217,7 @@ class Session:
         self._link = None
         handover = link.container.detach()
         handover.state["folders"] = self.folders.state()
+        handover.state["introduction"] = self.introduction.known
         life.cancel()
         await asyncio.gather(life, return_exceptions=True)
         return handover
@@ -283,6 +284,8 @@ class Session:
         self.failure = self._fatal = None
         self._failed_kernels = 0
         self._restarting = False
+        self._awaited = True
+        self.introduction.forget()
         self._life = asyncio.create_task(self._live(open_container, adopted=adopted))
 
     def _spec(self) -> SandboxSpec:
@@ -359,20 +362,33 @@ class Session:
         async for kind, parts in link.frames():
             size = sum(map(len, parts))
             if kind == wire.AGENT:
-                await self._event(link, orjson.loads(parts[0]), size)
+                await self._event(link, parts, size)
                 continue
+            verdict = None
             try:
-                message = protocol.decode(kind, parts)
+                if size < LARGE:
+                    message = protocol.decode(kind, parts, self.limits.message_bytes)
+                else:
+                    message = await asyncio.to_thread(protocol.decode, kind, parts, self.limits.message_bytes)
+            except protocol.TooHeavyError as error:
+                parts.clear()
+                self.traffic.too_heavy(error.kind, error.parent.get("msg_id"), size, error.message)
+                continue
             except ProtocolError as error:
                 self.traffic.drop(error.message, size)
                 continue
             parts.clear()  # before the message is written anew: what came and what goes are not held together
-            if message.parent.get("msg_id") == PROBE:
-                self._probe_answered(message)
-            elif self.ready:
-                self.traffic.receive(message, size)
+            if self.introduction.takes(message, size):
+                self._introduced()
+            elif not self.ready:
+                self.traffic.drop("no kernel is ready", size, message.type, quietly=True)
+            else:
+                if size >= LARGE:
+                    verdict = await asyncio.to_thread(self.traffic.judge, message)
+                self.traffic.receive(message, size, verdict)
 
-    async def _event(self, link: Link, event: dict[str, Any], size: int) -> None:
+    async def _event(self, link: Link, parts: list[bytes], size: int) -> None:
+        event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
         op = event["op"]
         if op == "hello":
             if self.attested:
@@ -380,46 +396,41 @@ class Session:
             attest(self._expected, event.get("report", {}), await link.container.inspect())
             self.audit("attested", image=self.settings.image, runtime=self.settings.runtime or "default")
             self.attested = True
-        elif not self.ready and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):
+        elif self._awaited and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):
             self._kernel_ready(link)
         elif op == "kernel_exited":
             self._kernel_exited(link, event)
         elif op == "oversized":
-            self._oversized(event)
-        elif op != "resumed" or self.ready:
+            self._oversized(event, size)
+        elif op != "resumed" or not self._awaited:
             self.traffic.drop("an agent's word that nobody waits for", size, op[:100])
 
     def _kernel_ready(self, link: Link) -> None:
         if not self.attested:
             raise SandboxDied("the sandbox did not attest itself before its first kernel was ready")
+        self._awaited = False
+        if self.introduction.known:
+            self._open()
+        else:  # before the first cell is let in, which could answer in the kernel's place
+            link.send(wire.CONTROL, protocol.encode(self.introduction.question(self.id)))
+
+    def _introduced(self) -> None:
+        if not self.ready and self.introduction.known:
+            self._open()
+
+    def _open(self) -> None:
+        """Let requests in: the kernel is ready."""
         self._expect_kernel(None)
         self.ready = True
         self.state = "ready"
-        if not self.kernel_info:
-            header = {"msg_id": PROBE, "msg_type": "kernel_info_request", "session": self.id, "version": "5.4"}
-            header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
-            link.send(wire.CONTROL, protocol.encode(Message(channel="control", header=header)))
-        else:
-            self._settled.set()
+        self._settled.set()
         self.touch()
         self.traffic.pump()
 
-    def _probe_answered(self, message: Message) -> None:
-        content = message.content
-        if message.type != "kernel_info_reply" or self.kernel_info:
-            return
-        info: dict[str, Any] = {"supported_features": []}
-        if isinstance(content.get("language_info"), dict):
-            info["language_info"] = {key: content["language_info"].get(key) for key in LANGUAGE_INFO}
-        if isinstance(content.get("implementation_version"), str):
-            info["implementation_version"] = content["implementation_version"][:50]
-        if isinstance(content.get("supported_features"), list):
-            info["supported_features"] = [name for name in FEATURES if name in content["supported_features"]]
-        self.kernel_info = info
-        self._settled.set()
-
     def _kernel_exited(self, link: Link, event: dict[str, Any]) -> None:
         self.ready = False
+        self._awaited = True
+        self.introduction.forget()
         restarting, self._restarting = self._restarting, False
         error = _restarted() if restarting else _kernel_death(event, self.limits.memory_bytes)
         self.audit("kernel_died", error=error.name, reason=str(error), tail=str(event.get("tail", ""))[-2000:])
@@ -431,13 +442,15 @@ class Session:
         self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
         self.traffic.kernel_died(error, asked_for=restarting)
 
-    def _oversized(self, event: dict[str, Any]) -> None:
+    def _oversized(self, event: dict[str, Any], frame: int) -> None:
         try:
             entry = self.traffic.ledger.find(orjson.loads(str(event.get("parent"))).get("msg_id"))
             size = float(event["bytes"])
         except (ValueError, LookupError, TypeError, AttributeError):
             entry = None
-        if entry is not None:
+        if entry is None or entry.finished or entry.verdict is not None:
+            self.traffic.drop("a message of nobody's that is too large", frame, "oversized")
+        else:
             error = OutputLimit(
                 "the cell sent a single message that is too large",
                 limit=format_bytes(self.limits.message_bytes),

@@ -12,15 +12,15 @@ import hashlib
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, Protocol
 
 from . import protocol, wire
-from .errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit, ProtocolError, SandboxDied, SandboxError
+from .delivery import Audit, Delivery, Front, Notes
+from .errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit, SandboxDied, SandboxError
 from .hints import hint
-from .ledger import Entry, Ledger, error_content, error_reply, parent_of
-from .model import Limits, Message
-from .policy import CellBudget, OutputPolicy, SessionBudget
+from .ledger import Entry, Ledger, parent_of
+from .model import Limits, Message, format_bytes
+from .policy import CellBudget, OutputPolicy, SessionBudget, Verdict, cut
 
 PATIENCE_SECONDS = 10.0
 """How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
@@ -30,17 +30,15 @@ the agent then says of it must still find its cell. The front end waits for noth
 """
 FORGOTTEN_SECONDS = 0.3
 """The same after an interrupt: ipykernel never replies if that met it outside the cell's code."""
-MAX_NOTED = 10_000
-"""Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
 KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""
 
+SMALL = 1 << 16
+"""Bytes up to which what a kernel owes, a status or a reply, is charged to the session alone."""
 REWRITES = frozenset({"clear_output", "error", "execute_result"})
 """What a cell may publish only while it runs."""
 
-Notes = list[str]
 Hook = Callable[[], Awaitable[Notes]]
-Audit = Callable[..., None]
 
 
 class Port(Protocol):
@@ -53,16 +51,6 @@ class Port(Protocol):
     async def signal(self, number: int) -> None: ...
     async def kill_kernel(self) -> None: ...
     async def kill_sandbox(self, error: SandboxError) -> None: ...
-
-
-class Front(Protocol):
-    """The front ends."""
-
-    def deliver(self, message: Message, client: bytes | None) -> None:
-        """Send a message to one client, or publish it to all. Its header holds a type only."""
-
-    def drain(self) -> None:
-        """Submit the requests that have arrived but were not read yet."""
 
 
 class Traffic:
@@ -83,19 +71,16 @@ class Traffic:
         self.limits = limits
         self.port = port
         self.front = front
-        self.policy = policy
         self.audit = audit
         self.before_cell = before_cell
         self.after_cell = after_cell
         self.ledger = Ledger()
-        self.notices: Notes = notices if notices is not None else []
-        """Said once, on stderr of the next cell."""
+        self.delivery = Delivery(front, policy, audit, notices if notices is not None else [])
         self._inputs: dict[str, Entry] = {}
         self._debugger_attached = False
         self._session_budget = SessionBudget(limits)
         self._dropped = CellBudget(limits)
         """What was sent and did not pass. That costs work too, so there is as little of it as of one cell's output."""
-        self._noted = 0
         self.kernel_worked = False
         """Whether this kernel took up a cell."""
         self._flooded = False
@@ -115,11 +100,11 @@ class Traffic:
             refused = Entry(request, client, "")
             error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
             if refused.reply_type is not None:
-                self._deliver_reply(refused, error_reply(refused, error))
+                self.delivery.reply(refused, self.delivery.ours(refused, error))
             return
         entry.seconds = seconds
         if entry.is_comm:
-            self.policy.observe(request)
+            self.delivery.policy.observe(request)
         if request.type == "debug_request":
             self._watch_debugger(str(request.content.get("command", "")))
         self.pump()
@@ -147,7 +132,7 @@ class Traffic:
         except (SandboxError, OSError) as error:
             notes = [str(error)]
         if not entry.finished:
-            self.notices.extend(notes)
+            self.delivery.notice(*notes)
             self._transmit(entry)
 
     def _transmit(self, entry: Entry) -> None:
@@ -157,11 +142,13 @@ class Traffic:
             self.port.transmit(wire.CHANNELS[entry.request.channel], protocol.encode(entry.request))
         except SandboxError as error:
             if entry.is_comm:
-                self.notices.append(str(error))
+                self.delivery.notice(str(error))
             entry.verdict = error
             self._finish_now(entry)
             return
-        if not entry.is_comm:
+        if entry.is_comm:
+            entry.forget_content()  # it may never be heard of again
+        else:
             self._start_clock(entry, min(self.limits.cell_seconds, entry.seconds or self.limits.cell_seconds))
 
     # --- clocks ---
@@ -174,14 +161,26 @@ class Traffic:
         entry.remaining = None
 
     def _stop_clock(self, entry: Entry) -> None:
+        """Let a cell wait for a person; all its waits together may last as long as an unused sandbox."""
         if entry.timer is not None:
-            entry.remaining = max(0.0, entry.timer.when() - asyncio.get_running_loop().time())
+            loop = asyncio.get_running_loop()
+            entry.remaining = max(0.0, entry.timer.when() - loop.time())
             entry.timer.cancel()
             entry.timer = None
+            left = self.limits.idle_seconds if entry.pause_left is None else entry.pause_left
+            entry.paused = loop.call_later(left, self._pause_is_over, entry)
 
     def _resume_clock(self, entry: Entry) -> None:
+        if entry.paused is not None:
+            entry.pause_left = max(0.0, entry.paused.when() - asyncio.get_running_loop().time())
+            entry.paused.cancel()
+            entry.paused = None
         if entry.remaining is not None and not entry.finished:
             self._start_clock(entry, entry.remaining)
+
+    def _pause_is_over(self, entry: Entry) -> None:
+        limit = f"{self.limits.idle_seconds:g} s"
+        self.condemn(entry, CellTimeout("the cell waited too long for a person", limit=limit, setting="idle_timeout"))
 
     def _time_is_up(self, entry: Entry) -> None:
         what = "the cell" if entry.is_execute else f"a {entry.request.type}"
@@ -260,8 +259,15 @@ class Traffic:
 
     # --- messages of the kernel ---
 
-    def receive(self, message: Message, size: int) -> None:
-        """Take a decoded message of the kernel; `size` is its size on the wire in bytes."""
+    def judge(self, message: Message) -> Verdict | None:
+        """Apply the output policy to a large message ahead of `receive`; may run in another thread, one at a time."""
+        entry = self.ledger.find(message.parent.get("msg_id"))
+        if message.parent and (entry is None or not entry.sent or entry.over_budget):
+            return None
+        return self.delivery.judge(message, entry)
+
+    def receive(self, message: Message, size: int, verdict: Verdict | None = None) -> None:
+        """Take a decoded message of the kernel, of `size` bytes on the wire; `verdict` is what `judge` said of it."""
         entry = self.ledger.find(message.parent.get("msg_id"))
         if entry is None and (message.parent or message.channel != "iopub"):
             self.drop("unknown parent", size, message.type)
@@ -270,26 +276,34 @@ class Traffic:
             self.drop("its request was not sent yet", size, message.type)
             return
         if message.channel == "iopub":
-            self._published(message, entry, size)
+            self._published(message, entry, size, verdict)
         elif entry is not None and message.channel == "stdin":
             self._input_request(message, entry, size)
         elif entry is not None:
-            self._replied(message, entry, size)
+            self._replied(message, entry, size, verdict)
 
-    def drop(self, reason: str, size: int, kind: str = "") -> None:
+    def too_heavy(self, kind: str, parent: object, size: int, reason: str) -> None:
+        """End the cell that sent a message which was not even parsed."""
+        entry = self.ledger.find(parent)
+        if entry is None or entry.finished or not entry.sent:
+            self.drop(f"not taken in: {reason}", size, kind)
+        elif self._within_limits(kind, entry, size):
+            error = OutputLimit(
+                f"the cell sent a message that is not taken in: {reason}",
+                limit=f"{format_bytes(protocol.MEMORY_FACTOR * self.limits.message_bytes)} of memory",
+                value=f"more than that, from {format_bytes(size)} as it came",
+                setting="message_limit",
+            )
+            self.condemn(entry, error)
+
+    def drop(self, reason: str, size: int, kind: str = "", *, quietly: bool = False) -> None:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
-        self._note("dropped", reason=reason, type=kind)
+        if not quietly:
+            self.delivery.note("dropped", reason=reason, type=kind)
         if not self._dropped.charge(size).allowed:
             self._end_flood(self._dropped.exceeded, kind)
 
-    def _note(self, event: str, **fields: object) -> None:
-        self._noted += 1
-        if self._noted < MAX_NOTED:
-            self.audit(event, **fields)
-        elif self._noted == MAX_NOTED:
-            self.audit(event, **fields, last="no more of this is written in this session")
-
-    def _published(self, message: Message, entry: Entry | None, size: int) -> None:
+    def _published(self, message: Message, entry: Entry | None, size: int, verdict: Verdict | None) -> None:
         if message.type == "status":
             self._status(message, entry, size)
             return
@@ -301,17 +315,16 @@ class Traffic:
                 or message.content["execution_count"] < 1
             ):
                 self.drop("out of turn", size, message.type)
-            else:
+            elif self._within_limits(message.type, entry, size, owed=True):
                 entry.execution_count = int(message.content["execution_count"])
-                content = {"code": entry.request.content.get("code", ""), "execution_count": entry.execution_count}
-                self._publish(Message(channel="iopub", header={"msg_type": "execute_input"}, content=content), entry)
-                self._say_notices(entry)
+                self.delivery.input(entry)
+                self.delivery.say_notices(entry)
             return
         if entry is not None and entry.finished and message.type in REWRITES:
             # A thread may print late, but nobody takes away what an earlier cell has shown.
             self.drop("its cell has ended", size, message.type)
             return
-        if not self._within_limits(message, entry, size):
+        if not self._within_limits(message.type, entry, size):
             return
         if message.type == "debug_event":
             if not self._debugger_attached:
@@ -319,23 +332,27 @@ class Traffic:
             self._debug_event(message)
         if entry is not None:
             if entry.verdict is not None and not entry.finished and message.type == "error":
-                entry.error = message
+                entry.traceback = cut(message.content["traceback"])
                 return
             self._be_patient(entry)
-        self._publish(message, entry)
+        self.delivery.publish(message, entry, verdict)
 
-    def _within_limits(self, message: Message, entry: Entry | None, size: int) -> bool:
-        """Charge an output to its cell and to the session; see to it that a flood ends."""
+    def _within_limits(self, kind: str, entry: Entry | None, size: int, *, owed: bool = False) -> bool:
+        """Charge an output to its cell and to the session; see to it that a flood ends.
+
+        What is `owed` counts by its size: an honest cell that uses its limit to the last message still gets its reply.
+        """
         if entry is not None and entry.budget is None:
             entry.budget = CellBudget(self.limits)
-        for budget in (self._session_budget, entry.budget if entry is not None else None):
-            if budget is None or budget.charge(size).allowed:
+        own = entry.budget if entry is not None and not (owed and size < SMALL) else None
+        for budget in (self._session_budget, own):
+            if budget is None or budget.charge(size, 0 if owed else 1).allowed:
                 continue
             if entry is not None and not entry.finished:
                 self.condemn(entry, budget.exceeded or OutputLimit("the cell sent too much output"))
             else:
                 # A thread goes on after its cell: nothing to interrupt, so its kernel has to go.
-                self._end_flood(budget.exceeded, message.type)
+                self._end_flood(budget.exceeded, kind)
             return False
         return True
 
@@ -356,39 +373,42 @@ class Traffic:
 
     def _status(self, message: Message, entry: Entry | None, size: int) -> None:
         state = message.content["execution_state"]
-        if entry is None or entry.finished:
+        if entry is None or entry.finished or size > SMALL:
             self.drop("out of turn", size, message.type)
             return
+        self._session_budget.charge(size, 0)
         if state == "busy" and not entry.busy:
             self.ledger.mark_busy(entry)
             self.kernel_worked = self.kernel_worked or entry.is_execute
             if entry.is_comm:
                 entry.started = time.monotonic()
                 self._start_clock(entry, self.limits.cell_seconds)
-            self._publish(message, entry)
+            self.delivery.status("busy", entry)
         elif state == "idle" and entry.busy and not entry.idle:
             entry.idle = True
             self._finish_when_complete(entry)
         else:
             self.drop("out of turn", size, message.type)
 
-    def _replied(self, message: Message, entry: Entry, size: int) -> None:
+    def _replied(self, message: Message, entry: Entry, size: int, verdict: Verdict | None) -> None:
         if message.type != entry.reply_type or message.channel != entry.request.channel:
             self.drop("not the reply to its request", size, message.type)
         elif entry.reply is not None or entry.finished:
             self.drop("a second reply", size, message.type)
         else:
-            entry.reply = message
+            if self._within_limits(message.type, entry, size, owed=True):
+                entry.reply = self.delivery.kept(message, self.ledger, entry, size, verdict)
+            else:
+                entry.reply = self.delivery.ours(entry, entry.verdict or OutputLimit("the cell sent too much output"))
             self._finish_when_complete(entry)
 
     def _input_request(self, message: Message, entry: Entry, size: int) -> None:
         if entry.finished or entry.awaiting_input or not entry.request.content.get("allow_stdin", False):
             self.drop("input was not allowed", size, message.type)
             return
-        if not self._within_limits(message, entry, size):
+        if not self._within_limits(message.type, entry, size):
             return
-        allowed = self._filter(replace(message, parent=parent_of(entry)))
-        if allowed is not None:
+        if (allowed := self.delivery.allowed(message, entry)) is not None:
             entry.awaiting_input = True
             entry.questions += 1
             self._stop_clock(entry)
@@ -442,9 +462,9 @@ class Traffic:
 
     async def _collect_and_finish(self, entry: Entry, hook: Hook) -> None:
         try:
-            self.notices.extend(await hook())
+            self.delivery.notice(*await hook())
         except (SandboxError, OSError) as error:
-            self.notices.append(str(error))
+            self.delivery.notice(str(error))
         if not entry.finished:
             self._finish_now(entry)
 
@@ -458,26 +478,28 @@ class Traffic:
             self.front.drain()
         self.ledger.finish(entry)
         if not entry.busy:
-            self._publish_status("busy", entry)
+            self.delivery.status("busy", entry)
         reply = entry.reply
         if entry.verdict is not None:
             if entry.is_execute:
-                self._publish_error(entry, entry.verdict)
-            reply = error_reply(entry, entry.verdict) if entry.reply_type is not None else None
+                self.delivery.error(entry, entry.verdict)
+            reply = self.delivery.ours(entry, entry.verdict) if entry.reply_type is not None else None
         elif reply is None and entry.reply_type is not None:
-            reply = error_reply(entry, KernelDied("the kernel sent no reply"))
+            reply = self.delivery.ours(entry, KernelDied("the kernel sent no reply"))
         elif reply is not None and entry.is_execute and reply.content.get("status") == "error":
             said = hint(str(reply.content.get("ename")), str(reply.content.get("evalue")), self.limits)
-            self.notices.extend([said] if said else [])
-        self._say_notices(entry)
+            self.delivery.notice(*([said] if said else []))
+        self.delivery.say_notices(entry)
         failed = reply is not None and reply.content.get("status") == "error"
         if reply is not None:
-            self._deliver_reply(entry, reply)
-        self._publish_status("idle", entry)
+            self.delivery.reply(entry, reply)
+        self.delivery.status("idle", entry)
         self.port.touch()
         if entry.is_execute:
             self._record_cell(entry, reply)
-        if failed and entry.is_execute and entry.request.content.get("stop_on_error", True):
+        stop = failed and entry.is_execute and entry.request.content.get("stop_on_error", True)
+        entry.forget_content()
+        if stop:
             self._abort_waiting(entry.queue)
         self.pump()
 
@@ -510,7 +532,7 @@ class Traffic:
         flying = self.ledger.in_flight
         if not asked_for and not any(entry.is_heard for entry in flying):
             when = "after a cell was cancelled" if any(entry.is_execute for entry in flying) else "between two cells"
-            self.notices.append(f"{error} (This happened {when}.)")
+            self.delivery.notice(f"{error} (This happened {when}.)")
         for entry in flying:
             if entry.reply is None:  # a reply that was sent before the death still counts
                 entry.verdict = entry.verdict or error
@@ -523,14 +545,14 @@ class Traffic:
         """
         self._forget_kernel()
         if keep_waiting and not any(self.ledger.running_cells()):
-            self.notices.append(str(error))
+            self.delivery.notice(str(error))
             for entry in self.ledger.in_flight:
                 entry.verdict = entry.verdict or error
                 self._finish_now(entry)
             return
         flying, waiting = self.ledger.take_all()
         if lost and not any(entry.is_heard for entry in flying + waiting):
-            self.notices.append(str(error))
+            self.delivery.notice(str(error))
         aborting: set[str] = set()
         for entry in flying + waiting:
             if entry.is_execute and entry.queue in aborting:
@@ -545,64 +567,16 @@ class Traffic:
         self._kernel_verdict, self._flooded, self._debugger_attached = None, False, False
         self.kernel_worked = False
         self._dropped = CellBudget(self.limits)
-        self.policy.restarted()
+        self.delivery.forget_kernel()
 
     def _abort(self, entry: Entry) -> None:
         self.ledger.finish(entry)
-        self._publish_status("busy", entry)
+        self.delivery.status("busy", entry)
         content = {"status": "aborted", "execution_count": 0, "user_expressions": {}, "payload": []}
-        self._deliver_reply(entry, Message(channel="shell", header={"msg_type": "execute_reply"}, content=content))
-        self._publish_status("idle", entry)
-
-    # --- towards the front ends ---
-
-    def _publish(self, message: Message, entry: Entry | None) -> None:
-        allowed = self._filter(replace(message, parent=parent_of(entry)))
-        if allowed is not None:
-            try:
-                self.front.deliver(allowed, None)
-            except ProtocolError as error:
-                self.audit("dropped", reason=str(error), type=message.type)
-
-    def _deliver_reply(self, entry: Entry, reply: Message) -> None:
-        reply = replace(reply, channel=entry.request.channel, parent=parent_of(entry))
-        allowed = self._filter(reply)
-        try:
-            if allowed is not None:
-                self.front.deliver(allowed, entry.client)
-                return
-            error = ProtocolError("the reply was refused by the output policy")
-        except ProtocolError as refused:
-            error = refused
-        self.audit("dropped", reason=str(error), type=reply.type)
-        self.front.deliver(replace(error_reply(entry, error), parent=reply.parent), entry.client)
-
-    def _filter(self, message: Message) -> Message | None:
-        """Apply the output policy; None is a message that may not pass."""
-        try:
-            verdict = self.policy.apply(message)
-        except RecursionError:
-            self.audit("dropped", reason="nested too deep", type=message.type)
-            return None
-        for note in verdict.notes:
-            self.audit("policy", type=message.type, reason=note)
-        return verdict.message
-
-    def _publish_status(self, state: str, entry: Entry) -> None:
-        header = {"msg_type": "status"}
-        content = {"execution_state": state}
-        self.front.deliver(Message(channel="iopub", header=header, parent=parent_of(entry), content=content), None)
-
-    def _publish_error(self, entry: Entry, error: SandboxError) -> None:
-        header = {"msg_type": "error"}
-        self._publish(Message(channel="iopub", header=header, content=error_content(entry, error)), entry)
-
-    def _say_notices(self, entry: Entry) -> None:
-        if entry.is_heard and self.notices:
-            text = "".join(f"[sandbox_kernel] {notice}\n" for notice in dict.fromkeys(self.notices[:20]))
-            self.notices.clear()
-            content = {"name": "stderr", "text": text}
-            self._publish(Message(channel="iopub", header={"msg_type": "stream"}, content=content), entry)
+        header = {"msg_type": "execute_reply"}
+        self.delivery.reply(entry, Message(channel="shell", header=header, parent=parent_of(entry), content=content))
+        self.delivery.status("idle", entry)
+        entry.forget_content()
 
     # --- housekeeping ---
 

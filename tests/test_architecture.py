@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "sandbox_kernel"
 
 ORDER = """
-    errors model wire protocol
+    errors model wire weight protocol
     policy.verdict policy.plain policy.terminal policy.tex_words policy.tex policy.css policy.blocks policy.frame
     policy.html policy.markdown policy.mime policy.budget policy.widget_table policy.widget_models policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
@@ -25,7 +25,7 @@ ORDER = """
     engines.docker_container engines.docker engines.refusal
     agent_messages agent_process agent_shield agent_report agent_files agent shipping
     config_values config_table config
-    hints link ledger traffic session
+    hints introduction link ledger delivery traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
     integrations integrations.answers integrations.smolagents integrations.autogen integrations.langchain
     integrations.inspect_commands integrations.inspect_ai

@@ -25,7 +25,7 @@ SECONDS = 5
 
 BREAKS: dict[str, tuple[str, str, Any]] = {
     "wire": ("wire", "KINDS", range(256)),
-    "messages": ("protocol", "_check_type", lambda message: None),
+    "messages": ("protocol", "_check_type", lambda channel, kind: None),
     "session": ("traffic", "parent_of", lambda entry: {"msg_id": "forged"}),
     "terminal": ("policy.terminal", "is_plain", lambda text: True),
     "markup": ("policy.css", "allowed", lambda name, value: True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -53,7 +54,8 @@ def test_a_message_is_one_of_the_table_or_an_error(
         except ProtocolError:
             continue
         assert message.channel == CHANNELS[kind]
-        assert message.content == body
+        known = protocol.CONTENT.get(name)
+        assert message.content == {key: body[key] for key in body if known is None or key in known}
         assert message.buffers == tuple(buffers)
         assert (name in protocol.PUBLISHED) == (kind == wire.IOPUB)
         assert (name == "input_request") == (kind == wire.STDIN)
@@ -70,10 +72,12 @@ def test_what_is_written_anew_is_what_came(
         header={"msg_id": "m", "msg_type": kind},
         parent={"msg_id": "p"},
         metadata=metadata,
-        content={**extra, **honest(kind)},
+        content={key: value for key, value in extra.items() if key in protocol.CONTENT[kind]} | honest(kind),
         buffers=tuple(buffers),
     )
     assert protocol.decode(wire.IOPUB, protocol.encode(message)) == message
+    more = replace(message, content={**extra, "unknown": [{}] * 9, **honest(kind)})
+    assert protocol.decode(wire.IOPUB, protocol.encode(more)).content.keys() <= protocol.CONTENT[kind]
 
 
 @given(st.lists(st.binary(max_size=60) | JSON.map(orjson.dumps), max_size=6), st.sampled_from([*CHANNELS, 0]))

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from sandbox_kernel import ledger, traffic, wire
+from sandbox_kernel import delivery, ledger, traffic, wire
 from sandbox_kernel.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.model import Channel, Limits, Message
 from sandbox_kernel.policy import OutputPolicy
@@ -391,7 +391,7 @@ async def test_what_does_not_pass_is_bounded_and_ends_the_kernel(make: Callable[
 
 
 async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(traffic, "MAX_NOTED", 5)
+    monkeypatch.setattr(delivery, "MAX_NOTED", 5)
     for _ in range(20):
         bench.stream("x", bench.request("execute_request"))
     assert len(bench.audited) == 5

@@ -48,6 +48,8 @@ def run(data: bytes) -> None:
         require(error.message and len(str(error)) < 600, error)
         return
     header, parent, metadata, content = (orjson.loads(part) for part in parts[:4])
+    known = protocol.CONTENT.get(message.type)
+    content = {key: content[key] for key in content if known is None or key in known}
     require(len(parts) >= 4 and message.buffers == tuple(parts[4:]), parts)
     require((message.header, message.parent) == (header, parent), message)
     require((message.metadata, message.content) == (metadata, content), message)

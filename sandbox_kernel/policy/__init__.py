@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .budget import CellBudget, SessionBudget
 from .outputs import OutputPolicy
+from .replies import cut
 from .verdict import Verdict
 
-__all__ = ["CellBudget", "OutputPolicy", "SessionBudget", "Verdict"]
+__all__ = ["CellBudget", "OutputPolicy", "SessionBudget", "Verdict", "cut"]

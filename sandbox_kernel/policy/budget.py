@@ -12,6 +12,12 @@ MAX_COMMS = 1000
 MAX_DISPLAYS = 10_000
 """Displays whose ids are remembered, so that they can be updated; older ones keep what they show."""
 
+MAX_REPLY = 12 << 20
+"""Bytes that a reply may cost in memory as it is kept, all others that wait for their idle included.
+
+A whole session's history and the largest help text that a pager is asked for need a tenth of it.
+"""
+
 _PASS = Decision(allowed=True, reason="within the output limits")
 
 
@@ -26,11 +32,14 @@ class _Budget:
         self._scope = scope
         self._max_bytes, self._max_messages, self._max_message = max_bytes, max_messages, max_message
 
-    def charge(self, nbytes: int) -> Decision:
-        """Count one message of `nbytes`, buffers included, and say whether it may pass."""
+    def charge(self, nbytes: int, messages: int = 1) -> Decision:
+        """Count one message of `nbytes`, buffers included, and say whether it may pass.
+
+        `messages` is 0 for what a kernel owes, statuses and replies: it counts by its size alone.
+        """
         if self.exceeded is None:
             self.bytes += nbytes
-            self.messages += 1
+            self.messages += messages
             self.exceeded = self._check(nbytes)
         if self.exceeded is None:
             return _PASS

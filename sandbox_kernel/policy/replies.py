@@ -6,7 +6,7 @@ Imports the filters beside it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import terminal
@@ -18,6 +18,8 @@ from .widgets import error
 MAX_MATCHES = 10_000
 MAX_MATCH = 4096
 """Characters of one completion."""
+MAX_ERROR = 1 << 20
+"""Characters of an error that a reply repeats: nobody reads more, and the error output has it all."""
 
 _TYPE = re.compile(r"[\w<>. -]{0,40}")
 _INDENT = re.compile(r"[ \t]{0,1000}")
@@ -157,10 +159,29 @@ def other(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping
     return dict(texts(plain(content)))
 
 
+def cut(texts: Iterable[Any], left: int = MAX_ERROR) -> tuple[str, ...]:
+    """Return the texts as far as `left` characters go; where they end, it is said."""
+    kept: list[str] = []
+    for text in texts:
+        if not isinstance(text, str):
+            continue
+        if len(text) > left or len(kept) >= MAX_MATCHES:
+            kept.append(f"{text[:left]}\n[sandbox_kernel: cut here]")
+            break
+        kept.append(text)
+        left -= len(text)
+    return tuple(kept)
+
+
 def _status(content: Mapping[str, Any]) -> dict[str, Any]:
     status = content.get("status")
     if status == "error":
-        return {"status": "error", **error(content)}
+        lines = content.get("traceback")
+        short: dict[str, Any] = {"traceback": cut(lines if isinstance(lines, list) else ())}
+        for key in ("ename", "evalue"):
+            value = content.get(key)
+            short[key] = "".join(cut([str(value) if isinstance(value, (int, float)) else value]))
+        return {"status": "error", **error({**short, "traceback": list(short["traceback"])})}
     return {"status": status if status in ("ok", "aborted", "abort") else "ok"}
 
 
