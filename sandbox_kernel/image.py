@@ -1,6 +1,7 @@
 """Building the images: a root file system with Python, then wheels from a hash-pinned lock, installed offline.
 
-Imports errors, machine and wheels. What is done inside an image is `images/recipe.py`; here is what brings it there.
+Imports errors, machine, requirements and wheels. What is done inside an image is `images/recipe.py`; here is what
+brings it there.
 
     ROOT_IMAGE, or Debian's packages  ->  base  ->  data  ->  a user's own requirements
 
@@ -26,6 +27,7 @@ from typing import IO, Any, Literal
 
 from . import machine, wheels
 from .errors import ConfigurationError, EngineError, EngineUnavailable
+from .requirements import read as read_requirements
 
 Kind = Literal["base", "data"]
 
@@ -113,10 +115,9 @@ def _chain(kind: Kind, tag: str | None, requirements: Path | None, architecture:
         digest = _digest(digest, (recipes / f"{name}.lock").read_text())
         stages.append(_Stage(f"sandbox-kernel:{name}", digest, partial(wheels.locked, recipes, name, architecture)))
     if requirements is not None:
-        if not requirements.is_file():
-            raise ConfigurationError(f"there is no requirements file {requirements}", setting="requirements")
-        digest = _digest(digest, wheels.identity(requirements))
-        fetch = partial(wheels.resolved, recipes, requirements, architecture, fresh=fresh)
+        wanted = read_requirements(requirements)
+        digest = _digest(digest, wanted.identity)
+        fetch = partial(wheels.resolved, recipes, wanted, architecture, fresh=fresh)
         stages.append(_Stage("sandbox-kernel:custom", digest, fetch))
     return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]
 

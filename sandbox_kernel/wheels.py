@@ -1,22 +1,25 @@
 """The wheels of an image, fetched on the host by pip for the image's Python, and kept in a cache folder.
 
-Imports errors only. Nothing is built from source and no code of a wheel runs here.
+Imports errors and requirements. Nothing is built from source and no code of a wheel runs here. pip runs in an isolated
+Python, in a folder of ours, with the few variables that say how to reach an index: whatever lies in the current folder
+is no module of it, and no setting.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ConfigurationError, EngineError
+from .requirements import Wanted
 
 PYTHON_VERSION = "3.13"
 NEWEST_GLIBC, OLDEST_GLIBC = 41, 5
@@ -34,10 +37,35 @@ there = {"python_version": version, "python_full_version": version + ".0", "impl
          "platform_machine": architecture, "platform_system": "Linux", "sys_platform": "linux", "os_name": "posix",
          "implementation_name": "cpython", "platform_python_implementation": "CPython"}
 markers.default_environment = lambda: {**here(), **there}
+from pip._internal.exceptions import InstallationError
+from pip._internal.operations.prepare import RequirementPreparer
+prepare = RequirementPreparer._prepare_linked_requirement
+def refuse(self, needed, *rest):
+    raise InstallationError(f"{needed} is no wheel, and to build it would run its code on this machine")
+def prepare_a_wheel(self, needed, *rest):
+    if needed.editable or not needed.link.is_wheel or needed.link.is_existing_dir():
+        refuse(self, needed)
+    if needed.req is not None and needed.req.url:
+        raise InstallationError(f"{needed} is an address, which is not asked")
+    return prepare(self, needed, *rest)
+RequirementPreparer._prepare_linked_requirement = prepare_a_wheel
+RequirementPreparer.prepare_editable_requirement = refuse
 from pip._internal.cli.main import main
 sys.exit(main(sys.argv[4:]))
 """
-"""pip chooses wheels for another Python, but reads `; python_version >= "3.12"` for its own: this makes both agree."""
+"""pip chooses wheels for another Python, but reads `; python_version >= "3.12"` for its own: this makes both agree.
+
+And it takes wheels only, of what it finds by name: `--only-binary` says nothing of an address, such as any package may
+name among what it needs.
+"""
+
+_KEPT = re.compile(
+    r"HOME|USER|LOGNAME|LANG|LC_ALL|TZ|TMPDIR|XDG_(CACHE|CONFIG)_HOME|XDG_CONFIG_DIRS|(?i:https?|all|no)_(?i:proxy)"
+    r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|NO_INDEX|TRUSTED_HOST|CERT|CLIENT_CERT|PROXY|TIMEOUT|DEFAULT_TIMEOUT|RETRIES|NO_CACHE_DIR)"
+)
+"""Variables that pip is given: of the user, and how an index is reached."""
+_KEPT_IF_ABSOLUTE = re.compile(r"PIP_(FIND_LINKS|CONFIG_FILE|CACHE_DIR)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +95,28 @@ def installer(recipes: Path, architecture: str) -> Path:
     return locked(recipes, "installer", architecture).files[0]
 
 
-def resolved(recipes: Path, requirements: Path, architecture: str, *, fresh: bool = False) -> Wheels:
+def resolved(recipes: Path, wanted: Wanted, architecture: str, *, fresh: bool = False) -> Wheels:
     """Return wheels that meet a user's requirements, and all that these need.
 
     What the images have already keeps its version if that is possible at all; the kernel and what it needs always do.
     `fresh` asks the package index again, instead of taking what was found for the same text before.
     """
-    wanted = requirements.read_text()
     pins = {name: _pins(recipes / f"{name}.lock") for name in ("data", "base")}
     pip = installer(recipes, architecture)
-    folder = cache() / f"custom-{_digest(identity(requirements), *pins['data'], architecture)}"
+    folder = cache() / f"custom-{_digest(wanted.identity, *pins['data'], architecture)}"
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    command = [sys.executable, "-c", _RESOLVE_FOR_THE_IMAGE, str(pip), architecture, PYTHON_VERSION, "download"]
-    command += ["-r", str(requirements.resolve())]
-    for name in pins if not folder.is_dir() else ():
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+    command = [sys.executable, "-I", "-c", _RESOLVE_FOR_THE_IMAGE, str(pip), architecture, PYTHON_VERSION, "download"]
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
+        if not folder.is_dir():
+            command += ["-r", str(wanted.write(Path(place)))]
+        for name in pins if not folder.is_dir() else ():
+            constraints = Path(place, "constraints.txt")
             # pip wants a hash for each constraint as soon as one requirement has one.
-            constraints.write("" if "--hash" in wanted else "\n".join(pins[name]))
-            constraints.flush()
+            ours = [] if wanted.has_hashes else pins[name]
+            constraints.write_text("\n".join([*ours, *wanted.constraints, ""]), encoding="utf-8")
             try:
-                _fetch(folder, [*command, "-c", constraints.name], architecture, "custom", requirements.parent)
+                _fetch(folder, [*command, "-c", str(constraints)], architecture, "custom")
                 break
             except ConfigurationError:
                 if name == "base":
@@ -96,23 +125,17 @@ def resolved(recipes: Path, requirements: Path, architecture: str, *, fresh: boo
     return Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
 
 
-def identity(requirements: Path) -> str:
-    """Return what stands for a user's requirements in a digest: its text, and the wheels it names by path."""
-    text = requirements.read_text()
-    named = [requirements.parent / line.strip() for line in text.splitlines() if line.strip().endswith(".whl")]
-    return "\0".join([text, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file())])
-
-
 def cache() -> Path:
     """Return the folder where wheels are kept between builds."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sandbox-kernel", "wheels")
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if chosen.startswith("/") else Path.home() / ".cache", "sandbox-kernel", "wheels")
 
 
 def _pins(lock: Path) -> list[str]:
     return re.findall(r"^[\w.-]+==[^\s\\;]+", lock.read_text(), re.MULTILINE)
 
 
-def _fetch(folder: Path, command: list[str], architecture: str, name: str, cwd: Path | None = None) -> None:
+def _fetch(folder: Path, command: list[str], architecture: str, name: str) -> None:
     """Fill `folder` with what `command` downloads; it appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
@@ -127,7 +150,8 @@ def _fetch(folder: Path, command: list[str], architecture: str, name: str, cwd: 
             text=True,
             errors="replace",
             timeout=DOWNLOAD_SECONDS,
-            cwd=cwd,
+            cwd=part,  # an empty folder of ours
+            env=environment(os.environ),
             check=False,
         )
         if result.returncode != 0:
@@ -170,11 +194,29 @@ def platform_tags(architecture: str) -> list[str]:
 
 
 def _pip() -> list[str]:
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
+    if _has_pip():
+        return [sys.executable, "-I", "-m", "pip"]
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return [pip]
     raise EngineError(f"fetching wheels needs pip, which this Python lacks. Run `{sys.executable} -m ensurepip`")
+
+
+def _has_pip() -> bool:
+    """Say whether an isolated Python has pip: one in the user's own folder is not found there."""
+    command = [sys.executable, "-I", "-c", "import pip"]
+    return subprocess.run(command, cwd="/", capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that pip is given."""
+    kept = {
+        name: value
+        for name, value in given.items()
+        if _KEPT.fullmatch(name)
+        or (_KEPT_IF_ABSOLUTE.fullmatch(name) and all(map(re.compile(r"/|https?://|file:///").match, value.split())))
+    }
+    places = [place for place in given.get("PATH", "").split(os.pathsep) if place.startswith("/")]
+    return {**kept, "PATH": os.pathsep.join(places) or os.defpath}
 
 
 def _digest(*texts: str) -> str:

@@ -32,7 +32,7 @@ ORDER = """
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.outlet batch.progress
     batch.stopping batch.run batch.command
     keeper handover heap guests sockets file_messages proxy
-    machine wheels image install trial doctor reference
+    machine requirements wheels image install trial doctor reference
     mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools
     mcp_server.catalogue mcp_server.service mcp_server.presence mcp_server.names
     mcp_server.connections mcp_server.http mcp_server.command
