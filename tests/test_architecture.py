@@ -18,7 +18,8 @@ PACKAGE = ROOT / "sandbox_kernel"
 ORDER = """
     errors model wire weight protocol
     policy.verdict policy.plain policy.terminal policy.tex_words policy.tex policy.css policy.blocks policy.frame
-    policy.html policy.markdown policy.mime policy.budget policy.widget_table policy.widget_models policy.widget_rules
+    policy.raster policy.svg_cost policy.svg policy.html policy.markdown policy.mime policy.budget
+    policy.widget_table policy.widget_models policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
     names ways places grounds audit files scratch transfer folders
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe

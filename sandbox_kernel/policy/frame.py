@@ -84,15 +84,16 @@ def size(source: str) -> int:
     return len(source) + 9 * source.count('"') + 8 * source.count("&")
 
 
-def is_wrapped(source: str) -> bool:
-    """Return whether `source` is exactly what `wrap` makes of something."""
+def unwrapped(source: str) -> str | None:
+    """Return what `source` is made of, if it is exactly what `wrap` makes of something, else None."""
     match = _WRAPPED.fullmatch(source)
     inner = _SRCDOC.search(_unquote(match[1])) if match else None
     if not inner:
-        return False
+        return None
     document = _unquote(inner[1])
     _, start, body = document.partition("</head><body>")
-    return bool(start) and wrap(body.replace(_GUARD, "")) == source
+    body = body.replace(_GUARD, "")
+    return body if start and wrap(body) == source else None
 
 
 def loads_scripts(source: str) -> bool:

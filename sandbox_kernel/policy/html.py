@@ -1,6 +1,6 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, tex, frame and verdict, and nh3 when the first HTML is seen (start-up time counts).
+Imports blocks, css, tex, frame and verdict, and nh3 and svg when they are needed (start-up time counts).
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
@@ -86,6 +86,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Nothing that a terminal obeys is left: HTML is also read as text."""
 _SPECIAL = re.compile(r"[<>&$\\\xa0]|[\ud800-\udfff]")
 _TAGS_AND_TEXT = re.compile(r"(<(?:\"[^\"]*\"|[^\">])*>)")
+_SVG = re.compile(r"<use\b|data:image/svg|url\(\s{0,8}[\"']?#", re.IGNORECASE)
 _CODE_START, _CODE_END = re.compile(r"<(?:pre|code)\b"), re.compile(r"</(?:pre|code)\b")
 _BREAK = re.compile(r"<w?br\b")
 
@@ -112,15 +113,15 @@ _SCOPE = re.compile(
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
     source = _CONTROLS.sub("", source)
-    if frames and frame.is_wrapped(source):
-        return source
-    if _is_crowded(source):
-        return _as_text(source, notes)
-    if not frames or not (_is_costly(source) or _is_program(source)) or _unwrap(source):
+    if not frames or _unwrap(source):
+        return sanitise(source, notes)
+    if (body := frame.unwrapped(source)) is not None:
+        return _as_text(body, notes) if _is_crowded(body) or _is_costly_drawing(body) else source
+    if not _is_costly(source) and not _is_crowded(source) and not _is_program(source):
         return sanitise(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
-        source = unescape(page[1])
-    if frame.size(source) > MAX_RESULT:
+        source = _CONTROLS.sub("", unescape(page[1]))
+    if frame.size(source) > MAX_RESULT or _is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes)
     if frame.loads_scripts(source):
         notes.add("removed a script from a network: outputs load nothing")
@@ -150,6 +151,15 @@ def _as_text(source: str, notes: Notes) -> str:
 def _is_crowded(source: str) -> bool:
     """Return whether there are more elements than a person's browser bears, in a frame or not."""
     return source.count("<") > MAX_TAGS and len(_TAG.findall(source)) > MAX_TAGS
+
+
+def _is_costly_drawing(source: str) -> bool:
+    """Return whether the SVGs of a frame would keep the browser busy: it may share the page's process."""
+    if _SVG.search(source) is None:
+        return False
+    from . import svg
+
+    return svg.is_costly_page(source)
 
 
 def _is_costly(source: str) -> bool:
@@ -182,6 +192,7 @@ def _is_program(source: str) -> bool:
 def _markup(source: str, notes: Notes) -> str:
     sanitiser = _sanitiser()
     sanitiser.changed.clear()
+    sanitiser.images.left = None
     try:
         kept = sanitiser.cleaner.clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
@@ -258,7 +269,25 @@ class _Sanitiser(threading.local):
     def __init__(self) -> None:
         self.changed: set[str] = set()
         """What was removed from the last source."""
-        self.cleaner = _cleaner(self.changed)
+        self.images = _Images(self.changed)
+        self.cleaner = _cleaner(self.changed, self.images)
+
+
+class _Images:
+    """The images of one output, which together cost no more than a browser bears."""
+
+    def __init__(self, changed: set[str]) -> None:
+        self.changed = changed
+        self.left: Any = None
+
+    def readdressed(self, value: str) -> str | None:
+        from . import svg
+
+        self.left = self.left or svg.Allowance()
+        kept = svg.readdress(value, self.left)
+        if kept is None:
+            self.changed.add("removed an image: it is none, or larger than a browser bears")
+        return kept
 
 
 @cache
@@ -266,7 +295,7 @@ def _sanitiser() -> _Sanitiser:
     return _Sanitiser()
 
 
-def _cleaner(changed: set[str]) -> Any:
+def _cleaner(changed: set[str], images: _Images) -> Any:
     def check(tag: str, name: str, value: str) -> str | None:
         # Must never raise: the sanitiser would keep the attribute.
         value = _CONTROLS.sub("", value)
@@ -288,7 +317,7 @@ def _cleaner(changed: set[str]) -> Any:
         if name == "src":
             pattern = _IMAGE if tag == "img" else _MEDIA
             if pattern.fullmatch(value.strip()):
-                return value
+                return images.readdressed(value) if tag == "img" else value
             changed.add(f"removed the source of <{tag}>: outputs load nothing from a network")
             return None
         return value

@@ -5,26 +5,20 @@ Imports the filters beside it. A rule returns the value that may pass, or None, 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import html, markdown, terminal, tex
+from . import html, markdown, raster, terminal, tex
 from .plain import NotPlainError, plain
+from .raster import MAGIC, image_type
 from .verdict import Notes, named
+
+__all__ = ["Bundles", "image_type"]
 
 MAX_TYPES = 32
 
-_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n\r"
-_MAGIC = {
-    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
-    "image/gif": re.compile(rb"GIF8[79]a"),
-    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
-}
 _BETTER = frozenset(("text/html", "text/markdown", "image/png", "image/jpeg", "image/svg+xml"))
 """What front ends show rather than LaTeX."""
 _SAID = re.compile(r"<div><small>\[sandbox_kernel: [^<]{1,2000}\]</small></div>\Z")
@@ -91,14 +85,16 @@ class Bundles:
             elif "text/html" not in kept:
                 kept["text/html"] = markdown.render(value, notes)
                 _as_text(value, kept)
-        elif name in _MAGIC and isinstance(value, str):
-            if _is_image(name, value):
-                kept[name] = value
-            else:
+        elif name in MAGIC and isinstance(value, str):
+            if not _is_image(name, value):
                 notes.add(f"removed {name}: the data are not such an image")
+            elif (pixels := raster.pixels(value) or 0) > raster.MAX_PIXELS:
+                notes.add(f"removed {name}: {pixels // 1_000_000} million pixels, at most 100 million")
+            else:
+                kept[name] = value
         elif name == "image/svg+xml" and isinstance(value, str):
             if "text/html" not in kept:
-                kept["text/html"] = svg_image(value)
+                self._svg(value, kept, notes)
         elif name == "application/json":
             try:
                 kept[name] = _texts(plain(value))
@@ -112,6 +108,18 @@ class Bundles:
             notes.add("removed application/javascript: scripts may not run in your browser")
         else:
             notes.add(f"removed {named(name)}: not a type that is shown")
+
+    def _svg(self, value: str, kept: dict[str, Any], notes: Notes) -> None:
+        from . import svg
+
+        try:
+            image, missed = svg.clean(value)
+        except svg.RefusedError as error:
+            notes.add(f"removed image/svg+xml: {error}")
+            return
+        if missed:
+            notes.add("left out a part of an SVG: shapes, text and colours are drawn")
+        kept["text/html"] = f'<img src="{svg.address(image)}">'
 
     def _widget(self, name: str, value: Any, kept: dict[str, Any], notes: Notes) -> None:
         model = value.get("model_id") if isinstance(value, dict) else None
@@ -127,27 +135,8 @@ class Bundles:
             notes.add("removed a widget: its model is not one that may run in your browser")
 
 
-def svg_image(source: str) -> str:
-    """Return an `<img>` that shows an SVG: no script runs in an image, and it loads nothing."""
-    data = base64.b64encode(source.encode("utf-8", "replace")).decode("ascii")
-    return f'<img src="data:image/svg+xml;base64,{data}">'
-
-
-def image_type(start: bytes) -> str | None:
-    """Return the type of an image by its first bytes, None if it is none that may be shown."""
-    return next((name for name, magic in _MAGIC.items() if magic.match(start)), None)
-
-
 def _is_image(name: str, value: str) -> bool:
-    try:
-        raw = value.encode("ascii")
-        if raw.translate(None, _BASE64):
-            return False
-        head = raw[:64].translate(None, b"\r\n")
-        start = base64.b64decode(head[: len(head) // 4 * 4])
-    except (UnicodeEncodeError, binascii.Error):
-        return False
-    return _MAGIC[name].match(start) is not None
+    return raster.pixels(value, name) is not None
 
 
 def _as_text(value: str, kept: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -94,10 +95,14 @@ def test_hostile_markdown_is_inert(name: str, mode: OutputMode) -> None:
 
 @pytest.mark.parametrize("name", list(HTML)[:40])
 def test_an_svg_is_an_image(name: str) -> None:
-    """Whatever an SVG holds, it is shown by `<img>`, in which nothing runs or loads."""
-    data, _ = filtered({"image/svg+xml": f"<svg xmlns='http://www.w3.org/2000/svg'>{HTML[name]}</svg>"})
-    assert set(data) == {"text/html"}
-    assert faults(data["text/html"], frames=False) == []
+    """Whatever an SVG holds, it is shown by `<img>`, in which nothing runs or loads, and only if it is well-formed."""
+    data, verdict = filtered({"image/svg+xml": f"<svg xmlns='http://www.w3.org/2000/svg'>{HTML[name]}</svg>"})
+    assert set(data) <= {"text/html", "text/plain"}
+    assert faults(data.get("text/html", ""), frames=False) == []
+    assert ("text/plain" in data) == (verdict.notes == ("removed image/svg+xml: it is not well-formed",))
+    if image := re.match(r'<img src="data:image/svg\+xml;base64,([^"]*)">', data.get("text/html", "")):
+        inside = base64.b64decode(image[1]).decode()
+        assert not re.search(r"script|pwned|evil|<(?!/?(?:svg|a|g|text|use|image)\b)", inside)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+"""Images of pixels: of which type they are, and how many pixels their headers claim. Imports nothing of this package.
+
+A file of a few kilobytes may claim a hundred million pixels, and whoever shows it makes room for all of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+
+MAX_PIXELS = 100_000_000
+"""Of one image, and of all images of one output together: 400 MB of a browser's memory."""
+
+MAGIC = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n\r"
+_HEAD = 1 << 16
+"""Characters of base64 that are decoded first: most headers are in there."""
+_NO_SIZE = frozenset((0xC4, 0xC8, 0xCC))
+"""Markers between those of JPEG frames that are none."""
+_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
+
+
+def image_type(start: bytes) -> str | None:
+    """Return the type of an image by its first bytes, None if it is none that may be shown."""
+    return next((name for name, magic in MAGIC.items() if magic.match(start)), None)
+
+
+def pixels(text: str, kind: str | None = None) -> int | None:
+    """Return how many pixels an image in base64 claims, None if it is no image, or not one of the type `kind`.
+
+    No header that a browser would believe, no pixels: 0.
+    """
+    try:
+        raw = text.encode("ascii")
+        if raw.translate(None, _BASE64):
+            return None
+        raw = raw.translate(None, b"\r\n")
+        data = base64.b64decode(raw[:_HEAD][: len(raw[:_HEAD]) // 4 * 4])
+        found = image_type(data)
+        if found is None or (kind and found != kind):
+            return None
+        size = _size(found, data)
+        if size is None and len(raw) > _HEAD:
+            size = _size(found, base64.b64decode(raw[: len(raw) // 4 * 4]))
+    except (UnicodeEncodeError, binascii.Error):
+        return None
+    return size[0] * size[1] if size else 0
+
+
+def _size(kind: str, data: bytes) -> tuple[int, int] | None:
+    try:
+        if kind == "image/png":
+            return struct.unpack(">II", data[16:24])
+        if kind == "image/gif":
+            return _gif(data)
+        if kind == "image/webp":
+            return _webp(data)
+        return _jpeg(data)
+    except (struct.error, IndexError):
+        return None
+
+
+def _gif(data: bytes) -> tuple[int, int]:
+    """Return the larger of the screen and its first image: browsers grow the one for the other."""
+    width, height, flags = struct.unpack("<HHB", data[6:11])
+    position = 13 + (3 << ((flags & 7) + 1) if flags & 0x80 else 0)
+    while position + 9 < len(data) and data[position] == 0x21:
+        position += 2
+        while data[position]:
+            position += data[position] + 1
+        position += 1
+    if position + 9 < len(data) and data[position] == 0x2C:
+        inner = struct.unpack("<HH", data[position + 5 : position + 9])
+        width, height = max(width, inner[0]), max(height, inner[1])
+    return width, height
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        width, height = struct.unpack("<HH", data[26:30])
+        return width & 0x3FFF, height & 0x3FFF
+    return None
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    """Return the size in the first frame, found as decoders find it: what is between segments is skipped."""
+    position = 2
+    while (position := data.find(b"\xff", position)) >= 0:
+        while data[position] == 0xFF:
+            position += 1
+        marker = data[position]
+        position += 1
+        if marker == 0 or marker in _ALONE:
+            continue
+        if 0xC0 <= marker <= 0xCF and marker not in _NO_SIZE:
+            height, width = struct.unpack(">HH", data[position + 3 : position + 7])
+            return width, height
+        position += int(struct.unpack(">H", data[position : position + 2])[0])
+    return None

@@ -1,0 +1,295 @@
+"""SVG images: parsed here and written anew from an allow-list of elements and attributes.
+
+Imports raster and svg_cost. An SVG is shown in `<img>`, where nothing runs and nothing loads. What no honest drawing
+needs to look as it does is left out all the same: filters, animations, entities, other documents, and addresses.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+from urllib.parse import unquote
+from xml.parsers import expat  # with what it would expand or load refused below
+
+from . import raster, svg_cost
+from .svg_cost import (  # the errors and the allowance are for callers of this module
+    LINES,
+    LOCAL,
+    MARKERS,
+    MAX_DEPTH,
+    REFERS,
+    URL,
+    Allowance,
+    CostlyError,
+    Element,
+    RefusedError,
+    charge,
+    declarations,
+)
+
+__all__ = ["Allowance", "CostlyError", "RefusedError", "address", "clean", "is_costly_page", "readdress"]
+
+MAX_SOURCE = 10_000_000
+"""Characters of one SVG."""
+MAX_ELEMENTS = 60_000
+MAX_LENGTH = 20_000
+"""CSS pixels of a side."""
+MAX_RULES = 200
+MAX_ADDRESSES = 300
+"""SVGs in addresses of data that are looked at in one page."""
+
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+HTML = "http://www.w3.org/1999/xhtml"
+_ELEMENTS = {
+    name.lower(): name
+    for name in """svg g a defs symbol use path rect circle ellipse line polyline polygon text tspan textPath image
+    clipPath mask pattern marker linearGradient radialGradient stop style""".split()  # noqa: SIM905
+}
+_SILENT = frozenset(("metadata", "title", "desc"))
+"""Elements that draw nothing: their absence is not worth a word."""
+_PROPERTIES = frozenset(
+    """alignment-baseline baseline-shift clip-path clip-rule color color-interpolation color-rendering direction display
+    dominant-baseline fill fill-opacity fill-rule font font-family font-size font-size-adjust font-stretch font-style
+    font-variant font-weight image-rendering letter-spacing marker marker-end marker-mid marker-start mask opacity
+    overflow paint-order shape-rendering stop-color stop-opacity stroke stroke-dasharray stroke-dashoffset
+    stroke-linecap stroke-linejoin stroke-miterlimit stroke-opacity stroke-width text-anchor text-decoration
+    text-rendering transform-origin unicode-bidi vector-effect visibility white-space word-spacing writing-mode
+    """.split()  # noqa: SIM905
+)
+_ATTRIBUTES = _PROPERTIES | frozenset(
+    """x y width height viewBox preserveAspectRatio d points cx cy r rx ry x1 y1 x2 y2 dx dy rotate textLength
+    lengthAdjust startOffset transform gradientTransform gradientUnits spreadMethod fx fy fr offset patternUnits
+    patternContentUnits patternTransform clipPathUnits maskUnits maskContentUnits markerWidth markerHeight markerUnits
+    refX refY orient id class style version pathLength href
+    """.split()  # noqa: SIM905
+)
+_ID = re.compile(r"[A-Za-z_][\w:.-]{0,200}")
+_DATA = re.compile(r"\s*data:(image/(?:png|jpe?g|gif|webp));base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE)
+_LENGTH = re.compile(r"\s*([0-9]{1,8}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})\s*(px|pt|pc|mm|cm|in|em|ex|%)?\s*")
+_UNITS = {"pt": 4 / 3, "pc": 16, "mm": 3.78, "cm": 37.8, "in": 96, "em": 16, "ex": 8, "%": 10}
+_RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
+_SELECTOR = re.compile(r"[\w.*#-]{1,100}(?:\s+[\w.*#-]{1,100})?")
+_ADDRESS = re.compile(r"([\"'(=]?)\s{0,8}data:image/svg\+xml([;\w=-]{0,40}),", re.IGNORECASE)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def clean(source: str, left: Allowance | None = None) -> tuple[str, bool]:
+    """Return an SVG written anew, and whether something that could be seen is missing. Raises `RefusedError`."""
+    left = left or Allowance()
+    parser = _Parser(left)
+    root = parser.parse(source)
+    charge(root, left)
+    return "".join(_written(root, top=True)), parser.missed
+
+
+def address(source: str) -> str:
+    """Return the address of an SVG for `<img>`."""
+    return "data:image/svg+xml;base64," + base64.b64encode(source.encode("utf-8", "replace")).decode("ascii")
+
+
+def readdress(value: str, left: Allowance) -> str | None:
+    """Return the address of an image in data as it may stand in a page, None if it may not."""
+    kind, _, data = "".join(value.split()).partition(";base64,")
+    if kind.lower() != "data:image/svg+xml":
+        pixels = raster.pixels(data)
+        if pixels is None or pixels > left.pixels:
+            return None
+        left.pixels -= pixels
+        return value
+    try:
+        return address(clean(base64.b64decode(data).decode("utf-8", "replace"), left)[0])
+    except ValueError:
+        return None
+
+
+def is_costly_page(source: str) -> bool:
+    """Return whether the SVGs of a page that goes into a frame expand to more than a browser bears."""
+    left = Allowance()
+    for number, match in enumerate(_ADDRESS.finditer(source)):
+        quote, encoding = match[1], match[2].lower()
+        end = source.find(quote, match.end()) if quote in ("'", '"') else -1
+        data = source[match.end() : end] if end >= 0 else source[match.end() :].split(">", 1)[0].split(")", 1)[0]
+        if number >= MAX_ADDRESSES or len(data) > MAX_SOURCE:
+            return True
+        data = unquote(unescape(data))
+        try:
+            clean(base64.b64decode(data).decode("utf-8", "replace") if "base64" in encoding else data, left)
+        except CostlyError:
+            return True
+        except ValueError:
+            continue  # no image, then
+    return svg_cost.is_costly_markup(source)
+
+
+class _Parser:
+    """Builds the tree of what is allowed."""
+
+    def __init__(self, left: Allowance) -> None:
+        self.missed = False
+        self._left = left
+        self._stack: list[Element] = []
+        self._root: Element | None = None
+        self._skipped = 0
+        self._count = 0
+
+    def parse(self, source: str) -> Element:
+        if len(source) > MAX_SOURCE:
+            raise RefusedError(f"it is larger than {MAX_SOURCE // 1_000_000} MB")
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.CharacterDataHandler = self._text
+        parser.StartDoctypeDeclHandler = _doctype
+        parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = _entity
+        parser.ExternalEntityRefHandler = _entity
+        try:
+            parser.Parse(_CONTROLS.sub("", source).strip(), True)
+        except expat.ExpatError as error:
+            raise RefusedError("it is not well-formed") from error
+        if self._root is None:
+            raise RefusedError("it has no <svg>")
+        return self._root
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        if self._count > MAX_ELEMENTS:
+            raise CostlyError(f"it has more than {MAX_ELEMENTS} elements")
+        space, _, tag = name.rpartition(" ")
+        tag = tag.lower()
+        if self._skipped or space not in (SVG, "") or tag not in _ELEMENTS:
+            self.missed |= not self._skipped and space in (SVG, HTML, "") and tag not in _SILENT
+            self._skipped += 1
+            return
+        if len(self._stack) >= MAX_DEPTH:
+            raise CostlyError(f"its elements lie more than {MAX_DEPTH} deep")
+        element = Element("g" if tag == "a" else tag, {})
+        if self._root is None and tag != "svg":
+            raise RefusedError("it does not begin with <svg>")
+        for key, value in attributes.items():
+            self._attribute(element, key, value)
+        if self._stack:
+            self._stack[-1].children.append(element)
+        else:
+            self._root = element
+        self._stack.append(element)
+
+    def _attribute(self, element: Element, name: str, value: str) -> None:
+        space, _, key = name.rpartition(" ")
+        if (space and (space != XLINK or key != "href")) or key not in _ATTRIBUTES:
+            return
+        value = re.sub(r"\s", " ", value)
+        if key == "style":
+            kept = "; ".join(f"{one}: {of}" for one, of in declarations(value) if _is_allowed(element.tag, one, of))
+        elif key == "href":
+            kept = self._href(element.tag, value)
+        elif key == "id":
+            kept = value if _ID.fullmatch(value) else ""
+        elif key in ("width", "height") and element.tag == "svg":
+            kept = value if _is_length(value) else ""
+        else:
+            kept = value if _is_allowed(element.tag, key, value) else ""
+        if kept:
+            element.attributes[key] = kept
+
+    def _href(self, tag: str, value: str) -> str:
+        if tag == "image":
+            data = _DATA.fullmatch(value)
+            pixels = raster.pixels(re.sub(r"\s", "", data[2])) if data else None
+            if pixels is None or pixels > self._left.pixels:
+                self.missed = True
+                return ""
+            self._left.pixels -= pixels
+            return value
+        local = LOCAL.fullmatch(value)
+        if local or tag in ("g", "a"):
+            return f"#{local[1]}" if local and tag not in ("g", "a") else ""
+        self.missed = True
+        return ""
+
+    def _end(self, name: str) -> None:
+        if self._skipped:
+            self._skipped -= 1
+            return
+        element = self._stack.pop()
+        if element.tag == "style":
+            element.children = [_sheet("".join(str(child) for child in element.children))]
+
+    def _text(self, text: str) -> None:
+        if self._stack and not self._skipped and self._stack[-1].tag in ("text", "tspan", "textpath", "style"):
+            self._stack[-1].children.append(text)
+
+
+def _doctype(name: str, system: str | None, public: str | None, has_subset: int) -> None:
+    if has_subset:
+        raise CostlyError("it declares entities")
+
+
+def _entity(*_: Any) -> int:
+    raise CostlyError("it declares entities")
+
+
+def _is_allowed(tag: str, name: str, value: str) -> bool:
+    if name not in _ATTRIBUTES or "\\" in value or "/*" in value or "@" in value or "{" in value or "}" in value:
+        return False
+    if name in MARKERS and tag not in LINES:
+        return False
+    if "(" in value and "url" in value.lower():
+        return name in REFERS and URL.fullmatch(value) is not None
+    return ":" not in value or name not in _PROPERTIES
+
+
+def _is_length(value: str) -> bool:
+    length = _LENGTH.fullmatch(value)
+    return length is not None and float(length[1]) * _UNITS.get(length[2] or "px", 1) <= MAX_LENGTH
+
+
+def _sheet(text: str) -> str:
+    """Return the rules that colour elements by name or class."""
+    text = re.sub(r"/\*[^*]*\*/", "", text)
+    if len(text) > 100_000 or "@" in text or "\\" in text or "/*" in text:
+        return ""
+    kept = []
+    for selectors, body in _RULE.findall(text)[:MAX_RULES]:
+        parts = [part.strip() for part in selectors.split(",")]
+        inside = [f"{name}: {value}" for name, value in declarations(body) if _in_sheet(name, value)]
+        if inside and all(_SELECTOR.fullmatch(part) for part in parts):
+            kept.append(f"{', '.join(parts)} {{{'; '.join(inside)}}}")
+    return "\n".join(kept)
+
+
+def _in_sheet(name: str, value: str) -> bool:
+    """What refers to another element, or is drawn in many small pieces, is counted where it stands: not in a sheet."""
+    return (
+        name in _PROPERTIES
+        and name != "stroke-dasharray"
+        and "(" not in value.lower().replace("rgb(", "").replace("rgba(", "")
+        and _is_allowed("g", name, value)
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _written(element: Element, *, top: bool = False) -> Iterator[str]:
+    yield f"<{_ELEMENTS[element.tag]}"
+    if top:
+        yield f' xmlns="{SVG}"'
+    for name, value in element.attributes.items():
+        yield f' {name}="{_escaped(value)}"'
+    if not element.children:
+        yield "/>"
+        return
+    yield ">"
+    for child in element.children:
+        if isinstance(child, str):
+            yield _escaped(child)
+        else:
+            yield from _written(child)
+    yield f"</{_ELEMENTS[element.tag]}>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
