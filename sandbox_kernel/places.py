@@ -132,6 +132,12 @@ class Held:
         except OSError as error:
             raise _cannot(error) from None
 
+    def close(self) -> None:
+        """Let go of the folder; without this, that happens with the last use of the object. Idempotent."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.close()
+
     def _keep(self) -> Folder:
         try:
             folder = open_folder(self.path)

@@ -19,7 +19,7 @@ from sandbox_kernel import files
 from sandbox_kernel.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files import DownloadFolder, Source, UploadFolder
 from sandbox_kernel.model import GIB, MIB
-from sandbox_kernel.names import FileLimits, check_copied_name, check_name, printable
+from sandbox_kernel.names import FileLimits, check_copied_name, check_downloaded_name, check_name, folded, printable
 
 PLAIN = [
     "a", "sales.csv", "a b.txt", "a/b/c.png", "it's.txt", 'say "hi".txt', "<b>.txt", "$(id).txt", "-rf", "..a", "a..",
@@ -57,6 +57,132 @@ def test_what_tools_act_upon_by_themselves_is_not_copied(name: str) -> None:
     check_name(name)
     with pytest.raises(FileRefused, match=r"hidden|act upon"):
         check_copied_name(name)
+
+
+OUT_REFUSED = {
+    "-rf": "hyphen",
+    "a/--checkpoint-action=exec=sh": "hyphen",
+    "\uff0drf": "hidden",
+    "\ufe63rf": "hidden",
+    "sitecustomize/__init__.py": "act upon",
+    "usercustomize/x": "act upon",
+    "sitecustomize": "act upon",
+    "sitecustomize.cpython-313-x86_64-linux-gnu.so": "act upon",
+    "python313._pth": "act upon",
+    "a/PYTHON._PTH": "act upon",
+    "x.dist-info/entry_points.txt": "act upon",
+    "x.egg-link": "act upon",
+    "conftest.py": "act upon",
+    "a/ConfTest.py": "act upon",
+    "setup.py": "act upon",
+    "setup.cfg": "act upon",
+    "pyproject.toml": "act upon",
+    "tox.ini": "act upon",
+    "Makefile": "act upon",
+    "a/GNUmakefile": "act upon",
+    "package.json": "act upon",
+    "node_modules/x/index.js": "act upon",
+    "jupyter_server_config.py": "act upon",
+    "ipython_config.py": "act upon",
+    "vite.config.mjs": "act upon",
+    "x.code-workspace": "act upon",
+    "x.library-ms": "act upon",
+    "\uff53etup.py": "act upon",
+    "con": "device",
+    "a/NUL.txt": "device",
+    "com1": "device",
+    "LPT\u00b9.csv": "device",
+    "aux.tar.gz": "device",
+    "con .x": "device",
+    "git~1": "short form",
+    "a/GIT~1/config": "short form",
+    "SETUP~1.PY": "short form",
+    "a.": "ends with a dot",
+    "a ": "space",
+    " a": "space",
+    "a /b": "space",
+    "a./b": "ends with a dot",
+    "\u3000": "hidden",
+    "\uff0egit/config": "hidden",
+    "\u2024bashrc": "hidden",
+    "a/\u2100": "lookalike",
+}
+
+
+@pytest.mark.parametrize(("name", "reason"), OUT_REFUSED.items())
+def test_a_name_that_acts_where_the_folder_is_opened_next_is_not_copied_out(name: str, reason: str) -> None:
+    with pytest.raises(FileRefused, match=reason):
+        check_downloaded_name(name)
+
+
+SEEN_AS_NOTHING = {
+    "pay\u200dload.csv": "nothing needs it",
+    "a\u200cb": "nothing needs it",
+    "\u200dx": "nothing needs it",
+    "x\u200d": "nothing needs it",
+    "x\ufe0f.csv": "nothing needs it",
+    "x\U000e0100": "nothing needs it",
+    "\u0627\u200dx": "nothing needs it",
+    "1\ufe0f.txt": "nothing needs it",
+    "a\u034fb": "invisible",
+    "a\u3164b": "invisible",
+    "a\u115fb": "invisible",
+    "a\u2800b": "invisible",
+    "a\u206ab": "invisible",
+    "a\U0001d173b": "invisible",
+    "a\u17b5b": "invisible",
+    "a\uff0fb": "lookalike",
+    "a\u2044b": "lookalike",
+    "a\u2215b": "lookalike",
+    "a\uff3cb": "lookalike",
+    "a\ue000b": "without a meaning",
+}
+
+
+@pytest.mark.parametrize(("name", "reason"), SEEN_AS_NOTHING.items())
+def test_what_shows_as_nothing_or_as_a_separator_is_refused_by_every_door(name: str, reason: str) -> None:
+    with pytest.raises(FileRefused, match=reason):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plot.png",
+        "results/2026-01-01T10:30:00.csv",
+        "my report (final).pdf",
+        "pandas.py",
+        "a-b_c.tar.gz",
+        "build/x.txt",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.csv",
+        "\u0915\u094d\u200d\u0937.txt",
+        "\u0915\u094d\u200c\u0937.txt",
+        "\U0001f469\u200d\U0001f467.png",
+        "\U0001f3f3\ufe0f\u200d\U0001f308.png",
+        "\U0001f468\U0001f3fd\u200d\u2695\ufe0f.png",
+        "1\ufe0f\u20e3.txt",
+        "\u845b\U000e0100.txt",
+        "Zo\u00eb \u00bd.txt",
+        "\u00e9\u0301.txt",
+        "model.config.json",
+        "contest.py",
+        "control.csv",
+        "Screenshot at 1.00\u202fPM.png",
+        "notebook.ipynb",
+        "computer.txt",
+        "setup.txt",
+        "2026~1.csv.gz",
+        "x.y.z",
+    ],
+)
+def test_honest_names_are_copied_out(name: str) -> None:
+    assert str(check_downloaded_name(name)) == name
+
+
+def test_names_that_are_one_on_other_systems_fold_to_one() -> None:
+    assert folded("Plot.PNG") == folded("plot.png")
+    assert folded("Zo\u00eb") == folded("ZOE\u0308")
+    assert folded("a") != folded("b")
 
 
 @given(
@@ -377,6 +503,7 @@ def test_a_link_planted_before_the_commit_is_refused(folder: Path) -> None:
 def test_no_file_descriptor_is_left_open(folder: Path) -> None:
     (folder / "a").mkdir()
     (folder / "b").symlink_to("a")
+    gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     put(folder, "a/x/y")
     for path in ("a", "b/x", "a/x/y/z"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import errno
+import gc
 import io
 import json
 import os
@@ -64,6 +65,7 @@ def tree(folder: Path) -> set[str]:
 
 
 def open_files() -> int:
+    gc.collect()  # a folder stays open as long as its object, or an error that knows it, lives
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -667,3 +669,51 @@ def test_a_stamp_is_four_plain_numbers() -> None:
     for value in (None, {}, [1, 2, 3], [1, 2, 3, True], [1, 2, 3, 4.0], [1, 2, 3, -1], [1, 2, 3, 1 << 64]):
         with pytest.raises(FileRefused):
             Stamp.parse(value)
+
+
+# --- names and folders that add up -----------------------------------------------------------------------------------
+
+
+async def test_folders_count_as_files_do(place: Place) -> None:
+    """A thousand empty files, each 14 folders deep, made 15,000 inodes of a limit of a thousand files."""
+    place.limit(FileLimits(files=40))
+    for side in (place.scratch, place.up):
+        for number in range(10):
+            deep = side.joinpath(f"{side.name}-{number:02}", *"abcdefghijklm")
+            deep.mkdir(parents=True)
+            (deep / "x").touch()
+    report = await place.downloads.sync(real)
+    assert len(report.copied) == 2
+    assert all("Limit: 40 files and folders" in reason for _, reason in report.refused)
+    assert len(tree(place.down)) == 2 * 15
+    before = len(tree(place.scratch))
+    report = await place.uploads.sync(real)
+    assert len(report.copied) == 2
+    assert len(tree(place.scratch)) == before + 2 * 15
+
+
+async def test_a_session_that_goes_on_elsewhere_counts_on(place: Place) -> None:
+    place.limit(FileLimits(files=3))
+    (place.scratch / "a").mkdir()
+    (place.scratch / "a" / "x").touch()
+    assert names(await place.downloads.sync(real)) == {"a/x"}
+    place.limit(FileLimits(files=3))  # as after a restart of the host's process: only the ledger is kept
+    for name in ("y", "z", "A"):
+        (place.scratch / "a" / name).touch()
+    report = await place.downloads.sync(real)
+    assert len(report.copied) == 1
+    assert len(tree(place.down)) == 3
+
+
+async def test_two_names_that_are_one_elsewhere_do_not_both_go_out(place: Place) -> None:
+    """On Windows and macOS, the second would replace the first unseen."""
+    for name in ("Plot.png", "plot.PNG", "b/x", "B/y", "caf\u00e9", "cafe\u0301", "plain"):
+        (place.scratch / name).parent.mkdir(exist_ok=True)
+        (place.scratch / name).write_text(name)
+    report = await place.downloads.sync(real)
+    assert len(report.copied) == 4
+    assert len(report.refused) == 3
+    assert all("on other systems its name is that of" in reason for _, reason in report.refused)
+    assert len(tree(place.down)) == 5
+    (place.scratch / "plain").write_text("changed")
+    assert names(await place.downloads.sync(real)) == {"plain"}

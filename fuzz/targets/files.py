@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -166,8 +166,14 @@ def run(data: bytes) -> None:
 
 
 async def _case(what: int, down: Path, agent: Agent, reader: Reader) -> None:
+    to, of = DownloadFolder(down), UploadFolder(down, LIMITS)
+    with closing(to.held), closing(of.held):
+        await _use(what, to, of, agent, reader)
+
+
+async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, reader: Reader) -> None:
     if what == DOWNLOAD:
-        downloads = Downloads(DownloadFolder(down), Ledger(), LIMITS)
+        downloads = Downloads(to, Ledger(), LIMITS)
         for _ in range(2):
             report = await downloads.sync(agent)
             for path, size in report.copied:
@@ -179,7 +185,7 @@ async def _case(what: int, down: Path, agent: Agent, reader: Reader) -> None:
         require(sum(downloads._ledger.held.values()) <= LIMITS.total_bytes, downloads._ledger.held)
         require(len(downloads._ledger.held) <= LIMITS.files, downloads._ledger.held)
     elif what == UPLOAD:
-        report = await Uploads(UploadFolder(down, LIMITS), Ledger(), LIMITS).sync(agent)
+        report = await Uploads(of, Ledger(), LIMITS).sync(agent)
         require(all(path in ("a", "chart.png") for path, _ in report.copied), report)
     elif what == READ:
         content = await scratch.read(agent, reader.choice(NAMES), 16)

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from sandbox_kernel.errors import FileRefused
-from sandbox_kernel.names import check_copied_name, check_name, printable
+from sandbox_kernel.names import check_copied_name, check_downloaded_name, check_name, printable
 
 from ..judge import require
 from ..words import NAMES
@@ -40,6 +40,12 @@ def run(data: bytes) -> None:
     except FileRefused:
         return
     require(not any(part.startswith(".") for part in path.parts), name)
+    try:
+        check_downloaded_name(name)
+    except FileRefused:
+        return
+    plain = [unicodedata.normalize("NFKC", part) for part in path.parts]
+    require(not any(part.startswith((".", "-", " ")) or part.endswith((".", " ")) for part in plain), name)
     require(path.suffix.lower() not in (".pth", ".pyc", ".desktop", ".lnk", ".url", ".scf"), name)
 
 
