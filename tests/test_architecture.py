@@ -22,8 +22,8 @@ ORDER = """
     policy.widget_table policy.widget_models policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
     names ways places grounds audit files scratch transfer folders
-    engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.http engines.pipe
-    engines.docker_container engines.docker engines.refusal
+    engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.guard engines.http
+    engines.pipe engines.docker_container engines.docker engines.refusal
     agent_messages agent_process agent_shield agent_report agent_files agent shipping
     config_values config_table config
     hints introduction link ledger delivery traffic session

@@ -18,10 +18,11 @@ from urllib.parse import quote
 from .. import __version__
 from ..errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from ..model import SandboxSpec
+from . import guard
 from .docker_container import DockerContainer
 from .hardening import LABEL, container_arguments, digest
 from .http import Connection
-from .owner import Owner, host_name
+from .owner import UNKNOWN_HOST, Owner, host_name
 from .pipe import Pipe
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class DockerEngine:
         """`base_url` is like "unix:///path", and found by itself if None; `owner_pid` is the process to name."""
         self.path = socket_path(base_url)
         self.owner_pid = owner_pid or os.getpid()
+        self.guard = guard.of(self.path)
         self._background: set[asyncio.Task[Any]] = set()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
@@ -53,6 +55,7 @@ class DockerEngine:
         body["Labels"] |= {
             f"{LABEL}.spec": digest(spec),
             f"{LABEL}.host": host_name(),
+            f"{LABEL}.uid": str(os.getuid()),
             f"{LABEL}.version": __version__,
             f"{LABEL}.created": str(int(time.time())),
         }
@@ -77,6 +80,7 @@ class DockerEngine:
                 pipe.close()
             await asyncio.shield(self._task(self._undo(name, creating, listening)))
             raise
+        self.guard.watch(created["Id"])
         return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
@@ -95,6 +99,7 @@ class DockerEngine:
             if events is not None:
                 events.close()
             raise
+        self.guard.watch(identity)
         return DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
 
     async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
@@ -104,14 +109,17 @@ class DockerEngine:
     async def reap(self) -> int:
         """Remove containers whose owner is dead, of this host only; return how many. Takes a minute at most.
 
+        Those of other users are left alone, unless this is root's: they have starts of their own.
         Raises the first `EngineError` that a removal met, after it has tried the others.
         """
         count, failure = 0, None
         deadline = time.monotonic() + REAP_SECONDS
         for found in await self._ours():
-            owner = Owner.parse(found["Names"][0])
+            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
             if (
-                found["Labels"].get(f"{LABEL}.host") != host_name()
+                host_name() == UNKNOWN_HOST
+                or labels.get(f"{LABEL}.host") != host_name()
+                or os.getuid() not in {0, int(labels.get(f"{LABEL}.uid", os.getuid()))}
                 or (owner is not None and owner.alive())
                 or time.time() - found["Created"] < REAP_AGE_SECONDS
                 or time.monotonic() > deadline

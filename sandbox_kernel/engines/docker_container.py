@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError, EngineUnavailable
 from ..model import ExitReason
+from .guard import kill_processes
 from .pipe import Pipe
 
 if TYPE_CHECKING:
     from .docker import DockerEngine
     from .http import Connection
 
-KILL_SECONDS = 20.0
+KILL_SECONDS = 8.0
+"""How long a removal is waited for. One that takes longer goes on without anybody who waits."""
+BY_HAND_SECONDS = 2.0
 LATE_OOM_SECONDS = 1.0
 """The engine tells "out of memory" and "died" by two ways, and either may come first."""
 OOM_BEFORE_END_SECONDS = 5.0
@@ -99,23 +102,38 @@ class DockerContainer:
         return {**found, "ImageEnv": image["Config"].get("Env") or []}
 
     async def kill(self) -> None:
-        """End and remove the container, within 20 s. Raises `EngineError` when the engine answers but cannot."""
+        """End and remove the container, within 8 s. Raises `EngineError` when that is not done by then.
+
+        It is then left to the guard, which tries until it is; nobody else waits for it.
+        """
         self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
         self._pipe.close()
         if self._removed:
             return
+        removing = asyncio.create_task(self._engine.remove(self.id))
         try:
             async with asyncio.timeout(KILL_SECONDS):
-                await self._engine.remove(self.id)
+                done, _ = await asyncio.wait({removing}, timeout=BY_HAND_SECONDS)
+                if not done:
+                    await asyncio.to_thread(kill_processes, self.id)
+                await removing
             self._removed = True
+            self._engine.guard.forget(self.id)
         except EngineUnavailable:
             pass  # no engine, no container; and without its pipe the agent ends anyway
+        except EngineError:
+            self._engine.guard.remove(self.id)
+            raise
         except TimeoutError as error:
+            self._engine.guard.remove(self.id)
             raise EngineError("the engine did not remove the container", limit=f"{KILL_SECONDS:.0f} s") from error
+        finally:
+            removing.cancel()
 
     def abandon(self) -> None:
         self._pipe.abandon()
         self._events.close()
+        self._engine.guard.abandoned(self.id)
 
     async def rename_owner(self, pid: int) -> None:
         """Write into the container's name that it belongs to process `pid` from now on."""
@@ -127,6 +145,7 @@ class DockerContainer:
             if task is not None:
                 task.cancel()
         fd, pipe = self._pipe.detach()
+        self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
         return DockerHandover(fd, state)
 
@@ -168,7 +187,9 @@ class DockerContainer:
                 await asyncio.sleep(0.1)
 
     def _note(self, event: dict[str, Any]) -> None:
-        """Take in one event of the engine."""
+        """Take in one event of the engine; it may be another container's of this session, which is on its way out."""
+        if event.get("Actor", {}).get("ID", self.id) != self.id:
+            return
         what = str(event.get("Action") or event.get("status"))
         if what == "oom":
             self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's

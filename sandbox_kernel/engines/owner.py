@@ -1,6 +1,7 @@
 """Whose container it is: a process, told apart from a later one with the same number by its start time.
 
-The owner stands in the container's name, which can be changed in one atomic step; labels cannot. Standard library only.
+The owner stands in the container's name, which can be changed in one atomic step; labels cannot. A name is used once:
+a container that does not go is in nobody's way. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_NAME = re.compile(r"/?sandbox-kernel-([^/]+)-(\d+)-(\d+)")
+_NAME = re.compile(r"/?sandbox-kernel-([^/]+?)-(\d+)-(\d+)(?:-[0-9a-f]{8})?")
+
+UNKNOWN_HOST = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process of this host. `started` is in clock ticks since boot, 0 when the process is gone."""
+    """A process of this host. `started` is in clock ticks since boot, 0 when that cannot be said."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> Owner:
-        return cls(pid, start_ticks(pid))
+        return cls(pid, start_ticks(pid) or 0)
 
     @classmethod
     def parse(cls, container_name: str) -> Owner | None:
@@ -32,23 +35,42 @@ class Owner:
         return cls(int(found[2]), int(found[3])) if found else None
 
     def container_name(self, session_id: str) -> str:
+        """Return a name that no other container has or will have."""
         safe = re.sub(r"[^a-zA-Z0-9]", "", session_id)[:12] or "session"
-        return f"sandbox-kernel-{safe}-{self.pid}-{self.started}"
+        return f"sandbox-kernel-{safe}-{self.pid}-{self.started}-{os.urandom(4).hex()}"
 
     def alive(self) -> bool:
-        """Return whether this very process runs; a zombie does not."""
-        return self.started > 0 and start_ticks(self.pid) == self.started
+        """Return whether this very process runs; a zombie does not.
+
+        Some machines hide the processes of other users (hidepid): one that is there and cannot be looked at is alive.
+        """
+        ticks = start_ticks(self.pid)
+        return ticks is None or (ticks > 0 and self.started in {0, ticks})
 
 
-def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; 0 when there is none, or only its remains."""
+def start_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot.
+
+    0 when there is none, or only its remains; None when there is one that this process may not look at.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return 0
+        return None if _exists(pid) else 0
     # The command stands in brackets and may hold anything; the fields after it are numbered from 3 (proc(5)).
     fields = stat[stat.rindex(b")") + 2 :].split()
     return 0 if fields[0] in {b"Z", b"X"} else int(fields[19])
+
+
+def _exists(pid: int) -> bool:
+    """Return whether the number is a process's; no mount option hides that."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 @cache
@@ -58,4 +80,4 @@ def host_name() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116 (a magic link, never resolved)
     except OSError:
-        return "unknown"
+        return UNKNOWN_HOST

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from engine_tools import IMAGE, containers_of, receive_all, receive_line
 
-from sandbox_kernel.engines import docker
+from sandbox_kernel.engines import docker, docker_container, guard
 from sandbox_kernel.engines.docker import DockerEngine
 from sandbox_kernel.engines.docker_container import DockerContainer
 from sandbox_kernel.engines.hardening import LABEL, container_arguments
@@ -207,6 +207,111 @@ asyncio.run(main())
     started = time.monotonic()
     await gone(engine, spec.session_id, 10)  # the machine that runs the tests may be busy
     print(f"gone after {time.monotonic() - started:.2f} s")
+
+
+OWNER = """
+import asyncio, os, sys
+from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.model import Limits, SandboxSpec
+async def main():
+    session_id, image, runtime, closing, *command = sys.argv[1:]
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
+                       runtime=runtime or None)
+    container = await DockerEngine().start(spec)
+    if closing:
+        os.closerange(3, 4096)  # as programs do that become daemons
+    print("up", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+DEAF = "import signal, time\nfor number in (1, 2, 3, 15): signal.signal(number, signal.SIG_IGN)\ntime.sleep(600)"
+"""Hears nothing of its pipe, as an agent does that gets no turn of the processor."""
+
+
+@contextlib.contextmanager
+def an_owner(spec: SandboxSpec, closing: str = "", program: str = OWNER) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", program, spec.session_id, spec.image, spec.runtime or "", closing, *spec.command]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"up\n"
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_a_container_that_does_not_hear_of_its_owner_s_end_is_ended(
+    engine: DockerEngine, make_spec: MakeSpec, runtime: str
+) -> None:
+    """SIGKILL of the owner and of all its group: a guard that outlives both ends the container from outside."""
+    spec = make_spec(DEAF, runtime=runtime)
+    with an_owner(spec) as owner:
+        owner.kill()
+        owner.wait()
+        started = time.monotonic()
+        await gone(engine, spec.session_id, 10)  # the machine that runs the tests may be busy
+        print(f"gone after {time.monotonic() - started:.2f} s")
+
+
+async def test_an_owner_that_closes_every_file_keeps_its_container_until_it_ends(
+    engine: DockerEngine, make_spec: MakeSpec
+) -> None:
+    spec = make_spec(DEAF)
+    with an_owner(spec, "closing") as owner:
+        await asyncio.sleep(4 * guard.GRACE_SECONDS)  # that nothing happens cannot be waited for
+        assert await containers_of(engine, spec.session_id)
+        owner.kill()
+        owner.wait()
+        await gone(engine, spec.session_id, 10)
+
+
+async def test_a_guard_that_somebody_ended_is_replaced(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    spec = make_spec(DEAF)
+    code = OWNER.replace(
+        "    print(",
+        """    import psutil
+    from dataclasses import replace
+    (process,) = [p for p in psutil.Process().children() if any("guard.py" in part for part in p.cmdline())]
+    process.kill()
+    process.wait()
+    await DockerEngine().start(replace(spec, session_id=session_id[::-1]))
+    print(""",
+    )
+    with an_owner(spec, program=code) as owner:
+        owner.kill()
+        owner.wait()
+        await gone(engine, spec.session_id, 10)
+        await gone(engine, spec.session_id[::-1], 10)
+
+
+async def test_a_container_that_is_on_its_way_out_is_not_in_the_way_of_the_next(
+    engine: DockerEngine, start: Start, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not its name, not its removal, and not what the engine tells of its end."""
+    monkeypatch.setattr(docker_container, "KILL_SECONDS", 0.2)
+
+    class Stuck(DockerEngine):
+        async def remove(self, identity: str) -> bool:
+            return await asyncio.Event().wait()
+
+    stuck, spec = Stuck(), make_spec()
+    first = await stuck.start(spec)
+    try:
+        with pytest.raises(EngineError, match="did not remove"):
+            await first.kill()
+        second = await start(spec)
+        assert second.name != first.name
+        await gone_container(engine, first.id)  # the guard was told
+        await second.send(b"hello\n")
+        assert await receive_line(second) == b"hello\n"
+    finally:
+        await engine.remove(first.id)
+
+
+async def gone_container(engine: DockerEngine, identity: str) -> None:
+    async with asyncio.timeout(20):
+        while await engine.inspect(identity) is not None:  # noqa: ASYNC110 (it happens in another process)
+            await asyncio.sleep(0.02)
 
 
 # --- starting -------------------------------------------------------------------------------------------------------
@@ -452,7 +557,7 @@ async def test_another_process_keeps_it_and_a_third_adopts_it(
         await keeper.wait()
     adopted = await DockerEngine().adopt(fd, json.loads(state))
     try:
-        assert adopted.name == Owner.of(os.getpid()).container_name(spec.session_id)
+        assert Owner.parse(adopted.name) == Owner.of(os.getpid())
         assert await receive_line(adopted) == b"unread\n"
         await adopted.send(b"still there\n")
         assert await receive_line(adopted) == b"still there\n"

@@ -1,0 +1,257 @@
+"""Outlives the process that owns containers, and ends those that do not end with it.
+
+A container ends by itself when its pipe closes. This small process is for one in which nobody hears that: it is told of
+each container, waits for the end of its own stdin, which comes with the owner's however that ends, and then removes
+what is left through the engine. One for each process and engine. It runs as a script (`python -I -S guard.py ...`), so
+it imports the standard library only, and little of that: it is started beside a kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+WATCH, FORGET, HANDED_OVER, REMOVE = "+", "-", "=", "!"
+GRACE_SECONDS = 0.3
+"""For a container to end by itself."""
+HANDED_OVER_SECONDS = 40.0
+"""What a keeper and its successor need to be there; the successor then has a guard of its own."""
+GIVE_UP_SECONDS = 1800.0
+SILENT_SECONDS = 20.0
+"""An engine that is gone for this long has ended its containers, or lost their pipes."""
+REQUEST_SECONDS = 15.0
+"""The engine tries for 10 s to kill what it removes."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+REPLY_BYTES = 1 << 20
+IDENTITY_LENGTH = 64
+
+
+class Guard:
+    """This process's end: tells a guard about containers, and starts one when there is something to tell."""
+
+    def __init__(self, engine_path: str) -> None:
+        self._path = engine_path
+        self._known: dict[str, str] = {}
+        self._stdin: int | None = None
+        self._lock = threading.RLock()  # a finalizer may run in the midst of another call
+        _guards.append(self)
+
+    def watch(self, identity: str) -> None:
+        """This process owns the container from now on."""
+        self._tell(WATCH, identity)
+
+    def forget(self, identity: str) -> None:
+        """The container is gone."""
+        if identity in self._known:
+            self._tell(FORGET, identity)
+
+    def handed_over(self, identity: str) -> None:
+        """The container is another process's in a moment; its name then says whose."""
+        self._tell(HANDED_OVER, identity)
+
+    def remove(self, identity: str) -> None:
+        """The container is to be gone, as soon as that can be done; nobody waits for it."""
+        self._tell(REMOVE, identity)
+
+    def abandoned(self, identity: str) -> None:
+        """The container's pipe was closed without a word to the engine, if it is this process's."""
+        if identity in self._known:
+            self._tell(REMOVE, identity)
+
+    def drop(self) -> None:
+        """Close a copy of the pipe in a forked child, whose containers these are not."""
+        self._known.clear()
+        self._lock = threading.RLock()
+        self._close()
+
+    def _tell(self, word: str, identity: str) -> None:
+        with self._lock:
+            if word == FORGET:
+                self._known.pop(identity, None)
+            else:
+                self._known[identity] = word
+            told = self._stdin is not None and self._write(f"{word}{identity}\n")
+            if not told and self._known and self._start():
+                # There was none yet, or somebody ended it: a new one is told everything.
+                self._write("".join(f"{what}{each}\n" for each, what in self._known.items()))
+            if word == REMOVE:
+                self._known.pop(identity, None)
+
+    def _start(self) -> bool:
+        import subprocess
+
+        self._close()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", __file__, self._path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,  # what kills this process's group is to leave it alone
+            )
+        except OSError:
+            return False  # no process to be had; the container's own end is left, and `reap`
+        if process.stdin is not None:
+            self._stdin = os.dup(process.stdin.fileno())
+            process.stdin.close()
+            os.set_blocking(self._stdin, False)
+        process.returncode = 0  # it outlives this process; nobody here waits for it
+        return True
+
+    def _write(self, text: str) -> bool:
+        try:
+            os.write(self._stdin if self._stdin is not None else -1, text.encode())
+        except OSError:
+            return False
+        return True
+
+    def _close(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+        self._stdin = None
+
+
+_guards: list[Guard] = []
+_by_path: dict[str, Guard] = {}
+
+
+def of(engine_path: str) -> Guard:
+    """Return this process's guard for an engine."""
+    return _by_path.get(engine_path) or _by_path.setdefault(engine_path, Guard(engine_path))
+
+
+def _after_fork() -> None:
+    for guard in _guards:
+        guard.drop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+class Charge:
+    """One container that the guard looks after."""
+
+    def __init__(self, engine_path: str, identity: str) -> None:
+        self._path = engine_path
+        self._id = identity
+
+    def end_with_its_owner(self, *, handed_over: bool) -> None:
+        """Remove the container once its owner is gone; return when it is gone, or another process's."""
+        begin, first = time.monotonic(), None
+        for found in self._while_there():
+            owner = _owners().Owner.parse(str(found.get("Name")))
+            first = first or owner
+            waited = time.monotonic() - begin
+            if owner is not None and owner.alive():
+                if owner != first and waited > HANDED_OVER_SECONDS:
+                    return
+            elif waited > (HANDED_OVER_SECONDS if handed_over and owner == first else GRACE_SECONDS):
+                break
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the container, again and again, by all means there are."""
+        for count, _ in enumerate(self._while_there()):
+            self._ask("DELETE", f"/containers/{self._id}?force=1&v=1")
+            if count:
+                kill_processes(self._id)
+
+    def _while_there(self) -> Iterator[dict[str, Any]]:
+        """Yield what the engine says of the container, with longer and longer pauses, while it is there."""
+        import json
+
+        begin = heard = time.monotonic()
+        pause = FIRST_PAUSE
+        while time.monotonic() < min(begin + GIVE_UP_SECONDS, heard + SILENT_SECONDS):
+            status, body = self._ask("GET", f"/containers/{self._id}/json")
+            if status == 404:
+                return
+            with contextlib.suppress(ValueError):
+                if status == 200 and isinstance(found := json.loads(body), dict):
+                    heard = time.monotonic()
+                    yield found
+            time.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    def _ask(self, method: str, target: str) -> tuple[int, bytes]:
+        """Return the engine's status and body; 0 if it does not answer."""
+        data = b""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as engine:
+                engine.settimeout(REQUEST_SECONDS)
+                engine.connect(self._path)
+                engine.sendall(f"{method} {target} HTTP/1.0\r\nHost: engine\r\n\r\n".encode())
+                while len(data) < REPLY_BYTES and (piece := engine.recv(1 << 16)):
+                    data += piece
+        except OSError:
+            pass
+        head, _, body = data.partition(b"\r\n\r\n")
+        fields = head.split(b" ", 2)
+        return (int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0), body
+
+
+def kill_processes(container: str) -> None:
+    """Kill the processes of a container one by one, where this process may: one that starves the others goes as well.
+
+    The engine kills the first process and waits; but a process needs a turn of the processor in order to die.
+    """
+    if len(container) < IDENTITY_LENGTH:
+        return  # a name, or a part of an identity, might stand in another's path
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if container in (folder / "cgroup").read_text(encoding="utf-8", errors="replace"):
+                    os.kill(int(folder.name), 9)
+
+
+def _owners() -> Any:
+    """Return owner.py, which lies beside this file; run as a script, this is no package."""
+    import importlib.util
+
+    if "owner" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("owner", Path(__file__).with_name("owner.py"))
+        if spec is None or spec.loader is None:
+            raise ImportError("owner.py")
+        module = sys.modules["owner"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules["owner"]
+
+
+def main(argv: list[str]) -> int:
+    """Run as the guard of the engine whose socket is the argument, until all containers it was told of are gone."""
+    (path,) = argv
+    charges: dict[str, str] = {}
+    threads = []
+    for line in sys.stdin:
+        word, identity = line[:1], line[1:].strip()
+        if word == FORGET:
+            charges.pop(identity, None)
+        elif word == REMOVE:
+            charges.pop(identity, None)
+            threads.append(threading.Thread(target=Charge(path, identity).remove))
+            threads[-1].start()
+        else:
+            charges[identity] = word
+    _owners()  # before there are threads that would load it twice
+    for identity, word in charges.items():
+        ending = Charge(path, identity).end_with_its_owner
+        threads.append(threading.Thread(target=ending, kwargs={"handed_over": word == HANDED_OVER}))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
