@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 from kernels import Kernel, containers_of, eventually
+
+from sandbox_kernel.engines.docker import DockerEngine
 
 Start = Callable[..., Kernel]
 
@@ -50,6 +53,47 @@ def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None
         kernel.client.stop_channels()
         kernel.manager.shutdown_kernel(now=True)
     assert set(volumes()) <= before
+
+
+STARVE = """
+import os, signal
+def attempt(function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as error:
+        return error.errno
+for thread in map(int, os.listdir("/proc/1/task")):
+    attempt(os.sched_setscheduler, thread, os.SCHED_IDLE, os.sched_param(0))
+    attempt(os.sched_setaffinity, thread, {0})
+attempt(os.kill, 1, signal.SIGSTOP)
+for _ in range(200):
+    if not os.fork():
+        attempt(os.sched_setaffinity, 0, {0})
+        while True: pass
+print("starving", flush=True)
+while True: pass
+"""
+"""Gives all of the processor to spinners and as little as can be to the agent, and stops it where that can be done."""
+
+
+@pytest.mark.parametrize("runtime", ["runc", "runsc"])
+def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, runtime: str) -> None:
+    """0.3 s on a quiet machine; what is too slow here did not end at all."""
+    if runtime not in asyncio.run(DockerEngine().info())["Runtimes"]:
+        pytest.skip(f"the engine has no runtime {runtime!r}")
+    kernel = start_kernel("--runtime", runtime, "--cell-timeout", "600")
+    kernel.start(STARVE, until="stream")
+    pid = kernel.pid
+    os.kill(pid, signal.SIGKILL)
+    seconds = eventually(lambda: not containers_of(pid), 8, "the container of a killed proxy is gone")
+    print(f"{runtime}: gone after {seconds:.2f} s")
+
+
+def test_a_starved_sandbox_is_replaced_for_the_next_cell(start_kernel: Start) -> None:
+    kernel = start_kernel("--cell-timeout", "2")
+    for _ in range(3):
+        assert kernel.run(STARVE).ename in {"CellTimeout", "SandboxDied"}
+        assert kernel.run("6 * 7").value == "42"
 
 
 def processes_in(container: str) -> list[psutil.Process]:

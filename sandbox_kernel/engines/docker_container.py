@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .docker import DockerEngine
     from .http import Connection
 
-KILL_SECONDS = 8.0
+KILL_SECONDS = 4.0
 """How long a removal is waited for. One that takes longer goes on without anybody who waits."""
-BY_HAND_SECONDS = 2.0
+BY_HAND_SECONDS = 1.5
 LATE_OOM_SECONDS = 1.0
 """The engine tells "out of memory" and "died" by two ways, and either may come first."""
 OOM_BEFORE_END_SECONDS = 5.0
@@ -102,7 +102,7 @@ class DockerContainer:
         return {**found, "ImageEnv": image["Config"].get("Env") or []}
 
     async def kill(self) -> None:
-        """End and remove the container, within 8 s. Raises `EngineError` when that is not done by then.
+        """End and remove the container, within 4 s. Raises `EngineError` when that is not done by then.
 
         It is then left to the guard, which tries until it is; nobody else waits for it.
         """

@@ -610,6 +610,65 @@ async def test_reap_takes_the_dead_owner_s_and_leaves_the_living_one_s(
             await engine.remove(f"sandbox-kernel-{name}-4194305-1")
 
 
+HIDING = """
+import asyncio, ctypes, os, sys
+from sandbox_kernel.engines import docker
+sessions, path, owner = sys.argv[1].split(","), sys.argv[2], sys.argv[3]
+docker.REAP_AGE_SECONDS = -5
+class Mine(docker.DockerEngine):
+    async def _ours(self):
+        return [row for row in await super()._ours() if row["Labels"]["sandbox-kernel.session"] in sessions]
+asyncio.run(Mine().list())  # imports what the other user may not read
+libc = ctypes.CDLL(None, use_errno=True)
+done = [
+    libc.unshare(0x20000),
+    libc.mount(None, b"/", None, 0x4000 | 0x40000, None),  # MS_REC | MS_PRIVATE: nobody else sees what follows
+    libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=2"),
+]
+assert done == [0, 0, 0], (done, ctypes.get_errno())
+os.setgroups([os.stat(path).st_gid])
+os.setgid(65534)
+os.setuid(65534)
+assert not os.path.exists("/proc/" + owner)
+print(asyncio.run(Mine().reap()))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a /proc that hides, and become another user")
+async def test_another_user_s_reap_leaves_what_it_cannot_see(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    """With a /proc that hides the processes of others (hidepid=2): living, and dead as the control; with and without
+    the label that says whose it is."""
+    me, dead = Owner.of(os.getpid()), Owner(4_194_305, 1)
+
+    async def leave(owner: Owner, **labels: str) -> str:
+        spec = make_spec()
+        body = container_arguments(spec)
+        body["Labels"] |= {f"{LABEL}.host": host_name()} | {f"{LABEL}.{name}": value for name, value in labels.items()}
+        await engine.request("POST", f"/containers/create?name={owner.container_name(spec.session_id)}", body)
+        return spec.session_id
+
+    left = {
+        "living": await leave(me),
+        "living, with its user": await leave(me, uid="0"),
+        "dead, of another user": await leave(dead, uid="0"),
+        "dead, and nobody's": await leave(dead),
+        "dead, and the user's own": await leave(dead, uid="65534"),
+    }
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", HIDING, ",".join(left.values()), engine.path, str(os.getpid())),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+        assert said == b"2\n"
+        there = {what for what, session_id in left.items() if await containers_of(engine, session_id)}
+        assert there == {"living", "living, with its user", "dead, of another user"}
+    finally:
+        for row in await engine.list():
+            if row["session"] in left.values():
+                await engine.remove(row["container"])
+
+
 def test_an_owner_is_told_from_a_later_process_with_its_number() -> None:
     me = Owner.of(os.getpid())
     assert me.alive()
