@@ -31,6 +31,8 @@ class Keywords(TypedDict, total=False):
     file_limit: str | int | None
     folder_limit: str | int | None
     folder_files: int | None
+    display_lines: int | None
+    display_size: str | int | None
     outputs: str | None
     uploads: str | None
     downloads: str | None

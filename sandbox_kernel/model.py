@@ -83,6 +83,10 @@ class Settings:
     audit: str | None = None
     """A host file that receives one JSON line a cell and one for each thing that was refused."""
     display_name: str = "Python 3 (sandbox)"
+    display_lines: int = 10_000
+    """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""
+    display_bytes: int = MIB
+    """The same, in characters."""
     clients: Literal["own", "any"] = "own"
     """Whose processes may connect to a kernel's sockets: the user's and root's, or everybody's who reaches them."""
 

@@ -24,6 +24,7 @@ from .errors import ConfigurationError, SandboxError
 from .file_messages import Answer, FileMessages
 from .introduction import LANGUAGE
 from .model import Message, Settings, format_bytes
+from .overflow import Overflow
 from .session import Session
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Proxy:
             unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
             arrived=self.session.folders.arrived,
         )
+        self.overflow = Overflow(self.session, lambda message: self.sockets.send(message, None))
         self.sockets: FrontSockets
         self._stopping = asyncio.Event()
         self._cpu = (0.0, 0.0)
@@ -113,6 +115,7 @@ class Proxy:
             await self._stop()
         finally:
             parent.cancel()
+            await self.overflow.close()
             await self.session.close()
             self.sockets.close()
             await asyncio.to_thread(self.sockets.destroy)
@@ -121,7 +124,10 @@ class Proxy:
     # --- the session's front ---
 
     def deliver(self, message: Message, client: bytes | None) -> None:
-        self.sockets.send(message, client)
+        if client is None:
+            self.overflow.publish(message)
+        else:
+            self.sockets.send(message, client)
 
     def drain(self) -> None:
         self.sockets.drain()

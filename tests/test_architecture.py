@@ -18,7 +18,7 @@ PACKAGE = ROOT / "sandbox_kernel"
 ORDER = """
     errors model wire weight protocol
     policy.verdict policy.plain policy.terminal policy.tex_words policy.tex policy.css policy.blocks policy.frame
-    policy.raster policy.svg_cost policy.svg policy.html policy.markdown policy.mime policy.budget
+    policy.raster policy.svg_cost policy.svg policy.html policy.markdown policy.mime policy.budget policy.page
     policy.widget_table policy.widget_models policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
     names ways places grounds audit files scratch transfer folders
@@ -32,7 +32,7 @@ ORDER = """
     integrations.inspect_commands integrations.inspect_ai
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.outlet batch.progress
     batch.stopping batch.run batch.command
-    keeper handover heap guests sockets file_messages proxy
+    keeper handover heap guests sockets file_messages overflow proxy
     machine requirements wheels image install trial doctor reference
     mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools
     mcp_server.catalogue mcp_server.service mcp_server.presence mcp_server.names

@@ -1,0 +1,144 @@
+"""How much of a cell's text goes onto the page of a person, whose browser bears far less than a program.
+
+What stays on the page is counted, not what was sent: a bar that is drawn over itself a million times is one line.
+Decides only; whoever asks keeps the rest. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+OVERWRITTEN = 32
+"""How many times as much as stays on the page may go there and be overwritten or cleared: work for the browser too.
+
+With the default settings, a progress bar that writes 100 bytes ten times a second can go on for nine hours.
+"""
+LINES_OF_A_DISPLAY = 10
+"""A display counts as so many lines: it is an element with a frame of its own."""
+MAX_ERRORS = 100
+"""Errors of one cell; an honest one has one."""
+TAIL_LINES = 100
+TAIL_CHARS = 16 << 10
+
+_CUT_SEQUENCE = re.compile(r"\x1b\[?[0-9;]{0,40}\Z")
+
+
+class Page:
+    """What one cell has put onto the page, against the limits in lines and in characters."""
+
+    def __init__(self, lines: int, chars: int) -> None:
+        self._max_lines, self._max_chars = lines, chars
+        self._lines = self._chars = 0
+        self._column = 0
+        """Characters of the line that is being written."""
+        self._stream = ""
+        self._all_lines = self._all_chars = self._errors = 0
+        self.full = False
+        """Whether the page takes no more of this cell, unless the cell clears it."""
+
+    def stream(self, name: str, text: str) -> tuple[str, str]:
+        """Return the text that may go onto the page, and the rest of it."""
+        if self.full:
+            return "", text
+        if name != self._stream:  # a new output, below the last
+            self._stream, self._column = name, 0
+            self._lines += 1
+        end = self._fitting(text)
+        self._all_chars += end
+        self._all_lines += text.count("\n", 0, end)
+        if end == len(text) and not self._is_over():
+            return text, ""
+        self.full = True
+        shown = text[:end]
+        if cut := _CUT_SEQUENCE.search(shown[-50:]):
+            end -= len(cut[0])
+        return text[:end], text[end:]
+
+    def display(self) -> bool:
+        """Count a display; return whether it may go onto the page."""
+        if not self.full:
+            self._stream = ""
+            self._lines += LINES_OF_A_DISPLAY
+            self.full = self._is_over()
+        return not self.full
+
+    def error(self) -> bool:
+        """Count an error; a cell's one error is always shown."""
+        self._stream = ""
+        self._errors += 1
+        return self._errors <= MAX_ERRORS
+
+    def clear(self) -> None:
+        """Note that the cell cleared what it had shown."""
+        self._stream = ""
+        self._lines = self._chars = self._column = 0
+        self.full = self._is_over()
+
+    def shortened(self, text: str) -> str | None:
+        """Return a text that stands for itself with its middle left out, None if it may stay as it is."""
+        if len(text) <= self._max_chars and text.count("\n") < self._max_lines:
+            return None
+        half = self._max_chars // 4
+        head = "".join(text[:half].splitlines(keepends=True)[: self._max_lines // 4])
+        tail = tail_of(text[-half:])
+        left_out = len(text) - len(head) - len(tail)
+        return f"{head}\n[sandbox_kernel] {left_out:,} characters are left out here\n{tail}"
+
+    def traceback(self, lines: Sequence[object]) -> list[str] | None:
+        """Return the lines of a traceback with its middle left out, None if it may stay as it is."""
+        whole = "\n".join(map(str, lines))
+        short = self.shortened(whole)
+        return None if short is None else short.split("\n")
+
+    def _is_over(self) -> bool:
+        return (
+            self._lines >= self._max_lines
+            or self._chars > self._max_chars
+            or self._all_lines >= OVERWRITTEN * self._max_lines
+            or self._all_chars > OVERWRITTEN * self._max_chars
+        )
+
+    def _fitting(self, text: str) -> int:
+        """Count as much of the text as fits, and return how much that is."""
+        if "\r" not in text and len(text) <= self._max_chars - self._chars:
+            lines = text.count("\n")
+            if self._lines + lines < self._max_lines:
+                self._lines += lines
+                self._chars += len(text)
+                self._column = len(text) - 1 - text.rfind("\n") if lines else self._column + len(text)
+                return len(text)
+        start = 0
+        while start < len(text):
+            end = text.find("\n", start)
+            line = text[start : end if end >= 0 else len(text)]
+            first, *over = line.split("\r")
+            kept = max(self._column + len(first), *map(len, over)) if over else self._column + len(first)
+            room = self._max_chars - self._chars
+            if kept - self._column > room:
+                return start + (room if not over else 0)
+            self._chars += kept - self._column
+            if end < 0:
+                self._column = kept
+                return len(text)
+            self._lines, self._chars, self._column = self._lines + 1, self._chars + 1, 0
+            start = end + 1
+            if self._lines >= self._max_lines:
+                return start
+        return start
+
+
+def tail_of(text: str) -> str:
+    """Return the last lines of a text."""
+    cut = text[-TAIL_CHARS:]
+    lines = cut.splitlines(keepends=True)
+    if len(cut) < len(text) and len(lines) > 1:
+        del lines[0]  # its beginning is not there
+    return "".join(lines[-TAIL_LINES:])
+
+
+def plain_text(content: Mapping[str, object]) -> str | None:
+    """Return the text of a display that front ends show where they can show nothing else, None if there is none."""
+    data = content.get("data")
+    found = data.get("text/plain") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else None

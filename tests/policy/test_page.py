@@ -1,0 +1,171 @@
+"""How much of a cell's text goes onto a page: what stays there is counted, and nothing gets past."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_kernel.policy.page import MAX_ERRORS, OVERWRITTEN, TAIL_CHARS, TAIL_LINES, Page, tail_of
+
+
+def put(page: Page, *texts: str, name: str = "stdout") -> tuple[str, str]:
+    pairs = [page.stream(name, text) for text in texts]
+    return "".join(shown for shown, _ in pairs), "".join(rest for _, rest in pairs)
+
+
+def test_lines_up_to_the_limit_are_shown_and_the_rest_is_kept() -> None:
+    page = Page(100, 10_000)
+    text = "".join(f"{n}\n" for n in range(1000))
+    shown, rest = put(page, text)
+    assert shown + rest == text
+    assert shown.count("\n") == 99
+    assert page.full
+    assert page.stream("stderr", "more") == ("", "more")
+
+
+def test_characters_up_to_the_limit_are_shown_also_without_a_line_s_end() -> None:
+    page = Page(100, 10_000)
+    shown, rest = put(page, *["x" * 3000] * 4)
+    assert (len(shown), len(rest)) == (10_000, 2000)
+
+
+def test_what_fits_is_passed_on_as_the_very_same_text() -> None:
+    page = Page(100, 10_000)
+    text = "a line\n" * 50
+    shown, rest = page.stream("stdout", text)
+    assert shown is text
+    assert not rest
+
+
+def test_a_bar_that_is_drawn_over_itself_is_one_line() -> None:
+    """tqdm, for a long time: whatever it wrote, a line of a hundred characters is there."""
+    page = Page(100, 10_000)
+    for n in range(OVERWRITTEN * 90):
+        assert page.stream("stderr", f"\r{n:100}") == (f"\r{n:100}", "")
+    assert not page.full
+
+
+def test_control_the_same_bar_on_lines_of_its_own_fills_the_page() -> None:
+    page = Page(100, 10_000)
+    for n in range(OVERWRITTEN * 90):
+        page.stream("stderr", f"\n{n:100}")
+    assert page.full
+
+
+def test_drawing_over_has_an_end_too() -> None:
+    page = Page(100, 10_000)
+    shown, rest = put(page, *[f"\r{'x' * 100}"] * 100_000)
+    assert len(shown) <= (OVERWRITTEN + 1) * 10_000
+    assert page.full
+    assert rest
+
+
+@pytest.mark.parametrize("text", ["\r" + "x" * 50_000, "x" * 9000 + "\r" + "y" * 50_000, "\r".join(["x" * 6000] * 9)])
+def test_a_return_hides_no_long_line(text: str) -> None:
+    page = Page(100, 10_000)
+    shown, rest = put(page, text, text)
+    assert max(map(len, shown.split("\r"))) <= 10_000
+    assert shown + rest == text + text
+
+
+def test_taking_turns_between_streams_fills_the_page() -> None:
+    """Each turn is an output of its own there, however short."""
+    page = Page(100, 10_000)
+    turns = sum(bool(page.stream(name, "x")[0]) for _ in range(1000) for name in ("stdout", "stderr"))
+    assert turns == 100
+
+
+def test_displays_fill_the_page_and_stand_between_streams() -> None:
+    page = Page(100, 10_000)
+    assert sum(page.display() for _ in range(1000)) == 9
+    mixed = Page(100, 10_000)
+    for _ in range(100):
+        mixed.display()
+        mixed.stream("stdout", "x")
+    assert mixed.full
+
+
+def test_what_a_cell_clears_is_not_on_the_page() -> None:
+    """A loop that shows its state and clears it goes on for long, and not for ever."""
+    page = Page(100, 10_000)
+    rounds = 0
+    while put(page, "a line of text\n" * 50)[1] == "":
+        page.clear()
+        rounds += 1
+        assert rounds < 10_000
+    assert 50 < rounds < 100
+
+
+def test_a_colour_is_not_cut_in_two() -> None:
+    page = Page(100, 1000)
+    text = "\x1b[31m*" * 1000
+    shown, rest = put(page, text)
+    assert shown + rest == text
+    assert re.fullmatch(r"(?:\x1b\[31m\*)*(?:\x1b\[31m)?", shown)
+
+
+def test_errors_have_an_end_and_the_first_is_shown_on_a_full_page() -> None:
+    page = Page(100, 1000)
+    put(page, "x" * 5000)
+    assert page.full
+    assert sum(page.error() for _ in range(1000)) == MAX_ERRORS
+
+
+def test_a_long_text_loses_its_middle() -> None:
+    page = Page(100, 10_000)
+    text = "first\n" + "x" * 50_000 + "\nlast"
+    short = page.shortened(text)
+    assert short is not None
+    assert short.startswith("first\n")
+    assert short.endswith("x\nlast")
+    assert len(short) < 10_000
+    assert "characters are left out here" in short
+    assert page.shortened("x" * 10_000) is None
+    many = page.shortened("line\n" * 500)
+    assert many is not None
+    assert many.count("\n") < 150
+    lines = page.traceback(["first"] + ["x" * 80] * 1000 + ["ValueError: the reason"])
+    assert lines is not None
+    assert lines[0] == "first"
+    assert lines[-1] == "ValueError: the reason"
+    assert page.traceback(["a", "b"]) is None
+
+
+def test_the_tail_begins_with_a_line() -> None:
+    text = "".join(f"{n:010}\n" for n in range(100_000))
+    tail = tail_of(text)
+    assert tail == "".join(f"{n:010}\n" for n in range(100_000 - TAIL_LINES, 100_000))
+    assert len(tail_of("x" * 100_000)) == TAIL_CHARS
+    assert tail_of("short") == "short"
+
+
+PIECES = st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text("ab\r\n\x1b[3m", max_size=40)), max_size=60)
+
+
+def on_page(text: str) -> tuple[int, int]:
+    """Count the lines and characters that stay of one output, in the plainest way."""
+    lines = text.split("\n")
+    return len(lines) - 1, sum(max(map(len, line.split("\r"))) for line in lines)
+
+
+@given(PIECES)
+def test_whatever_is_sent_in_whatever_pieces_the_page_stays_small_and_nothing_is_lost(
+    pieces: list[tuple[str, str]],
+) -> None:
+    page = Page(10, 100)
+    outputs: list[list[str]] = []
+    last = ""
+    for name, text in pieces:
+        shown, rest = page.stream(name, text)
+        assert shown + rest == text
+        if shown:
+            if name != last:
+                outputs.append([])
+                last = name
+            outputs[-1].append(shown)
+    counts = [on_page("".join(output)) for output in outputs]
+    assert sum(lines for lines, _ in counts) <= 10
+    assert sum(chars for _, chars in counts) <= 100
