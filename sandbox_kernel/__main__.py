@@ -6,6 +6,11 @@ The path of the kernel imports nothing that it does not need: its start-up time 
 from __future__ import annotations
 
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # `python -m` looks for modules in the current folder first, which may be one from elsewhere.
+    del sys.path[0]
+
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """Files of a sandbox for callers of the SDK: written, read, listed, removed, uploaded and downloaded.
 
 Paths are relative to /mnt/data, where the cells run; absolute ones are taken if they lie there. Imports errors, model,
-the rules for names, and scratch.
+the rules for names and places, and scratch.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-import tempfile
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, Protocol, TypeVar, overload
 
 from . import scratch
 from .errors import ConfigurationError, FileRefused
 from .model import SCRATCH, format_bytes
-from .names import CHUNK_BYTES, FileLimits, check_name, check_size
+from .names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_name, check_size
+from .places import Folder, is_folder, open_file, open_folder, open_parent
 from .scratch import Ask, Stamp
 
 T = TypeVar("T")
@@ -134,33 +134,40 @@ class AsyncFiles:
         """
         source = Path(local)
         name = relative(path if path is not None else Path.cwd().joinpath(source).name)
-        if not await asyncio.to_thread(source.is_dir):
+        if not await asyncio.to_thread(_local, is_folder, source):
             return [await self.write(name, source)]
-        files = await asyncio.to_thread(regular_files, source, self._limits.files)
-        return [await self.write(f"{name}/{file.relative_to(source).as_posix()}", file) for file in files]
+        with await asyncio.to_thread(_local, open_folder, source) as folder:
+            files = await asyncio.to_thread(regular_files, folder, self._limits.files)
+            return [await self._upload(f"{name}/{file}", folder, file) for file in files]
 
     async def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
         """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder.
 
         An existing file is replaced, a link is replaced and not followed, and nothing is left of a copy that fails.
+        A name that tools act upon by themselves is written only where `local` says it.
         """
         name = relative(path)
         target = Path(local) if local is not None else Path()
-        if await asyncio.to_thread(target.is_dir):
-            target /= PurePath(name).name
+        if await asyncio.to_thread(_local, _receives, target):
+            try:
+                target /= check_downloaded_name(PurePath(name).name)
+            except FileRefused as error:
+                raise FileRefused(f"{name!r}: {error.message}; say under which name it is to be written") from None
         pieces = self._pieces(name)
-        descriptor, partial = await asyncio.to_thread(tempfile.mkstemp, prefix=".download-", dir=target.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                async for piece in pieces:
-                    await asyncio.to_thread(file.write, piece)
-                os.fchmod(file.fileno(), 0o666 & ~_umask())
-            await asyncio.to_thread(os.replace, partial, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(partial)  # noqa: PTH108 (one call, on the way out)
-            raise
+        folder, last = await asyncio.to_thread(_local, open_parent, target)
+        with folder, await asyncio.to_thread(folder.create, last) as file:
+            async for piece in pieces:
+                await asyncio.to_thread(file.write, piece)
+            await asyncio.to_thread(partial(file.commit, links=True))
         return target
+
+    async def _upload(self, name: str, folder: Folder, path: str) -> FileInfo:
+        try:
+            descriptor = await asyncio.to_thread(folder.open_file, path)
+        except FileRefused as error:
+            raise about(path, error) from None
+        with os.fdopen(descriptor, "rb") as file:
+            return await self._write(name, file)
 
     async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
         whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
@@ -244,33 +251,38 @@ async def named(name: str, work: Awaitable[T]) -> T:
 
 def open_local(path: os.PathLike[str]) -> IO[bytes]:
     """Open a regular file of this machine; a FIFO would block for ever, and a device has no end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileRefused(f"{os.fspath(path)!r}: it is no regular file")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(_local(open_file, path), "rb")
 
 
-def regular_files(folder: Path, limit: int) -> list[Path]:
+def regular_files(folder: Folder, limit: int) -> list[str]:
     """Return the regular files of a folder of this machine, links left out. Raises `FileRefused` for too many."""
-    found: list[Path] = []
-    for place, folders, names in os.walk(folder):
+    found: list[str] = []
+    for place, folders, names, handle in os.fwalk(".", dir_fd=folder.handle):
         folders.sort()
         for name in sorted(names):
-            path = Path(place, name)
-            if stat.S_ISREG(path.lstat().st_mode):
-                found.append(path)
+            if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                found.append(PurePath(place, name).as_posix())
             if len(found) > limit:
-                raise FileRefused(f"{str(folder)!r}: it holds too many files", limit=str(limit), setting="folder_files")
+                where = str(folder.path)
+                raise FileRefused(f"{where!r}: it holds too many files", limit=str(limit), setting="folder_files")
     return found
 
 
-def _umask() -> int:
-    """Return the umask, which can only be read by setting it."""
+def _receives(path: Path) -> bool:
+    """Return whether a path is a folder that files go into; a link to a file is what is replaced, and no folder."""
     try:
-        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    except (OSError, ValueError, IndexError):
-        pass
-    return 0o077
+        return is_folder(path)
+    except FileNotFoundError:
+        return False
+    except FileRefused:
+        if path.is_symlink() and not path.is_dir():
+            return False
+        raise
+
+
+def _local(do: Callable[[Any], T], path: os.PathLike[str]) -> T:
+    """Do something with a path of this machine, and name it where it is refused."""
+    try:
+        return do(path)
+    except FileRefused as error:
+        raise about(os.fspath(path), error) from None

@@ -360,6 +360,7 @@ def run(command: list[str], *, seconds: float) -> subprocess.CompletedProcess[st
             text=True,
             errors="replace",
             timeout=seconds,
+            cwd="/",
             env=environment,
             check=False,
         )

@@ -160,7 +160,7 @@ class NewFile:
             raise FileRefused(f"{printable(name)!r} is no name of a file")
         self._folder = folder
         self._name = name
-        self._partial = f".{name[:60]}.{secrets.token_hex(4)}.part"
+        self._partial = f".sandbox-{secrets.token_hex(8)}.part"
         self._handle = os.open(self._partial, _NEW, 0o666, dir_fd=folder.handle)
 
     def write(self, data: bytes) -> None:
@@ -169,8 +169,11 @@ class NewFile:
         while view:
             view = view[os.write(self._handle, view) :]
 
-    def commit(self, *, links: bool = False) -> None:
-        """Give the file its name, in place of a regular file that has it; with `links`, also in place of a link."""
+    def commit(self, *, links: bool = False) -> str:
+        """Give the file its name, in place of a regular file that has it, and return it.
+
+        With `links`, also in place of a link, which is not followed.
+        """
         folder = self._folder.handle
         with suppress(FileNotFoundError):
             status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
@@ -179,6 +182,7 @@ class NewFile:
         os.fsync(self._handle)
         os.rename(self._partial, self._name, src_dir_fd=folder, dst_dir_fd=folder)
         self._partial = ""
+        return self._name
 
     def close(self) -> None:
         """Remove what was not committed. Idempotent."""

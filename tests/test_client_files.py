@@ -248,7 +248,7 @@ def test_what_is_no_content_is_refused(sandbox: Sandbox, data: Any) -> None:
 
 def test_a_fifo_of_the_caller_s_is_refused_and_does_not_hang(sandbox: Sandbox, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(FileRefused, match="no regular file"):
+    with pytest.raises(FileRefused, match="it is a FIFO"):
         sandbox.files.upload(tmp_path / "fifo")
     with pytest.raises(FileNotFoundError):
         sandbox.files.upload(tmp_path / "missing")
@@ -283,3 +283,35 @@ def test_several_threads_may_move_files_at_once(sandbox: Sandbox) -> None:
         thread.join(30)
     for number in range(8):
         assert sandbox.files.read(f"file {number}") == bytes([number]) * 100_000
+
+
+def test_no_link_of_the_working_folder_is_followed(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`data -> ~/.ssh` in a folder from elsewhere: neither read, nor written to."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "key").write_text("secret")
+    (tmp_path / "repo" / "plain").mkdir(parents=True)
+    (tmp_path / "repo" / "link").symlink_to("../mine")
+    (tmp_path / "repo" / "file").symlink_to("../mine/key")
+    os.link(tmp_path / "mine" / "key", tmp_path / "repo" / "plain" / "hard")
+    monkeypatch.chdir(tmp_path / "repo")
+    sandbox.files.write("result", "new")
+    for local in ("link", "link/key", "file", "plain", "plain/hard", str(tmp_path / "repo" / "link")):
+        with pytest.raises(FileRefused, match="link"):
+            sandbox.files.upload(local)
+    for local in ("link", "link/", "link/new", str(tmp_path / "repo" / "link" / "key")):
+        with pytest.raises(FileRefused, match="link"):
+            sandbox.files.download("result", local)
+    assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["secret"]
+    assert sandbox.files.download("result", "plain").read_text() == "new"
+    assert sandbox.files.upload("plain/result")[0].path == "result"
+
+
+def test_a_name_that_tools_act_upon_is_written_only_where_the_caller_says_it(sandbox: Sandbox, tmp_path: Path) -> None:
+    for name in ("conftest.py", ".envrc", "-rf"):
+        sandbox.files.write(name, "x")
+        with pytest.raises(FileRefused, match="say under which name"):
+            sandbox.files.download(name, tmp_path)
+        assert sandbox.files.download(name, tmp_path / f"{name}.txt").read_text() == "x"
+    assert len(list(tmp_path.iterdir())) == 3

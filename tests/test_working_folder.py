@@ -364,3 +364,37 @@ def test_the_home_folder_is_known() -> None:
     """The control of what is told apart above: a home folder itself is no place for downloads."""
     with pytest.raises(ConfigurationError, match="downloads holds"):
         config.from_keywords(downloads=home_folder())
+
+
+# --- the other doors -------------------------------------------------------------------------------------------------
+
+
+def test_python_m_imports_nothing_of_the_folder(repo: Path) -> None:
+    """`python -m` puts the current folder first on the path; the command `sandbox-kernel` never did."""
+    for name in ("argparse", "asyncio", "json", "docker", "yaml", "nbformat", "papermill", "pathlib", "dataclasses"):
+        (repo / f"{name}.py").write_text("open('ran', 'w')\n")
+    (repo / "analysis.py").write_text("print('honest')\n")
+    done = run("analysis.py", "-p", "x", "1", cwd=repo)
+    assert (done.returncode, done.stdout.strip()) == (0, "honest"), done.stderr
+    assert not (repo / "ran").exists()
+
+
+def test_control_another_module_of_the_package_run_so_does_import_them(repo: Path) -> None:
+    (repo / "json.py").write_text("open('ran', 'w')\n")
+    subprocess.run([sys.executable, "-m", "sandbox_kernel.keeper"], cwd=repo, capture_output=True, check=False)
+    assert (repo / "ran").exists()
+
+
+def test_a_token_file_is_no_link(repo: Path) -> None:
+    from sandbox_kernel.mcp_server.http import tokens_of
+
+    (repo.parent / "mine" / "key").write_text("t" * 40)
+    (repo.parent / "mine" / "key").chmod(0o600)
+    assert tokens_of(repo.parent / "mine" / "key") == ["t" * 40]
+    (repo / "tokens").symlink_to("../mine/key")
+    (repo / "folder").symlink_to("../mine")
+    for name in ("tokens", "folder/key", "folder/new"):
+        with pytest.raises(ConfigurationError, match="link"):
+            tokens_of(Path(name))
+    assert len(tokens_of(Path("new"))) == 1
+    assert Path("new").stat().st_mode & 0o777 == 0o600

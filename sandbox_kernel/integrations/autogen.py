@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
+from ..places import open_folder
 from . import failure, missing, printed, timed_out
 
 try:
@@ -158,10 +159,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         if self._output_dir is None and self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="sandbox-kernel-")
         folder = self._output_dir or Path(self._temporary.name)  # type: ignore[union-attr]
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder.absolute() / f"{uuid.uuid4().hex}{suffix}"
-        path.write_bytes(data)
-        return path
+        with open_folder(folder, make=True) as place, place.create(f"{uuid.uuid4().hex}{suffix}") as file:
+            file.write(data)
+            return place.path / file.commit()
 
     def _to_config(self) -> SandboxCodeExecutorConfig:
         return SandboxCodeExecutorConfig(

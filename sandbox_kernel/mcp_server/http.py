@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import socket
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,8 +32,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, FileRefused
 from ..model import MIB
+from ..places import open_file, open_parent
 from .clients import Clients
 from .connections import Config
 from .descriptions import CALL_BYTES
@@ -141,11 +141,15 @@ def tokens_of(path: Path) -> list[str]:
     Raises `ConfigurationError`, also for a file that others may read or write.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        folder, name = open_parent(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=folder.handle)
     except FileExistsError:
         return _read(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be made: {error.strerror}", setting="token-file") from None
+    except FileRefused as error:
+        raise ConfigurationError(f"{path} cannot be made: {error.message}", setting="token-file") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         token = new_token()
         file.write(token + "\n")
@@ -158,13 +162,12 @@ def new_token() -> str:
 
 def _read(path: Path) -> list[str]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_file(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}", setting="token-file") from None
+    except FileRefused as error:
+        raise ConfigurationError(f"{path} is no regular file: {error.message}", setting="token-file") from None
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise ConfigurationError(f"{path} is no regular file", setting="token-file")
     with os.fdopen(descriptor, "rb") as file:
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
             raise ConfigurationError(f"{path} can be read or changed by others: chmod 600", setting="token-file")
