@@ -22,7 +22,11 @@ MAX_REASON = 300
 HARMLESS = (
     r"removed a script from a network: .*",  # folium, bokeh: their pages are shown without it
     r"showed (HTML|Markdown) as text: too much .*",
-    r"removed a TeX macro: .*",
+    r"showed LaTeX as text: .*",
+    r"removed image/svg\+xml: .*",
+    r"removed \w+(?:/\w+)?: \d+ million pixels.*",
+    r"removed an image: it is none, or larger .*",
+    r"left out a part of an SVG: .*",
     r"removed [\w.+/ -]+: not a type that is shown",  # data for front ends with an extension
     r"removed [^:]*: no representation may be shown",
     r"removed [\w/.+-]+: the data are not such an image",

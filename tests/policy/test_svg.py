@@ -8,7 +8,9 @@ import base64
 import struct
 import time
 import zlib
+from functools import cache
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -58,6 +60,32 @@ BOMBS = {
     "entities": "<!DOCTYPE svg [<!ENTITY a 'aaaaaaaaaa'>" + "".join(f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True)) + f"]>{HEAD}<text>&i;</text></svg>",
     "a long path used often": f"{HEAD}<defs><path id='a' d='M0 0" + "L1 1" * 20_000 + "'/></defs>" + "<use href='#a'/>" * 1000 + "</svg>",
 }  # fmt: skip
+
+
+def shapes(source: str) -> int:
+    """Count what an SVG draws, by another way than the policy: only `<use>`, followed as a browser does."""
+    root = ElementTree.fromstring(source)  # noqa: S314 (our own)
+    named = {element.get("id"): element for element in root.iter()}
+
+    @cache
+    def drawn(element: ElementTree.Element, top: bool = False) -> int:
+        tag = element.tag.rpartition("}")[2]
+        if tag == "use":
+            address = element.get("href") or element.get("{http://www.w3.org/1999/xlink}href") or ""
+            return drawn(named[address.strip()[1:]], True)
+        if tag == "defs" or (tag == "symbol" and not top):
+            return 0
+        return (tag == "rect") + sum(drawn(child) for child in element)
+
+    return drawn(root)
+
+
+def test_control_the_bombs_are_as_large_as_they_say() -> None:
+    for name in ("use", "use, without xlink", "use of symbols", "use, with spaces", "use in use in a group"):
+        assert shapes(BOMBS[name]) == 10**8
+        assert len(BOMBS[name]) < 3_000
+    small = nested("<use href='#a{}'/>", levels=4)
+    assert shapes(svg.clean(small)[0]) == shapes(small) == 1000
 
 
 @pytest.mark.parametrize("name", BOMBS)
