@@ -214,10 +214,10 @@ class AsyncSandbox:
         await self._ready(fresh=False)
         said = await self._session.usage()
         return SandboxUsage(
-            memory_bytes=_count(said.get("memory_used")),
-            cpu_seconds=float(cpu) if isinstance(cpu := said.get("cpu_seconds"), (int, float)) else None,
-            processes=_count(said.get("pids_used")),
-            scratch_bytes=_count(said.get("scratch_used")),
+            memory_bytes=said.memory_bytes,
+            cpu_seconds=said.cpu_seconds,
+            processes=said.processes,
+            scratch_bytes=said.scratch_bytes,
         )
 
     def __repr__(self) -> str:
@@ -340,7 +340,3 @@ def _starts_of(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
 
 def _seconds(value: object) -> float:
     return float(str(parse_seconds(0.001)("timeout", value)))
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None

@@ -234,11 +234,13 @@ class Proxy:
         content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
         try:
             usage = await self.session.usage()
-            used = min(int(usage["memory_used"]), limits.memory_bytes)
-            percent = self._cpu_percent(float(usage["cpu_seconds"]))
-            content["kernel_cpu"] = percent
-            content["kernel_memory"] = used
-            content["host_cpu_percent"] = percent / limits.cpus
+        except SandboxError:
+            return content  # the sandbox is starting or gone: what is known remains
+        if usage.cpu_seconds is not None:
+            content["kernel_cpu"] = self._cpu_percent(usage.cpu_seconds)
+            content["host_cpu_percent"] = content["kernel_cpu"] / limits.cpus
+        if usage.memory_bytes is not None:
+            content["kernel_memory"] = used = min(usage.memory_bytes, limits.memory_bytes)
             content["host_virtual_memory"] = {
                 "total": limits.memory_bytes,
                 "available": limits.memory_bytes - used,
@@ -246,8 +248,6 @@ class Proxy:
                 "used": used,
                 "free": limits.memory_bytes - used,
             }
-        except (SandboxError, LookupError, TypeError, ValueError, ArithmeticError):
-            pass  # the sandbox is starting, gone, or says nonsense: what is known remains
         return content
 
     def _cpu_percent(self, seconds: float) -> float:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from . import protocol, wire
+from .agent_words import Death, Metered, Oversized, Usage
 from .audit import Audit
 from .delivery import Front
 from .engines.attestation import attest
@@ -159,9 +160,9 @@ class Session:
                 await self.signal(signal.SIGINT)
         self.traffic.interrupted()
 
-    async def usage(self) -> dict[str, Any]:
-        """Return what the sandbox uses of its limits. Raises `SandboxDied` when there is none."""
-        return (await self.ask("usage", timeout=5.0))[0]
+    async def usage(self) -> Usage:
+        """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
+        return Usage.of((await self.ask("usage", timeout=5.0))[0])
 
     def start_meter(self) -> None:
         """Measure what is used from now on; does nothing without a sandbox."""
@@ -178,12 +179,8 @@ class Session:
             reply, _ = await self.ask("meter", timeout=5.0)
         except SandboxDied:
             return None, None
-        cpu, peak = reply.get("cpu_seconds"), reply.get("memory_peak")
-        longest = 1e9  # seconds, and nothing else that a hostile number could be
-        return (
-            float(cpu) if isinstance(cpu, (int, float)) and 0 <= cpu < longest else None,
-            peak if type(peak) is int and 0 <= peak <= self.limits.memory_bytes else None,
-        )
+        metered = Metered.of(reply, self.limits.memory_bytes)
+        return metered.cpu_seconds, metered.memory_peak_bytes
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
@@ -432,29 +429,30 @@ class Session:
         self._awaited = True
         self.introduction.forget()
         restarting, self._restarting = self._restarting, False
-        error = _restarted() if restarting else _kernel_death(event, self.limits.memory_bytes)
-        self.audit("kernel_died", error=error.name, reason=str(error), tail=str(event.get("tail", ""))[-2000:])
+        death = Death.of(event)
+        error = _restarted() if restarting else _kernel_death(death, self.limits.memory_bytes)
+        self.audit("kernel_died", error=error.name, reason=str(error), tail=death.tail[-2000:])
         self._failed_kernels = 0 if self.traffic.kernel_worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
-            tail = printable(str(event.get("tail", "")).strip()[-1000:], 1000)
+            tail = printable(death.tail.strip()[-1000:], 1000)
             raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
         self.traffic.kernel_died(error, asked_for=restarting)
 
     def _oversized(self, event: dict[str, Any], frame: int) -> None:
+        message = Oversized.of(event)
         try:
-            entry = self.traffic.ledger.find(orjson.loads(str(event.get("parent"))).get("msg_id"))
-            size = float(event["bytes"])
+            entry = None if message is None else self.traffic.ledger.find(orjson.loads(message.parent).get("msg_id"))
         except (ValueError, LookupError, TypeError, AttributeError):
             entry = None
-        if entry is None or entry.finished or entry.verdict is not None:
+        if message is None or entry is None or entry.finished or entry.verdict is not None:
             self.traffic.drop("a message of nobody's that is too large", frame, "oversized")
         else:
             error = OutputLimit(
                 "the cell sent a single message that is too large",
                 limit=format_bytes(self.limits.message_bytes),
-                value=format_bytes(size),
+                value=format_bytes(message.size),
                 setting="message_limit",
             )
             self.traffic.condemn(entry, error)
@@ -531,17 +529,15 @@ def _restarted() -> KernelDied:
     return KernelDied("the kernel was restarted", survived="files, but no variables")
 
 
-def _kernel_death(event: dict[str, Any], memory_bytes: int) -> SandboxError:
+def _kernel_death(death: Death, memory_bytes: int) -> SandboxError:
     """Name the reason of a kernel's death from what the agent saw."""
-    number, ooms = event.get("signal"), event.get("ooms")
-    if number == signal.SIGKILL and isinstance(ooms, int) and ooms > 0:
+    if death.signal == signal.SIGKILL and death.ooms:
         return _out_of_memory(memory_bytes, "files, but no variables")
-    if isinstance(number, int):
+    if death.signal is not None:
         try:
-            how = f"was ended by signal {number} ({signal.Signals(number).name})"
+            how = f"was ended by signal {death.signal} ({signal.Signals(death.signal).name})"
         except ValueError:
-            how = f"was ended by signal {number}"
+            how = f"was ended by signal {death.signal}"
     else:
-        code = event.get("code")
-        how = f"ended itself with exit code {code if isinstance(code, int) else 'unknown'}"
+        how = f"ended itself with exit code {'unknown' if death.code is None else death.code}"
     return KernelDied(f"the kernel {how}", survived="files, but no variables")

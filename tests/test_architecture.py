@@ -26,7 +26,7 @@ ORDER = """
     engines.pipe engines.docker_container engines.docker engines.refusal
     agent_messages agent_process agent_shield agent_report agent_files agent shipping
     config_values config_table config
-    hints introduction link ledger delivery traffic session
+    hints introduction agent_words link ledger delivery traffic session
     execution callbacks lifetimes client_values client_cell client_files client background blocking
     integrations integrations.answers integrations.smolagents integrations.autogen integrations.langchain
     integrations.inspect_commands integrations.inspect_ai

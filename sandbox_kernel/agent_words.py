@@ -1,0 +1,100 @@
+"""What an agent says, as values: each number of its type and within its range, each text of bounded length, or nothing.
+
+A cell may speak in the agent's place, so whatever uses a number or a text of it takes it from here. Pure; imports
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST_SECONDS = 1e9
+MOST_BYTES = 1 << 60
+MOST_PROCESSES = 1 << 22
+"""Linux has no more of them (PID_MAX_LIMIT)."""
+MOST_KILLS = 1 << 31
+TAIL = 8192
+"""Characters of a kernel's last words, of which the agent keeps as many bytes."""
+PARENT = 4096
+
+
+def count(value: object, most: int) -> int | None:
+    """Return a whole number from 0 to `most`; None for all else, true and 1.0 among it."""
+    return value if type(value) is int and 0 <= value <= most else None
+
+
+def seconds(value: object) -> float | None:
+    """Return a duration, None for what is none: NaN and infinity compare as false."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value <= LONGEST_SECONDS else None
+
+
+def text(value: object, longest: int) -> str:
+    """Return the end of a text, "" for what is none."""
+    return value[-longest:] if type(value) is str else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a sandbox uses now; None where it does not say."""
+
+    memory_bytes: int | None
+    cpu_seconds: float | None
+    processes: int | None
+    scratch_bytes: int | None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Usage:
+        return cls(
+            memory_bytes=count(said.get("memory_used"), MOST_BYTES),
+            cpu_seconds=seconds(said.get("cpu_seconds")),
+            processes=count(said.get("pids_used"), MOST_PROCESSES),
+            scratch_bytes=count(said.get("scratch_used"), MOST_BYTES),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What was used over a stretch of time; None where it is not known."""
+
+    cpu_seconds: float | None
+    memory_peak_bytes: int | None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any], memory_bytes: int) -> Metered:
+        return cls(seconds(said.get("cpu_seconds")), count(said.get("memory_peak"), memory_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a kernel ended: with an exit code, or by a signal. `ooms`: how many processes the system ended meanwhile."""
+
+    code: int | None
+    signal: int | None
+    ooms: int
+    tail: str
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Death:
+        return cls(
+            code=count(event.get("code"), 255),
+            signal=count(event.get("signal"), 64),
+            ooms=count(event.get("ooms"), MOST_KILLS) or 0,
+            tail=text(event.get("tail"), TAIL),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A message that was too large to be sent; `parent` is the beginning of its parent header, as JSON."""
+
+    size: int
+    parent: str
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Oversized | None:
+        size = count(event.get("bytes"), MOST_BYTES)
+        return None if size is None else cls(size, text(event.get("parent"), PARENT))
