@@ -24,6 +24,7 @@ from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxE
 from .install import NAME, check, install
 from .mcp_server import command as mcp
 from .model import format_bytes
+from .shown import LogLines, ours
 
 FINE, WRONG, USAGE, PLATFORM = 0, 1, 2, 3
 SECONDS_FOR_LISTS = 90.0
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parse(sys.argv[1:] if argv is None else list(argv))
         return int(options.run(options))
     except SandboxError as error:
-        print(textwrap.fill(f"sandbox-kernel: {error}", 110, break_long_words=False), file=sys.stderr)
+        text = textwrap.fill(ours(f"sandbox-kernel: {error}"), 110, break_long_words=False)
+        print(LogLines().feed(text), file=sys.stderr)
         return PLATFORM if isinstance(error, EngineError) else USAGE if isinstance(error, ConfigurationError) else WRONG
     except KeyboardInterrupt:
         return 130
@@ -46,11 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def setup(options: argparse.Namespace) -> int:
-    """Make this machine ready: engine, image, kernelspec. What is there already is left alone.
+    """Make this machine ready: engine, image, kernelspec, and where there is a Jupyter Server the wall in the browser.
 
-    The kernelspec goes into the virtual environment, or else to the user, unless a flag says where.
+    What is there already is left alone.
+
+    Both go into the virtual environment, or else to the user, unless a flag says where.
     """
-    from . import image, machine
+    from . import browser_wall, image, machine
     from .doctor import diagnose, table
 
     settings = check(options.values)
@@ -68,6 +72,9 @@ def setup(options: argparse.Namespace) -> int:
         print(f"image       {image.build('data', progress=_progress)}")
     folder = _install(options)
     print(f"kernelspec  {folder}")
+    if browser_wall.is_needed():
+        user, prefix = _place(options)
+        print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
     rows = diagnose(settings, name=options.name, folder=folder, line_by_line=False)
     print("\n" + table(rows))
     return FINE if all(row.ok for row in rows) else WRONG
@@ -139,10 +146,16 @@ def show_settings(options: argparse.Namespace) -> int:
 # --- what the commands share -----------------------------------------------------------------------------------------
 
 
-def _install(options: argparse.Namespace) -> Path:
+def _place(options: argparse.Namespace) -> tuple[bool, str | None]:
+    """Return whether it is for the user alone, and else beneath which folder."""
     user, prefix = options.user, sys.prefix if options.sys_prefix else options.prefix
     if options.near and not user and prefix is None:
         user, prefix = (False, sys.prefix) if sys.prefix != sys.base_prefix else (True, None)
+    return user, prefix
+
+
+def _install(options: argparse.Namespace) -> Path:
+    user, prefix = _place(options)
     return install(options.values, name=options.name, user=user, prefix=prefix)
 
 
@@ -194,7 +207,7 @@ def columns(rows: list[dict[str, str]]) -> str:
     header = list(rows[0])
     cells = [
         [name.upper().replace("_", " ") for name in header],
-        *([str(row[name]) for name in header] for row in rows),
+        *([ours(str(row[name])) for name in header] for row in rows),
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)

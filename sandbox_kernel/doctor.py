@@ -23,6 +23,7 @@ from .engines import attestation
 from .errors import SandboxError
 from .install import NAME, check
 from .model import GIB, Settings, format_bytes
+from .shown import ours
 
 if TYPE_CHECKING:
     from .engines.docker import DockerEngine
@@ -61,8 +62,9 @@ def diagnose(
 
     async def both() -> list[Check]:
         reading = asyncio.to_thread(kernelspec_row, name, folder)
-        rows, kernelspec = await asyncio.gather(_engine_and_start(settings, line_by_line), reading)
-        return [*rows, kernelspec]
+        browser = asyncio.to_thread(_browser)
+        rows, *others = await asyncio.gather(_engine_and_start(settings, line_by_line), reading, browser)
+        return [*rows, *others]
 
     return asyncio.run(both())
 
@@ -199,6 +201,13 @@ async def _image(engine: DockerEngine, name: str, architecture: str) -> Check:
     return Check("image", "ok", text)
 
 
+def _browser() -> Check:
+    from .browser_wall import row
+
+    status, found, remedy = row()
+    return Check("browser", status, found, remedy)
+
+
 # --- a real start -----------------------------------------------------------------------------------------------------
 
 
@@ -307,7 +316,7 @@ def table(rows: list[Check], *, details: bool = False) -> str:
     lines.append(
         "everything a session needs is there" if not wrong else f"{wrong} of {len(rows)} checks found something wrong"
     )
-    return "\n".join(lines)
+    return "\n".join(ours(part) for line in lines for part in line.split("\n"))  # an engine says what it likes
 
 
 def as_json(rows: list[Check]) -> str:

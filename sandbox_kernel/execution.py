@@ -1,21 +1,20 @@
 """What `run_code` brings back, in the shape people know from hosted code interpreters, and how it is put together.
 
-Values, and one recorder from Jupyter messages to them. Imports errors and model only. Everything in here has passed
-the output policy of the session, so with `outputs` at `safe` or `strict` it may be shown in a browser.
+Values, and one recorder from Jupyter messages to them. Imports errors, model and shown. Everything in here has passed
+the output policy of the session, so with `outputs` at `safe` or `strict` it may be shown in a browser. In every mode it
+may be printed: no text, of whatever type, holds anything but colours that a terminal would obey.
 """
 
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .errors import Fault, SandboxError
 from .model import Message, format_bytes
-
-_ANSI = re.compile(r"\x1b\[[0-9;:]*m")
+from .shown import Stream, plain, tree
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMATS = {
@@ -246,6 +245,7 @@ class Recorder:
 
     def __init__(self, code: str) -> None:
         self._execution = Execution(code=code)
+        self._stream = Stream()
         self._clear = False
         self._updates: dict[str | None, tuple[int, Mapping[str, Any]]] = {}
         """The newest update of each display, and how many results there were then: those are what it is for.
@@ -261,7 +261,7 @@ class Recorder:
             before, content = updates.get(result.display_id, (0, {}))
             if number < before:
                 self._execution.results[number] = Result(
-                    content["data"], content["metadata"], result.is_main_result, result.display_id
+                    tree(content["data"]), tree(content["metadata"]), result.is_main_result, result.display_id
                 )
         return self._execution
 
@@ -273,13 +273,14 @@ class Recorder:
         match message.type:
             case "stream":
                 name = "stderr" if content["name"] == "stderr" else "stdout"
-                getattr(execution.logs, name).append(content["text"])
-                yield name, content["text"]
+                text = self._stream.feed(name, str(content["text"]))
+                getattr(execution.logs, name).append(text)
+                yield name, text
             case "display_data" | "execute_result":
                 transient = content.get("transient")
                 result = Result(
-                    data=content["data"],
-                    metadata=content["metadata"],
+                    data=tree(content["data"]),
+                    metadata=tree(content["metadata"]),
                     is_main_result=message.type == "execute_result",
                     display_id=transient.get("display_id") if isinstance(transient, dict) else None,
                 )
@@ -322,11 +323,11 @@ class Recorder:
     def _fail(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
         if self._execution.error is not None:
             return
-        traceback = _ANSI.sub("", "\n".join(str(line) for line in content.get("traceback", ())))
+        traceback = plain("\n".join(str(line) for line in content.get("traceback", ())))
         if verdict is not None:
             error = ExecutionError.of(verdict, traceback)
         else:
-            name, value = str(content.get("ename", "Error")), str(content.get("evalue", ""))
+            name, value = plain(str(content.get("ename", "Error"))), plain(str(content.get("evalue", "")))
             error = ExecutionError(name=name, value=value, traceback=traceback)
         self._execution.error = error
         yield "error", error
@@ -338,4 +339,4 @@ def _short(text: str | None, limit: int = 60) -> str:
 
 
 def _pre(text: str, style: str = "") -> str:
-    return f'<pre style="{style}">{html.escape(_ANSI.sub("", text))}</pre>' if text else ""
+    return f'<pre style="{style}">{html.escape(plain(text))}</pre>' if text else ""

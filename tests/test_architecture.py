@@ -21,6 +21,7 @@ ORDER = """
     policy.raster policy.svg_cost policy.svg policy.html policy.markdown policy.mime policy.budget policy.page
     policy.widget_table policy.widget_models policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
+    shown
     names ways places grounds audit files scratch transfer folders
     engines engines.base engines.seccomp engines.hardening engines.attestation engines.owner engines.guard engines.http
     engines.pipe engines.docker_container engines.docker engines.refusal
@@ -33,7 +34,8 @@ ORDER = """
     batch batch.exits batch.events batch.source batch.report batch.inputs batch.notebook batch.outlet batch.progress
     batch.stopping batch.run batch.command
     keeper handover heap guests sockets file_messages overflow proxy
-    machine requirements wheels image install trial doctor reference
+    machine requirements wheels image install server_extension
+    browser_wall trial doctor reference
     mcp_server mcp_server.shelf mcp_server.contents mcp_server.clients mcp_server.descriptions mcp_server.tools
     mcp_server.catalogue mcp_server.service mcp_server.presence mcp_server.names
     mcp_server.connections mcp_server.http mcp_server.command

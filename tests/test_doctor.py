@@ -62,7 +62,7 @@ def test_without_an_engine_the_rest_is_not_guessed() -> None:
     assert rows["engine"]["status"] == "wrong"
     assert "/nonexistent/engine.sock" in rows["engine"]["found"]
     assert rows["engine"]["remedy"]
-    assert set(rows) == {"engine", "kernelspec"}
+    assert set(rows) == {"engine", "kernelspec", "browser"}
 
 
 def test_a_missing_image_and_runtime_have_their_remedies() -> None:

@@ -30,7 +30,7 @@ class Progress:
         """Say one line."""
         if not self._quiet:
             self._erase()
-            self._outlet.say(line + "\n")
+            self._outlet.say(line + "\n", live=self._live)
 
     def begin(self, number: int, source: str) -> None:
         """Note that a code cell begins."""
@@ -67,7 +67,7 @@ class Progress:
     def _erase(self) -> None:
         if self._shown:
             self._shown = False
-            self._outlet.say("\r\x1b[2K")
+            self._outlet.erase()
 
 
 def first_line(source: str) -> str:

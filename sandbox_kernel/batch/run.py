@@ -16,6 +16,7 @@ from ..errors import ConfigurationError, FileRefused, SandboxError
 from ..execution import Execution
 from ..model import Message, Settings
 from ..places import Folder
+from ..shown import Stream
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
@@ -63,6 +64,7 @@ class Run:
         self.progress = progress
         self.found: list[End] = []
         self._streams = streams
+        self._shown = Stream()
         self._cell: CellRecord | None = None
         self._copied: set[str] = set()
         self._exited = False
@@ -224,7 +226,9 @@ class Run:
             self._observe("policy", {"type": message.type, "reason": f"left out {problem}"})
         if self._streams is not None and message.type == "stream":
             # The next cell waits for a reader that pauses; the clock of this one does not.
-            await self._streams[message.content.get("name") == "stderr"].write(str(message.content["text"]))
+            name, cell = str(message.content.get("name")), str(self._cell and self._cell.number)
+            text = self._shown.feed(name, str(message.content["text"]), cell)
+            await self._streams[name == "stderr"].write(text)
 
     def _observe(self, event: str, fields: Mapping[str, Any]) -> None:
         if event == "file" and fields.get("op") == "download":

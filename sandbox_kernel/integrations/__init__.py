@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import json
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..execution import Execution
+from ..shown import plain
 
-_COLOURS = re.compile(r"\x1b\[[0-9;:]*[mK]")
+if TYPE_CHECKING:
+    from ..execution import Execution, Result
 
 
 def missing(package: str, error: ImportError) -> ImportError:
@@ -18,13 +18,21 @@ def missing(package: str, error: ImportError) -> ImportError:
 
 def printed(execution: Execution) -> str:
     """Return what a cell printed: stdout, then stderr, for a model to read."""
-    return _COLOURS.sub("", "".join((*execution.logs.stdout, *execution.logs.stderr)))
+    return plain("".join((*execution.logs.stdout, *execution.logs.stderr)))
+
+
+def told(result: Result) -> str:
+    """Return the text of a result, for a model to read; empty if it has none."""
+    text = result.text or result.markdown or result.latex
+    if not text and result.json is not None:
+        text = json.dumps(result.json)
+    return plain(text or "")
 
 
 def failure(execution: Execution) -> str | None:
     """Return why a cell failed, for a model to read: the traceback, or which limit it met and what is left."""
     error = execution.error
-    return None if error is None else error.traceback or str(error)
+    return None if error is None else plain(error.traceback or str(error))
 
 
 def timed_out(execution: Execution) -> bool:

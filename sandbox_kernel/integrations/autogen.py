@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
 from ..places import open_folder
-from . import failure, missing, printed, timed_out
+from . import failure, missing, printed, timed_out, told
 
 try:
     from autogen_core import CancellationToken, Component
@@ -149,10 +148,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                     outputs.append("[an image that cannot be read]")
         if result.html:
             files.append(self._save(result.html.encode("utf-8", "replace"), ".html"))
-        text = result.text or result.markdown or result.latex
-        if text is None and result.json is not None:
-            text = json.dumps(result.json)
-        if text:
+        if text := told(result):
             outputs.append(text)
 
     def _save(self, data: bytes, suffix: str) -> Path:

@@ -6,12 +6,11 @@ The content of a call is text for the model; its artifact is the `Execution`, wi
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config import SETTINGS, from_keywords
-from . import failure, missing, printed
+from . import failure, missing, printed, told
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
@@ -106,10 +105,8 @@ class SandboxTool(BaseTool):
                     {"type": "image", "base64": picture, "mime_type": "image/png" if result.png else "image/jpeg"}
                 )
                 parts.append(f"[image {len(images)}]")
-            elif text := result.text or result.markdown or result.latex:
-                parts.append(text)
-            elif result.json is not None:
-                parts.append(json.dumps(result.json))
+            else:
+                parts.append(told(result))
         parts.append(failure(execution) or "")
         content = self._shortened("\n".join(filter(None, parts)) or "(no output)")
         if self.show_images and images:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..shown import plain
 from . import failure, missing, printed
 from .answers import AnswerError, image, read
 
@@ -159,7 +160,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
             if result.is_main_result:
                 picture = result.png or result.jpeg
                 try:
-                    return image(picture) if picture else result.text
+                    return image(picture) if picture else None if result.text is None else plain(result.text)
                 except AnswerError as error:
                     raise AgentError(str(error), self.logger) from error
         return None

@@ -1,6 +1,6 @@
 """From an execution to what a model reads: text without colours, images as images, and links to what is too long.
 
-Imports execution and shelf. Everything in here has passed the output policy of the session.
+Imports execution, shelf and shown. Everything in here has passed the output policy of the session.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 
 from ..execution import Execution, ExecutionError, Result
 from ..model import format_bytes
+from ..shown import plain as cleaned
 from .shelf import KEPT, KEPT_BYTES, OUTPUT_BYTES, Shelf
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -28,7 +29,6 @@ TRACEBACK_LINES = 30
 RESERVED_BYTES = 200_000
 """Of an answer: what images leave for text."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 _OBJECT = re.compile(r"<[\w.<>]+(?: object)? at 0x[0-9a-f]+>|<[\w.]+ object>|<Figure size .*>")
 """What stands in for a representation that is not text: as Python has it, as IPython has it, and matplotlib's."""
 
@@ -142,6 +142,7 @@ class Writer:
             self._add_text(text)
 
     def _add_text(self, text: str) -> None:
+        text = cleaned(text)
         self._characters -= len(text)
         self._bytes -= 2 * len(text.encode())
         self._blocks.append(TextContent(text=text))
@@ -162,6 +163,10 @@ class Writer:
 
 def error_text(error: ExecutionError) -> str:
     """Return an error as a model reads it best: name and value first, then what is left, and a short traceback."""
+    return plain(_error_text(error))
+
+
+def _error_text(error: ExecutionError) -> str:
     if not error.from_sandbox:
         return f"Error: {error}\n\n{short_traceback(error.traceback)}".rstrip()
     lines = [f"Error: {error.name}: {error.value}"]
@@ -187,7 +192,7 @@ def short_traceback(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return text without colours, and of a line that was overwritten (a progress bar) its last state."""
-    text = _ESCAPES.sub("", text)
+    text = cleaned(text)
     if "\r" not in text:
         return text
     return "\n".join(_last_state(line) for line in text.split("\n"))

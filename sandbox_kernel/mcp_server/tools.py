@@ -3,7 +3,7 @@
 A cell that fails is no failure of a tool: the answer says what happened, as text. A tool that cannot do what it is
 asked (no such file, too many sessions, no engine) answers with `isError`; wrong arguments are an error of the protocol.
 
-Imports clients, contents, descriptions, errors, execution, model, policy and shelf.
+Imports clients, contents, descriptions, errors, execution, model, policy, shelf and shown.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from .. import shown as doors
 from ..errors import FileRefused
 from ..execution import Execution
 from ..model import format_bytes
@@ -193,11 +194,12 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
             f"{descriptions.PART_BYTES} bytes each)."
         )
         return CallToolResult(content=[TextContent(text=hint), link])
-    text = _as_text(data, given)
-    head = f"[{path}: bytes {given.offset} to {given.offset + len(data)} of {size}]"
+    text, head = _as_text(data, given), f"[{path}: bytes {given.offset} to {given.offset + len(data)} of {size}]"
     body: ContentBlock
     if text is not None:
-        body = TextContent(text=text)
+        body = TextContent(text=(shown := doors.plain(text)))
+        if left := len(text) - len(shown):
+            head += f" [{left} characters of control sequences are left out: base64 has all]"
     else:
         blob = base64.b64encode(data).decode()
         body = EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=mime, blob=blob))
@@ -213,7 +215,9 @@ async def list_files(call: Call, given: ListFiles) -> CallToolResult:
     shown = found[: sum(length <= 4 * call.limits.text_characters for length in lengths)]
     text = (
         # The names come last, where a long one does not widen the lines of all others.
-        rows(("BYTES", "FILE"), ((f"{file.size:,}", file.path) for file in shown)) if found else "There are no files."
+        rows(("BYTES", "FILE"), ((f"{file.size:,}", doors.ours(file.path)) for file in shown))
+        if found
+        else "There are no files."
     )
     if len(found) > len(shown):
         text += f"\n[{len(found) - len(shown)} more files]"

@@ -151,9 +151,22 @@ KERNELS = {
 """The kernels that tests of outputs need: names and settings."""
 
 
+WALL = "sandbox_kernel.server_extension"
+
+
 @contextmanager
-def running_lab(folder: Path, image: str, kernels: Mapping[str, Sequence[str]] = KERNELS) -> Iterator[Lab]:
-    """Start both, with these kernels, and end them."""
+def running_lab(
+    folder: Path,
+    image: str,
+    kernels: Mapping[str, Sequence[str]] = KERNELS,
+    *,
+    wall: bool = False,
+    **wall_settings: Any,
+) -> Iterator[Lab]:
+    """Start both, with these kernels, and end them; `wall` is whether the server sends the second wall."""
+    (folder / "config").mkdir()
+    settings = {"ServerApp": {"jpserver_extensions": {WALL: wall}}, "SandboxKernelPolicy": wall_settings}
+    (folder / "config/jupyter_server_config.json").write_text(json.dumps(settings))
     for name in ("notebooks", "home", "tmp"):
         (folder / name).mkdir()
     for name, values in SETTINGS.items():
@@ -200,7 +213,7 @@ def _server(folder: Path) -> Iterator[Server]:
         )
     found = folder / "runtime" / f"jpserver-{process.pid}.json"
     try:
-        eventually(lambda: found.exists() or process.poll() is not None, "JupyterLab runs")
+        eventually(lambda: (found.exists() and found.read_text()) or process.poll() is not None, "JupyterLab runs")
         assert found.exists(), (folder / "server.log").read_text()
         yield Server(json.loads(found.read_text())["url"], token, process.pid)
     finally:

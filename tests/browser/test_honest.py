@@ -9,11 +9,12 @@ import base64
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from .lab import Lab, eventually
+from .lab import Lab, eventually, running_lab
 
 CELLS = {
     "pandas": """
@@ -82,8 +83,14 @@ def colours(lab: Lab, element: WebElement, path: Path) -> int:
     return count
 
 
-def test_honest_outputs_look_and_work_as_on_a_stock_kernel(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("wall", [False, True], ids=["plain server", "with the second wall"])
+def test_honest_outputs_look_and_work_as_on_a_stock_kernel(wall: bool, tmp_path: Path, image: str) -> None:
     """One notebook with all of them: a JupyterLab takes longer to start than they take to run."""
+    with running_lab(tmp_path, image, wall=wall) as lab:
+        look_and_work(lab, tmp_path)
+
+
+def look_and_work(lab: Lab, tmp_path: Path) -> None:
     lab.open("sandbox-python", *map(dedent, CELLS.values()))
     lab.run_all()
 

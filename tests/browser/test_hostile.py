@@ -5,6 +5,8 @@ The same outputs with `--outputs trusted` are the control, and show what they do
 
 from __future__ import annotations
 
+import urllib.request
+
 from policy.browser import Evil, listening
 
 from .corpus import UNSUITED, Attack, attacks, cells
@@ -33,7 +35,9 @@ RAN = """
 class Seen:
     """What came of a notebook of attacks."""
 
-    def __init__(self, lab: Lab, evil: Evil, kernel: str, chosen: list[Attack], used: str) -> None:
+    def __init__(
+        self, lab: Lab, evil: Evil, kernel: str, chosen: list[Attack], used: str, *, wall: bool = False
+    ) -> None:
         by_number = {attack.number: attack.name for attack in chosen}
         sources = cells(chosen)
         lab.open(kernel, *sources)
@@ -42,7 +46,10 @@ class Seen:
         settled(lambda: len(evil.requests))
         self.first = lab.text(0)
         lab.js(USED, used)
-        lab.js("fetch(arguments[0], {mode: 'no-cors'}).catch(() => 0)", f"http://evil.test:{evil.tcp}/0")
+        if wall:  # the page itself cannot
+            urllib.request.urlopen(f"http://127.0.0.1:{evil.tcp}/0", timeout=10).close()
+        else:
+            lab.js("fetch(arguments[0], {mode: 'no-cors'}).catch(() => 0)", f"http://evil.test:{evil.tcp}/0")
         eventually(lambda: "0" in evil.paths(), "the page's own request, which shows that the listener counts")
         settled(lambda: len(evil.requests))
         self.ran = {by_number.get(int(name[5:] or 0), name) for name in lab.js(RAN)}

@@ -33,7 +33,7 @@ NORTH = sum(100 * month for month in range(1, 13))
 
 @pytest.fixture
 def person(tmp_path: Path, image: str) -> Iterator[Person]:
-    with running_lab(tmp_path, image, KERNELS) as lab:
+    with running_lab(tmp_path, image, KERNELS, wall=True) as lab:
         for name in ("uploads", "downloads"):
             (lab.folder / name).mkdir()
         lab.browser.get(f"{lab.url}lab?reset&token={lab.token}")
