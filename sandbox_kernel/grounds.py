@@ -32,7 +32,7 @@ _SYSTEM = frozenset(
 """Top folders of a system (and of macOS); all else at the top is a site's own, such as /data, /mnt or /builds."""
 _OPEN = [Path("/", *name.split()) for name in ("var tmp", "var folders", "private tmp", "private var")]
 """Folders of the system in which users have their own."""
-_SHARED = [Path(name) for name in _words("/ /home /Users /root /tmp /var/tmp /private/tmp /srv /media")]
+_SHARED = [Path(name) for name in _words("/ /home /Users /tmp /var/tmp /private/tmp /srv /media")]
 """Folders that nobody has for himself."""
 _NAMES = frozenset(
     _words(

@@ -18,8 +18,9 @@ from typing import Any
 import sandbox_kernel
 
 from .config import SETTINGS, from_files, is_for_all, resolve
-from .errors import ConfigurationError
+from .errors import ConfigurationError, FileRefused
 from .model import Settings, format_bytes
+from .places import open_folder
 
 NAME = "sandbox-python"
 
@@ -116,6 +117,8 @@ def install(
         (source / "kernel.json").write_text(json.dumps(spec, indent=2, ensure_ascii=False) + "\n")
         source.chmod(0o755)  # it is copied with its mode, and other users of a system-wide kernel must read it
         try:
+            if prefix is not None:
+                _refuse_links(prefix, name)
             return Path(KernelSpecManager().install_kernel_spec(str(source), name, user=user, prefix=prefix))
         except ValueError as error:
             raise ConfigurationError(str(error), value=repr(name), setting="--name") from error
@@ -125,3 +128,16 @@ def install(
                 "choose --user or --sys-prefix, or install as root",
                 value=str(error.filename),
             ) from error
+
+
+def _refuse_links(prefix: str, name: str) -> None:
+    """Refuse a prefix beneath which a link lies ready: what is at its end would be emptied, and written to."""
+    try:
+        with open_folder(Path(prefix, "share", "jupyter", "kernels")) as kernels:
+            if (kernels.path / name).is_symlink():
+                raise FileRefused(f"{name!r} is a link")
+    except FileNotFoundError:  # what there is on the way has no link
+        return
+    except FileRefused as error:
+        message = f"the kernelspec cannot go there; choose --user or --sys-prefix: {error.message}"
+        raise ConfigurationError(message, value=prefix, setting="--prefix") from None

@@ -17,6 +17,7 @@ from sandbox_kernel.batch.report import OutputFile
 from sandbox_kernel.config_values import home_folder
 from sandbox_kernel.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files import DownloadFolder, UploadFolder
+from sandbox_kernel.install import install
 from sandbox_kernel.names import FileLimits
 
 
@@ -398,3 +399,14 @@ def test_a_token_file_is_no_link(repo: Path) -> None:
             tokens_of(Path(name))
     assert len(tokens_of(Path("new"))) == 1
     assert Path("new").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("link", ["kernels", "kernels/share", "kernels/share/jupyter/kernels/sandbox-python"])
+def test_a_kernelspec_replaces_nothing_at_the_end_of_a_link(repo: Path, link: str) -> None:
+    """The folder of that name is emptied first."""
+    (repo / link).parent.mkdir(parents=True, exist_ok=True)
+    (repo / link).symlink_to(repo.parent / "mine")
+    with pytest.raises(ConfigurationError, match="is a link"):
+        install(prefix="kernels")
+    assert (repo.parent / "mine" / "key").read_text() == "secret"
+    assert install(prefix="mine") == repo / "mine" / "share" / "jupyter" / "kernels" / "sandbox-python"
