@@ -26,6 +26,13 @@ MAX_LINE = 4096
 """Bytes of one line, newline included."""
 MAX_TEXT = 500
 """Characters of one text in a line; a longer one is cut, with its length."""
+CELL_LINES, SESSION_LINES = 200, 10_000
+"""Lines of one event that are written between two cells' ends, and in a session.
+
+What a sandbox sends makes most of them; the disk of the host is not at its disposal. How many are left out is a line.
+"""
+UNCOUNTED = frozenset(("cell", "file", "file_refused"))
+"""Events of which a front end's request makes one, or a folder's limits bound them: each is written, always."""
 MAX_ITEMS = 16
 """Members of one list or object, and levels of nesting, in a line."""
 
@@ -67,6 +74,8 @@ class Audit:
         self._session = session
         self._report = report
         self._clock = clock
+        self._counts: dict[str, list[int]] = {}
+        """Lines of each event: in this cell, in this session, and left out since it was last said."""
         self._fd: int | None = None
         if path is not None:
             try:
@@ -80,6 +89,34 @@ class Audit:
             self.observer(event, fields)
         if self._fd is None:
             return
+        if event == "cell":
+            self._say_left_out()
+        elif event not in UNCOUNTED and not self._counted(event):
+            return
+        self._write(event, fields)
+
+    def _counted(self, event: str) -> bool:
+        """Return whether there is room for one more line of an event."""
+        if event not in self._counts and len(self._counts) >= CELL_LINES:
+            event = "others"  # our own events are some twenty
+        count = self._counts.setdefault(event, [0, 0, 0])
+        if count[0] >= CELL_LINES or count[1] >= SESSION_LINES:
+            count[2] += 1
+            return False
+        count[0] += 1
+        count[1] += 1
+        return True
+
+    def _say_left_out(self) -> None:
+        """Write how many lines of which events there was no room for, and make room for those of the next cell."""
+        if left_out := {event: count[2] for event, count in self._counts.items() if count[2]}:
+            self._write("left_out", {"lines": left_out})
+        for count in self._counts.values():
+            count[0] = count[2] = 0
+
+    def _write(self, event: str, fields: dict[str, Any]) -> None:
+        if self._fd is None:
+            return
         line = self._line(event, fields)
         try:
             written = os.write(self._fd, line)
@@ -88,10 +125,13 @@ class Audit:
         else:
             if written != len(line):
                 self._fail("the audit file took only a part of a line, and nothing more is written to it")
+                self._counts.clear()
                 self.close()  # the next line would begin within a text of this one
 
     def close(self) -> None:
         """Close the file; later lines are ignored. Idempotent."""
+        if self._fd is not None and any(count[2] for count in self._counts.values()):
+            self._say_left_out()
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel.audit import MAX_LINE, Audit, open_audit
+from sandbox_kernel.audit import CELL_LINES, MAX_LINE, SESSION_LINES, Audit, open_audit
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -149,3 +149,40 @@ def test_an_observer_sees_each_event_also_where_nothing_is_written(tmp_path: Pat
         audit("policy", reason="removed")
         audit.close()
     assert seen == [("policy", {"reason": "removed"})] * 2
+
+
+def test_events_without_number_are_a_bounded_file_that_says_how_many_there_were(tmp_path: Path) -> None:
+    """What a cell sends makes such lines; one of each is nobody's request."""
+    path = tmp_path / "audit"
+    audit = Audit(str(path), session="s1")
+    for cell in range(60):
+        for number in range(1000):
+            audit("policy", type="display_data", reason=f"removed {number}" + "x" * 5000)
+        audit("dropped", reason="unknown parent")
+        audit("cell", status="ok", number=cell)
+    audit("policy", type="display_data", reason="after the last cell")
+    audit.close()
+    found = lines(path)
+    assert sum(line["event"] == "policy" for line in found) == SESSION_LINES
+    assert [line["number"] for line in found if line["event"] == "cell"] == list(range(60)), "no cell is left out"
+    assert sum(line["event"] == "dropped" for line in found) == 60, "no event takes the room of another"
+    first = next(index for index, line in enumerate(found) if line["event"] == "cell")
+    assert found[first - 1]["lines"] == {"policy": 1000 - CELL_LINES}
+    assert sum(line["lines"]["policy"] for line in found if line["event"] == "left_out") == 60_001 - SESSION_LINES
+    assert path.stat().st_size < 8 << 20
+
+
+def test_events_of_invented_names_are_bounded_too(tmp_path: Path) -> None:
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    for number in range(20_000):
+        audit(f"event {number}")
+    audit.close()
+    assert len(lines(tmp_path / "audit")) <= 2 * CELL_LINES + 1
+
+
+def test_every_file_that_is_copied_is_a_line(tmp_path: Path) -> None:
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    for number in range(3000):
+        audit("file", op="download", path=f"{number}.txt")
+    audit.close()
+    assert len(lines(tmp_path / "audit")) == 3000

@@ -19,6 +19,7 @@ from sandbox_kernel import delivery, ledger, traffic, wire
 from sandbox_kernel.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.model import Channel, Limits, Message
 from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.traffic import Traffic
 
 Content = dict[str, Any]
@@ -517,6 +518,85 @@ async def test_a_breakpoint_stops_the_clock_until_the_debugger_goes_on(make: Cal
     assert "CellTimeout" not in bench.told(cell)
     bench.submit("debug_request", {"command": "continue"}, channel="control")
     assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_a_breakpoint_stops_the_clock_for_a_bounded_time(make: Callable[..., Bench]) -> None:
+    """A cell can forge the debugger's word once somebody debugs: it gets no more time than an unused sandbox."""
+    bench = make(cell_seconds=30, idle_seconds=0.3)
+    attach = bench.submit("debug_request", {"command": "attach"}, channel="control")
+    bench.run(attach)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for _ in range(20):  # however often it is stopped
+        bench.say("debug_event", {"event": "stopped", "body": {}}, cell)
+        await asyncio.sleep(0.005)
+        bench.say("debug_event", {"event": "continued", "body": {}}, cell)
+    bench.say("debug_event", {"event": "stopped", "body": {}}, cell)
+    assert "CellTimeout" in await bench.ended(cell, 2)
+    assert any("idle_timeout" in str(line.get("reason")) for line in bench.audited)
+
+
+async def test_messages_of_the_kernel_are_no_use_of_the_sandbox(make: Callable[..., Bench]) -> None:
+    """The idle timer counts what front ends ask for."""
+    bench = make()
+    bench.run(bench.submit("debug_request", {"command": "attach"}, channel="control"))
+    done, cell = bench.submit(), bench.submit()
+    bench.run(done)
+    bench.status("busy", cell)
+    before = bench.touched
+    for to in (done, cell, None):
+        bench.stream("x", to)
+        bench.say("debug_event", {"event": "stopped", "body": {}}, to)
+        bench.say("display_data", {"data": {"text/plain": "x"}, "metadata": {}}, to)
+        bench.say("comm_open", {"comm_id": "c", "target_name": "t", "data": {}}, to)
+        bench.status("busy", to)
+    bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    assert bench.touched == before
+
+
+# --- replies ---
+
+
+async def test_a_reply_is_charged_filtered_as_it_comes_and_kept_by_nobody(make: Callable[..., Bench]) -> None:
+    bench = make(output_bytes=200_000)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    entry = bench.traffic.ledger.find(cell.id)
+    assert entry is not None
+    bench.say("execute_reply", {"status": "ok", "payload": [{"source": "set_next_input"}] * 1000}, cell, "shell")
+    assert entry.reply is not None
+    assert entry.reply.content["payload"] == [], "what may not pass waits for nothing"
+    bench.status("idle", cell)
+    await bench.ended(cell)
+    assert (entry.reply, entry.request.content, entry.traceback) == (None, {}, ())
+    large = bench.submit()
+    bench.status("busy", large)
+    bench.say("execute_reply", {"status": "ok", "execution_count": 1}, large, "shell", size=300_000)
+    assert "OutputLimit" in bench.told(large) or "OutputLimit" in await bench.ended(large)
+
+
+async def test_replies_that_wait_for_their_idle_are_bounded_together(bench: Bench) -> None:
+    asked = [bench.submit("history_request") for _ in range(300)]
+    for request in asked:
+        bench.status("busy", request)
+        bench.say(
+            "history_reply", {"status": "ok", "history": [[1, 1, "x" * 60_000]]}, request, size=60_100, channel="shell"
+        )
+    assert 0 < bench.traffic.ledger.held_bytes <= MAX_REPLY
+    for request in asked:
+        bench.status("idle", request)
+    told = [bench.told(request)[1] for request in asked]
+    assert told[0] == "ok"
+    assert told[-1] == "OutputLimit"
+    assert bench.traffic.ledger.held_bytes == 0
+
+
+async def test_nothing_of_a_comm_message_is_kept_once_it_is_sent(bench: Bench) -> None:
+    comm = bench.submit("comm_msg", {"comm_id": "c", "data": {"x": "y" * 1000}})
+    entry = bench.traffic.ledger.find(comm.id)
+    assert entry is not None
+    assert bench.sent[-1].content["comm_id"] == "c"
+    assert entry.request.content == {}
 
 
 # --- deaths ---
