@@ -45,14 +45,14 @@ class Delivery:
         self.audit = audit
         self.notices = notices
         """Said once, on stderr of the next cell."""
-        self._own_words = OutputPolicy(policy.mode)
+        self._own_words = OutputPolicy(policy.mode, policy.message_bytes)
         """For what the host writes itself, which may come while another thread looks at a large message."""
         self._noted = 0
 
     def forget_kernel(self) -> None:
         """Forget the displays and comms of a kernel that is gone."""
         # Anew, and not emptied: another thread may still be at that kernel's last message.
-        self.policy = OutputPolicy(self.policy.mode)
+        self.policy = OutputPolicy(self.policy.mode, self.policy.message_bytes)
 
     # --- what a kernel said ---
 

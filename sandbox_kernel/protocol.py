@@ -171,6 +171,7 @@ def decode(kind: int, parts: Sequence[bytes], max_message: int = 96 << 20) -> Me
     """Decode a channel frame from the container. Raises `ProtocolError` with the reason it may not pass.
 
     Nothing is parsed that would cost more than `MEMORY_FACTOR` times `max_message` bytes: that is a `TooHeavyError`.
+    Replies and comms, which a filter may have to take apart and write anew, may cost a third of that.
     """
     channel = _CHANNEL_OF_KIND.get(kind)
     if channel is None:
@@ -185,7 +186,8 @@ def decode(kind: int, parts: Sequence[bytes], max_message: int = 96 << 20) -> Me
         _identifier(parent, "msg_id")
     body = parts[3]
     _check_type(channel, header["msg_type"])
-    if (reason := weight.heavy(body, MEMORY_FACTOR * max_message)) is not None:
+    light = channel != "iopub" or header["msg_type"] in COMMS
+    if (reason := weight.heavy(body, max_message if light else MEMORY_FACTOR * max_message)) is not None:
         raise TooHeavyError(header["msg_type"], parent, reason)
     message = Message(
         channel=channel,

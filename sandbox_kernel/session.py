@@ -99,7 +99,7 @@ class Session:
             self.limits,
             self,
             front,
-            OutputPolicy(settings.outputs),
+            OutputPolicy(settings.outputs, self.limits.message_bytes),
             self.audit,
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,

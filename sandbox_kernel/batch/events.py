@@ -21,6 +21,7 @@ MAX_REASON = 300
 
 HARMLESS = (
     r"removed a script from a network: .*",  # folium, bokeh: their pages are shown without it
+    r"removed [\w/+-]+: too much markup to look at.*",
     r"showed (HTML|Markdown) as text: too much .*",
     r"showed LaTeX as text: .*",
     r"removed image/svg\+xml: .*",

@@ -22,6 +22,9 @@ MAX_ID = 256
 """Characters of a display id."""
 MAX_PROMPT = 10_000
 
+MARKUP = ("text/html", "text/markdown", "text/latex", "image/svg+xml")
+"""Languages: to take one apart and write it anew needs up to seven times the memory of the source."""
+
 _METADATA = frozenset(("version", "started", "dependencies_met", "engine", "status"))
 """What ipykernel and ipywidgets put into the metadata of a message."""
 
@@ -31,8 +34,10 @@ _Content = Mapping[str, Any]
 class OutputPolicy:
     """The output policy of one session, with the little state it needs: displays, comms, the cursor's row."""
 
-    def __init__(self, mode: OutputMode) -> None:
+    def __init__(self, mode: OutputMode, message_bytes: int = 96 << 20) -> None:
+        """`message_bytes` is the largest message, of which all markup in one may be a third."""
         self.mode = mode
+        self.message_bytes = message_bytes
         self._screen = terminal.Screen()
         self._displays: dict[str, None] = {}
         active = mode == "safe"
@@ -85,7 +90,7 @@ class OutputPolicy:
 
     def restarted(self) -> None:
         """Forget the displays and comms of a kernel that is gone."""
-        self.__init__(self.mode)  # type: ignore[misc]
+        self.__init__(self.mode, self.message_bytes)  # type: ignore[misc]
 
     def _model_shown(self, model_id: str) -> bool:
         shown = self._shown
@@ -132,7 +137,8 @@ class OutputPolicy:
             raise RefusedError("dropped an update of a display that is not open")
         self._shown = message
         try:
-            data, metadata = self._bundles.apply(content.get("data"), content.get("metadata"), notes)
+            bundle = self._small(content.get("data"), notes)
+            data, metadata = self._bundles.apply(bundle, content.get("metadata"), notes)
         finally:
             self._shown = None
         if display_id is not None:
@@ -146,6 +152,21 @@ class OutputPolicy:
             count = content.get("execution_count")
             result["execution_count"] = count if isinstance(count, int) else None
         return result
+
+    def _small(self, data: Any, notes: Notes) -> Any:
+        """Return a bundle without the markup that would need too much memory."""
+        if not isinstance(data, dict):
+            return data
+        size, kept = 0, dict(data)
+        for name in MARKUP:
+            value = data.get(name)
+            size += sum(map(_length, value)) if isinstance(value, list) else _length(value)
+            if name in data and size > self.message_bytes // 3:
+                note = f"removed {name}: too much markup to look at"
+                notes.add(note)
+                del kept[name]
+                kept.setdefault("text/plain", f"[sandbox_kernel: {note}; setting: message_limit]")
+        return kept if len(kept) < len(data) or kept.keys() != data.keys() else data
 
     def _input(self, message: Message, notes: Notes) -> _Content:
         prompt = message.content.get("prompt")
@@ -170,6 +191,10 @@ def _is_text(message: Message) -> bool:
         and content.keys() <= {"data", "metadata", "transient", "execution_count"}
         and not (content.get("metadata") or content.get("transient") or message.metadata or message.buffers)
     )
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str) else 0
 
 
 def _scalar(value: Any) -> bool:
