@@ -3,13 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test lint bench fuzz lock clean
+.PHONY: help demo lab setup test lint bench fuzz fuzz-renderers lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## answer a question about real data in the sandbox; results go to output/
 	@echo "--- running notebooks/quickstart.ipynb in the sandbox"
@@ -33,6 +33,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.machine import install_browser; install_browser()'
+	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory lint
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
@@ -50,6 +51,12 @@ bench: $(VENV)/.for-tests setup ## side by side with a stock ipykernel
 RUNS := 1000000
 fuzz: $(VENV)/.for-tests ## a million inputs for each fuzzer, one on each processor at a time
 	@$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
+
+# For each of four renderers and two modes. DOCUMENTS=5000 is a look; findings are kept in .cache/fuzz.
+DOCUMENTS := 125000
+fuzz-renderers: $(VENV)/.for-tests ## a million documents in the renderers of JupyterLab, VS Code and nbconvert
+	@$(BIN)/python -c 'from sandbox_kernel.machine import install_browser; install_browser()'
+	@$(BIN)/python -m fuzz.renderers --documents $(DOCUMENTS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.
 LOCK := --quiet --upgrade --no-config --python-version 3.13 --python-platform x86_64-manylinux_2_28 \

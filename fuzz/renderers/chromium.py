@@ -25,8 +25,9 @@ SWITCHES = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-ru
 RESOLVER = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 POLICY = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "font-src 'self' data:; media-src 'self' data: blob:; frame-src 'self'; connect-src 'self'; form-action 'none'"
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' data: blob:; frame-src 'self'; "
+    "connect-src 'self'; form-action 'none'"
 )
 """What the page would ask another origin for is refused by the browser, and is told to the page."""
 
@@ -38,15 +39,26 @@ HOOKS = r"""
         for (const name of ['alert', 'confirm', 'prompt', 'open', 'print'])
             window[name] = (...given) => { log.push([0, `${name}(${given.join().slice(0, 60)})`]); };
         document.addEventListener('securitypolicyviolation', event => {
-            log.push([number(event.blockedURI), `asked for something: ${event.blockedURI.slice(0, 100)} by ${event.violatedDirective}`]);
+            const { blockedURI: address, violatedDirective: by } = event;
+            log.push([number(address), `asked for something: ${address.slice(0, 100)} by ${by}`]);
         });
-        document.addEventListener('submit', event => { event.preventDefault(); log.push([0, 'submitted a form']); }, true);
+        document.addEventListener('submit', event => {
+            event.preventDefault();
+            log.push([0, 'submitted a form']);
+        }, true);
     }
 """
 PAGE = b"""<!DOCTYPE html><meta charset=utf-8><title>renderers</title><link rel=icon href=data:,>
 <link rel=stylesheet href=/page.css>
-<style>.host{contain:content;max-height:400px;overflow:auto} .export{width:1000px;height:800px} mjx-assistive-mml{bottom:0}</style>
+<style>.host{contain:content;max-height:400px;overflow:auto} .export{width:1000px;height:800px}
+mjx-assistive-mml{bottom:0}</style>
 <body class="jp-ThemedContainer"><script src=/page.js></script>"""
+
+
+ASK = """
+    const done = arguments[arguments.length - 1];
+    CALL.then(value => done({value}), error => done({error: String(error && error.stack || error)}));
+"""
 
 
 class LostError(Exception):
@@ -73,7 +85,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         kind = "text/html; charset=utf-8"
         if path == "/page":
             body = PAGE
-        elif path == "/require.js":
+        elif path == "/empty.js":
             kind, body = "text/javascript", b""
         elif path in self.server.exports:
             body = self.server.exports[path]
@@ -113,7 +125,9 @@ class Page:
 
     def render(self, renderer: str, documents: Sequence[dict[str, Any]], wait_ms: int = 20) -> dict[int, list[str]]:
         """Return what is wrong with each document, by its number; what cannot be told apart is under 0."""
-        return self._faults(self._ask("__run(arguments[0], arguments[1], arguments[2])", renderer, list(documents), wait_ms))
+        return self._faults(
+            self._ask("__run(arguments[0], arguments[1], arguments[2])", renderer, list(documents), wait_ms)
+        )
 
     def open(self, html: str, numbers: Sequence[int], wait_ms: int = 50) -> tuple[dict[int, list[str]], list[str]]:
         """Return what is wrong with the documents of an export, and the macros that MathJax knows after it."""
@@ -135,16 +149,16 @@ class Page:
         asked, self._server.asked = self._server.asked, []
         for path in asked:
             number = re.search(r"[0-9]+", path)
-            faults.setdefault(int(number[0]) if number else 0, []).append(f"asked for something of its own server: {path[:100]}")
+            faults.setdefault(int(number[0]) if number else 0, []).append(
+                f"asked for something of its own server: {path[:100]}"
+            )
         return faults
 
     def _ask(self, call: str, *arguments: Any) -> Any:
+        self._server.asked.clear()
         try:
             browser = self._browser or self._load()
-            answer = browser.execute_async_script(
-                f"const done = arguments[arguments.length - 1]; {call}.then(value => done({{value}}), error => done({{error: String(error && error.stack || error)}}))",
-                *arguments,
-            )
+            answer = browser.execute_async_script(ASK.replace("CALL", call), *arguments)
         except (TimeoutException, WebDriverException, ConnectionError, OSError) as error:
             self._quit()
             raise LostError(f"the page was lost: {str(error).splitlines()[0][:200]}") from error
@@ -168,7 +182,8 @@ class Page:
         browser.set_page_load_timeout(SECONDS)
         browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HOOKS})
         browser.get(f"http://127.0.0.1:{self.port}/page")
-        assert browser.execute_script("return globalThis.__ready") is True, "the page does not start"
+        if browser.execute_script("return globalThis.__ready") is not True:
+            raise RuntimeError("the page does not start")
         return browser
 
     def _quit(self) -> None:

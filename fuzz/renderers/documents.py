@@ -3,6 +3,8 @@
 Each document has a number, which its scripts say when they run, and which is in the addresses that it asks for.
 """
 
+# ruff: noqa: E501 (a construct reads best on one line)
+
 from __future__ import annotations
 
 import random
@@ -33,6 +35,22 @@ def document(seed: int, number: int) -> Document:
     return _Maker(random.Random(f"{seed}/{number}"), number).document()
 
 
+def corpus() -> list[Document]:
+    """Return the corpus of hostile HTML and Markdown, each entry with a number of its own."""
+    entries = [("text/html", text) for text in HTML.values()] + [("text/markdown", text) for text in MARKDOWN.values()]
+    result = []
+    for number, (name, text) in enumerate(entries, 10_000_001):
+        data = {name: named(text, number)}
+        result.append(Document(number, "display_data", {"data": data, "metadata": {}, "transient": {}}))
+    return result
+
+
+def named(text: str, number: int) -> str:
+    """Return an entry of the corpus whose script and addresses say the number."""
+    text = text.replace(RUN, fired(number)).replace("alert(1)", fired(number))
+    return text.replace(EVIL, f"http://evil.test/{number}")
+
+
 def fired(number: int) -> str:
     return f"window.__fired({number})"
 
@@ -53,13 +71,43 @@ def name_of(number: int) -> str:
 def number_of(name: str) -> int:
     """Return the number in such a name, 0 if there is none."""
     found = re.search("fz([a-y]+)z", name)
-    return sum("abcdefghijklmnopqrstuvwxy".index(digit) * 25**place for place, digit in enumerate(found[1])) if found else 0
+    return (
+        sum("abcdefghijklmnopqrstuvwxy".index(digit) * 25**place for place, digit in enumerate(found[1]))
+        if found
+        else 0
+    )
 
 
-QUOTES = ('"', "'", "", "`", "&quot;", "&#34;", "&#x27;", "\\\"", "&amp;quot;", "%22", "\u201d")
+QUOTES = ('"', "'", "", "`", "&quot;", "&#34;", "&#x27;", '\\"', "&amp;quot;", "%22", "\u201d")
 SPACES = (" ", "\t", "\n", "/", "\f", "  ", "\u00a0", "\r", "", "\0", "\u200b", "/ ", "\x1b[31m")
-INFO = ("python", "", "js", "c++", "mermaid", "math", "html", "latex", "none", "{python}", "Python ", "text/html", "ipython")
-ENVIRONMENTS = ("align", "equation*", "matrix", "array", "aligned", "document", "x", "verbatim", "table", "cases", "eqnarray")
+INFO = (
+    "python",
+    "",
+    "js",
+    "c++",
+    "mermaid",
+    "math",
+    "html",
+    "latex",
+    "none",
+    "{python}",
+    "Python ",
+    "text/html",
+    "ipython",
+)
+ENVIRONMENTS = (
+    "align",
+    "equation*",
+    "matrix",
+    "array",
+    "aligned",
+    "document",
+    "x",
+    "verbatim",
+    "table",
+    "cases",
+    "eqnarray",
+)
 MACROS = (
     r"\alpha", r"\frac12", r"\text{a}", r"\text{ $y$ }", r"\href{U}{x}", r"\href{javascript:F}{x}", r"\style{position:fixed}{x}",
     r"\class{jp-Dialog}{x}", r"\cssId{NAME}{x}", r"\data{commandlinker-command=x}{y}", r"\def\NAME{1}", r"\gdef\NAME{1}", r"\let\NAME=\alpha",
@@ -114,7 +162,11 @@ class _Maker:
         if pick < 0.06:
             return Document(self._number, "stream", {"name": self._one(("stdout", "stderr")), "text": self.text()})
         if pick < 0.13:
-            content = {"ename": self.text(1), "evalue": self.text(1), "traceback": [self.text() for _ in range(self._chance.randint(1, 3))]}
+            content = {
+                "ename": self.text(1),
+                "evalue": self.text(1),
+                "traceback": [self.text() for _ in range(self._chance.randint(1, 3))],
+            }
             return Document(self._number, "error", content)
         data: dict[str, Any] = {}
         for _ in range(1 if self._chance.random() < 0.9 else 2):
@@ -125,8 +177,22 @@ class _Maker:
     def metadata(self, data: dict[str, Any]) -> dict[str, Any]:
         if self._chance.random() < 0.8 and "image/png" not in data:
             return {}
-        values = (1, "1", "100%", "1 " + self.attribute(), "x onload=" + fired(self._number), True, None, [1], -1, {"a": 1})
-        inner = {self._one(("width", "height", "unconfined", "needs_background", "isolated", "alt")): self._one(values) for _ in range(2)}
+        values = (
+            1,
+            "1",
+            "100%",
+            "1 " + self.attribute(),
+            "x onload=" + fired(self._number),
+            True,
+            None,
+            [1],
+            -1,
+            {"a": 1},
+        )
+        inner = {
+            self._one(("width", "height", "unconfined", "needs_background", "isolated", "alt")): self._one(values)
+            for _ in range(2)
+        }
         return {self._one(tuple(data)): inner} if self._chance.random() < 0.7 else inner
 
     def text(self, pieces: int = 0) -> str:
@@ -179,7 +245,23 @@ class _Maker:
     # --- constructs
 
     def words(self) -> str:
-        return self._one(("x", "some text", "a < b", "5 $ and 6 $", "a_b*c", "1. 2", "# a", "\\*a", "x  \ny", "www.a.test", "a@b.test", "---", "|a|"))
+        return self._one(
+            (
+                "x",
+                "some text",
+                "a < b",
+                "5 $ and 6 $",
+                "a_b*c",
+                "1. 2",
+                "# a",
+                "\\*a",
+                "x  \ny",
+                "www.a.test",
+                "a@b.test",
+                "---",
+                "|a|",
+            )
+        )
 
     def inner(self) -> str:
         pick = self._chance.random()
@@ -192,7 +274,19 @@ class _Maker:
     def target(self) -> str:
         if self._chance.random() < 0.3:
             return "https://a.test/" + self._one((self.formula, self.quote_out))()
-        scheme = self._one(("https://a.test/", address(self._number), "javascript:" + fired(self._number), "/x", "#a", "mailto:a@b.test", "data:text/html,x", "//evil.test/x", ""))
+        scheme = self._one(
+            (
+                "https://a.test/",
+                address(self._number),
+                "javascript:" + fired(self._number),
+                "/x",
+                "#a",
+                "mailto:a@b.test",
+                "data:text/html,x",
+                "//evil.test/x",
+                "",
+            )
+        )
         return scheme + (self.inner() if self._chance.random() < 0.5 else "")
 
     def link(self) -> str:
@@ -201,7 +295,9 @@ class _Maker:
         return f"[{self.inner()}]({target if self._chance.random() < 0.8 else f'<{target}>'}{title})"
 
     def bare(self) -> str:
-        start = self._one(("https://a.test/", "www.a.test/", "http://a.test/?", "<https://a.test/", "a@b.test", "ftp://a.test/"))
+        start = self._one(
+            ("https://a.test/", "www.a.test/", "http://a.test/?", "<https://a.test/", "a@b.test", "ftp://a.test/")
+        )
         return start + self._one((self.inner, self.formula))() + self._one(("", ">", "/", " "))
 
     def image(self) -> str:
@@ -223,10 +319,17 @@ class _Maker:
         return f"\n|{self.inner()}|b|\n|{self._one(('-', ':-:', '---'))}|-|\n|{self.inner()}|{self.inner()}|\n"
 
     def heading(self) -> str:
-        return f"\n{self._one(('#', '##', '######'))} {self.inner()}\n" if self._chance.random() < 0.7 else f"\n{self.inner()}\n===\n"
+        return (
+            f"\n{self._one(('#', '##', '######'))} {self.inner()}\n"
+            if self._chance.random() < 0.7
+            else f"\n{self.inner()}\n===\n"
+        )
 
     def quoted(self) -> str:
-        return self._one(("> ", "- ", "- [x] ", "1. ", "    ", "* * ", "+ [ ] ", ">     ", "[^1]: ", ": ", ":::")) + self.inner()
+        return (
+            self._one(("> ", "- ", "- [x] ", "1. ", "    ", "* * ", "+ [ ] ", ">     ", "[^1]: ", ": ", ":::"))
+            + self.inner()
+        )
 
     def emphasis(self) -> str:
         mark = self._one(("*", "**", "_", "~~", "==", "^", "~"))
@@ -236,24 +339,42 @@ class _Maker:
         """Return what leaves an attribute and adds one."""
         quote = '"' if self._chance.random() < 0.5 else self._one(QUOTES)
         space = " " if self._chance.random() < 0.5 else self._one(SPACES)
-        return quote + self._one(("", "", ">")) + space + self.attribute() + self._one(SPACES[:3]) + self._one(("z=", "", "/")) + self._one((quote, ""))
+        return (
+            quote
+            + self._one(("", "", ">"))
+            + space
+            + self.attribute()
+            + self._one(SPACES[:3])
+            + self._one(("z=", "", "/"))
+            + self._one((quote, ""))
+        )
 
     def attribute(self) -> str:
         quote = self._one(QUOTES[:3])
         text = self._one(ATTRIBUTES)
-        text = text.replace("Q F Q", "QFQ").replace("Q", quote) if self._chance.random() < 0.85 else text.replace("Q F Q", "QFQ").replace("Q", self._one(QUOTES))
+        text = (
+            text.replace("Q F Q", "QFQ").replace("Q", quote)
+            if self._chance.random() < 0.85
+            else text.replace("Q F Q", "QFQ").replace("Q", self._one(QUOTES))
+        )
         return self._numbered(text)
 
     def _numbered(self, text: str) -> str:
         text = re.sub(r"(?<![A-Za-z])N(?![A-Za-z])", str(self._number), text.replace("NAME", name_of(self._number)))
-        return re.sub(r"(?<![A-Za-z])[UF]", lambda match: address(self._number) if match[0] == "U" else fired(self._number), text)
+        return re.sub(
+            r"(?<![A-Za-z])[UF]", lambda match: address(self._number) if match[0] == "U" else fired(self._number), text
+        )
 
     def html(self) -> str:
         tag = self._one(ELEMENTS)
         tag = tag if self._chance.random() < 0.9 else tag.upper()
         attributes = "".join(self._one(SPACES[:5]) + self.attribute() for _ in range(self._one((0, 1, 1, 2))))
         opened = f"<{tag}{attributes}{self._one(('>', '>', '>', '/>', '', ' >'))}"
-        return opened + self._one(("", self.inner(), self.inner())) + self._one((f"</{tag}>", f"</{tag}>", "", f"</{tag} x>", "</p>", "-->"))
+        return (
+            opened
+            + self._one(("", self.inner(), self.inner()))
+            + self._one((f"</{tag}>", f"</{tag}>", "", f"</{tag} x>", "</p>", "-->"))
+        )
 
     def svg(self) -> str:
         inside = self._one((
@@ -261,14 +382,19 @@ class _Maker:
             "<animate onbegin='F' attributeName='x' dur='1s'/>", "<set attributeName='href' to='javascript:F'/>", "<rect width='9' height='9' fill='url(U)'/>", "<filter id='a'><feImage href='U'/></filter>", "<text>$x$</text>",
             "<desc><![CDATA[</desc><img src=x onerror=F>]]></desc>", "<title><style><img src=x onerror=F></style></title>", "<circle r='1'/>",
         ))  # fmt: skip
-        return self._numbered(f"<svg xmlns='http://www.w3.org/2000/svg' {self._one(('', 'onload=F', 'width=9'))}>{inside}") + self._one(("</svg>", "</svg>", "", self.inner()))
+        return self._numbered(
+            f"<svg xmlns='http://www.w3.org/2000/svg' {self._one(('', 'onload=F', 'width=9'))}>{inside}"
+        ) + self._one(("</svg>", "</svg>", "", self.inner()))
 
     def style(self) -> str:
         rule = self._one((
             "body{display:none}", "p{background:url(U)}", "@import 'U';", ".jp-Cell{visibility:hidden}", "*{position:fixed}", "p{color:red}} body{display:none}", "@font-face{font-family:x;src:url(U)}", "@keyframes fz{to{color:red}}",
             "p{animation:fz 1s}", "td{color:red}", "p::before{content:'$x$'}", "a[href^='$']{color:red}", "@media all{body{display:none}}", "/* */p{color:red}", "p:has(x){top:-9px}", "#T_a td{background-color:rgb(1,2,3)}", "@layer a{p{color:red}}", "p{&:hover{color:red}}", "p{--a:url(U);background:var(--a)}",
         ))  # fmt: skip
-        return f"<style{self._one(('', ' type=text/css', ' media=all'))}>{self._numbered(rule)}{self._one(('', self.inner()))}{self._one(('</style>', '</style>', '</style/>', '', '</STYLE >'))}" + self._one(("", "<p>x</p>", "<table id=T_a><tr><td>x</td></tr></table>"))
+        return (
+            f"<style{self._one(('', ' type=text/css', ' media=all'))}>{self._numbered(rule)}{self._one(('', self.inner()))}{self._one(('</style>', '</style>', '</style/>', '', '</STYLE >'))}"
+            + self._one(("", "<p>x</p>", "<table id=T_a><tr><td>x</td></tr></table>"))
+        )
 
     def formula(self) -> str:
         inside = "".join(self._one((self.macro, self.inner, self.quote_out))() for _ in range(self._one((1, 1, 2, 3))))
@@ -282,7 +408,13 @@ class _Maker:
         text = self._numbered(self._one(MACROS))
         if self._chance.random() < 0.15:
             at = self._chance.randint(0, len(text))
-            text = text[:at] + self._one(("<wbr>", "\0", "\u200b", "<b></b>", "&#8203;", "%\n", "&shy;", "\x1b[0m", "<!-- -->", "{}", " ")) + text[at:]
+            text = (
+                text[:at]
+                + self._one(
+                    ("<wbr>", "\0", "\u200b", "<b></b>", "&#8203;", "%\n", "&shy;", "\x1b[0m", "<!-- -->", "{}", " ")
+                )
+                + text[at:]
+            )
         return text
 
     def colour(self) -> str:
@@ -291,15 +423,51 @@ class _Maker:
     def hostile(self) -> str:
         table = HTML if self._chance.random() < 0.7 else MARKDOWN
         names = list(table)
-        text = table[self._one(names)]
-        return text.replace(RUN, fired(self._number)).replace("alert(1)", fired(self._number)).replace(EVIL, f"http://evil.test/{self._number}")
+        return named(table[self._one(names)], self._number)
 
     def hole(self) -> str:
         """Return what parsers leave in place of what they took out."""
-        return self._one(("@@0@@", "@@1@@", "~D", "~T", "\ue0000\ue001", "\x1a0\x1a", "~~D", "@@@0@@@", "&#64;&#64;0@@", "$@@0@@$", "\x02stx\x03", "MathJax-Element-1"))
+        return self._one(
+            (
+                "@@0@@",
+                "@@1@@",
+                "~D",
+                "~T",
+                "\ue0000\ue001",
+                "\x1a0\x1a",
+                "~~D",
+                "@@@0@@@",
+                "&#64;&#64;0@@",
+                "$@@0@@$",
+                "\x02stx\x03",
+                "MathJax-Element-1",
+            )
+        )
 
     def entity(self) -> str:
-        return self._one(("&lt;", "&gt;", "&quot;", "&amp;lt;", "&#60;", "&#x3c;", "&colon;", "&NewLine;", "&Tab;", "&#0;", "&dollar;", "&#36;", "&lbrace;", "&bsol;", "&grave;", "&#96;", "&nbsp;", "&#128;", "&notit;"))
+        return self._one(
+            (
+                "&lt;",
+                "&gt;",
+                "&quot;",
+                "&amp;lt;",
+                "&#60;",
+                "&#x3c;",
+                "&colon;",
+                "&NewLine;",
+                "&Tab;",
+                "&#0;",
+                "&dollar;",
+                "&#36;",
+                "&lbrace;",
+                "&bsol;",
+                "&grave;",
+                "&#96;",
+                "&nbsp;",
+                "&#128;",
+                "&notit;",
+            )
+        )
 
 
 MIMES = ("text/markdown", "text/html", "text/latex", "text/plain", "image/svg+xml", "image/png", "application/json")

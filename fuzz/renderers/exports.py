@@ -19,7 +19,7 @@ HASTE = "<script>window.MathJax = {CommonHTML: {EqnChunk: 9999, EqnChunkDelay: 0
 def _exporter(template: str) -> HTMLExporter:
     exporter = HTMLExporter(template_name=template, exclude_input=True)
     exporter.mathjax_url = MATHJAX
-    exporter.require_js_url = "/require.js"
+    exporter.require_js_url = exporter.jquery_url = exporter.mermaid_js_url = "/empty.js"
     return exporter
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from policy.messages import message
 
@@ -16,9 +18,8 @@ from . import exports
 from .chromium import LostError, Page
 from .documents import Document, document, number_of
 
-Mode = Literal["safe", "strict", "trusted"]
 RENDERERS = ("lab", "vscode", "nbconvert", "nbconvert-classic")
-MODES: tuple[Mode, ...] = ("safe", "strict")
+MODES = ("safe", "strict")
 BATCH = 200
 Filter = Callable[[Document], "dict[str, Any] | None"]
 
@@ -49,7 +50,7 @@ class Tally:
         return round(60 * self.documents / self.seconds) if self.seconds else 0
 
 
-def filtered(given: Document, mode: Mode) -> dict[str, Any] | None:
+def filtered(given: Document, mode: str) -> dict[str, Any] | None:
     """Return the outputs that are left of a document, each type of a bundle for itself; None if nothing passes.
 
     Each front end shows the one type that it likes best, and a person may choose another.
@@ -95,20 +96,22 @@ _KNOWN: dict[str, set[str]] = {}
 def _known(page: Page, template: str) -> set[str]:
     """Return the macros of a MathJax that has met nothing but harmless formulas."""
     if template not in _KNOWN:
-        html = exports.export([{"number": 1, "outputs": [{"type": "text/latex", "value": r"$\alpha$", "metadata": {}}]}], template)
+        html = exports.export(
+            [{"number": 1, "outputs": [{"type": "text/latex", "value": r"$\alpha$", "metadata": {}}]}], template
+        )
         _KNOWN[template] = set(page.open(html, [1])[1])
     return _KNOWN[template]
 
 
-def search(page: Page, renderer: str, mode: Mode, shown: Sequence[dict[str, Any]]) -> Iterator[tuple[int, list[str]]]:
+def search(page: Page, renderer: str, mode: str, shown: Sequence[dict[str, Any]]) -> Iterator[tuple[int, list[str]]]:
     """Yield the numbers of all documents with faults; halves what hangs or cannot be told apart."""
     try:
         faults = judged(page, renderer, shown)
     except LostError as error:
-        if len(shown) == 1:
-            yield shown[0]["number"], [str(error)]
-            return
         faults = {0: [str(error)]}
+        if len(shown) == 1:  # who came before may have taken the page away
+            with suppress(LostError):
+                faults = judged(page, renderer, shown)
     mine = {one["number"] for one in shown}
     unclear = [what for number, found in faults.items() if number not in mine for what in found]
     if unclear and len(shown) == 1:
@@ -127,7 +130,9 @@ def search(page: Page, renderer: str, mode: Mode, shown: Sequence[dict[str, Any]
         yield number, faults[number]
 
 
-def hunt(page: Page, renderer: str, modes: Sequence[Mode], documents: Sequence[Document], tally: Tally) -> Iterator[Finding]:
+def hunt(
+    page: Page, renderer: str, modes: Sequence[str], documents: Sequence[Document], tally: Tally
+) -> Iterator[Finding]:
     """Put documents through the policy and a renderer, and yield what is found."""
     for mode in modes:
         began = time.monotonic()
@@ -144,6 +149,14 @@ def hunt(page: Page, renderer: str, modes: Sequence[Mode], documents: Sequence[D
             yield finding
 
 
+def seen(page: Page, renderer: str, mode: str, given: Document) -> tuple[str, ...]:
+    """Return what is wrong with one document."""
+    shown = filtered(given, mode)
+    if shown is None:
+        return ()
+    return tuple(what for _, faults in search(page, renderer, mode, [shown]) for what in faults)
+
+
 def batches(seed: int, count: int, start: int = 0) -> Iterator[list[Document]]:
     for first in range(start, start + count, BATCH):
         yield [document(seed, number + 1) for number in range(first, min(first + BATCH, start + count))]
@@ -151,8 +164,6 @@ def batches(seed: int, count: int, start: int = 0) -> Iterator[list[Document]]:
 
 def kind_of(faults: Sequence[str]) -> str:
     """Return the first fault without what differs from document to document."""
-    import re
-
     return re.sub(r"[0-9]+", "N", faults[0].partition(": ")[0])[:60]
 
 
@@ -186,14 +197,7 @@ def small(page: Page, finding: Finding, rounds: int = 400) -> Finding:
     kinds = {kind_of([fault]) for fault in finding.faults}
 
     def still(given: Document) -> tuple[str, ...]:
-        shown = filtered(given, finding.mode)  # type: ignore[arg-type]
-        if shown is None:
-            return ()
-        try:
-            faults = judged(page, finding.renderer, [shown])
-        except LostError as error:
-            faults = {0: [str(error)]}
-        found = tuple(what for one in faults.values() for what in one)
+        found = seen(page, finding.renderer, finding.mode, given)
         return found if {kind_of([fault]) for fault in found} & kinds else ()
 
     for path, _ in list(texts(finding.document.content)):

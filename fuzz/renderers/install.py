@@ -8,7 +8,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+from sandbox_kernel.errors import EngineError
+from sandbox_kernel.machine import Steps, install_packages
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache" / "renderers"
@@ -16,7 +21,8 @@ SOURCES = ("package.json", "package-lock.json")
 SECONDS = 600
 """For all packages, over a network."""
 BUNDLE = (
-    "--bundle", "--format=iife", "--log-level=error", "--legal-comments=none", "--loader:.svg=text", "--loader:.raw=text",
+    "--bundle", "--format=iife", "--log-level=error", "--legal-comments=none",
+    "--loader:.svg=text", "--loader:.raw=text",
     '--define:process.env.NODE_ENV="production"', "--define:global=globalThis",
 )  # fmt: skip
 
@@ -30,9 +36,7 @@ def installed() -> Path:
 
     Packages are those of the lock, and none of their scripts runs. Raises `MissingError` without Node.js and npm.
     """
-    npm = shutil.which("npm")
-    if npm is None:
-        raise MissingError("Node.js with npm is not installed")
+    npm = _npm()
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -45,9 +49,20 @@ def installed() -> Path:
     return page
 
 
-def _digest(paths: object) -> str:
+def _npm() -> str:
+    """Return npm's program; install it where that is possible."""
+    if not shutil.which("npm") and os.geteuid() == 0 and shutil.which("apt-get"):
+        with suppress(EngineError):
+            install_packages(["npm"], Steps())
+    npm = shutil.which("npm")
+    if npm is None:
+        raise MissingError("Node.js with npm is not installed, and only root on Debian or Ubuntu may install it here")
+    return npm
+
+
+def _digest(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in paths:  # type: ignore[attr-defined]
+    for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -62,7 +62,7 @@ function one(element, faults, own) {
 // The box of a Markdown list, which nobody can tick.
 function isTask(element) {
   return element.type === 'checkbox' && element.disabled
-    && element.getAttributeNames().every(name => ['type', 'disabled', 'checked'].includes(name));
+    && element.getAttributeNames().every(name => ['type', 'disabled', 'checked', 'class'].includes(name));
 }
 
 function url(tag, name, value, math, faults) {

@@ -51,10 +51,12 @@ let typeset;
 // What MathJax knows beyond what it was built with: names that were defined, labels, and the looks of some formulas.
 export async function state() {
   typeset ??= await typesetter.mathDocument();
-  const { MapHandler } = await import('mathjax-full/js/input/tex/MapHandler');
   const input = typeset.inputJax[0];
-  const defined = ['new-Command', 'new-Environment', 'new-Delimiter', 'paired-delims'].flatMap(name =>
-    [...(MapHandler.getMap(name)?.map?.keys() ?? [])].map(key => `${name} ${key}`));
+  // Every table of names that can grow, of which MathJax may hold several under one name.
+  const defined = ['macro', 'environment', 'delimiter'].flatMap(kind =>
+    [...input.parseOptions.handlers.get(kind)._configuration.items].map(entry => entry.item)
+      .filter(table => /^new-|config|ops$|paired/.test(table.name))
+      .flatMap(table => [...(table.map?.keys() ?? [])].map(key => `${table.name} ${key}`)));
   const probe = document.createElement('div');
   probe.textContent = String.raw`\(\alpha\frac12\text{a}\R\x\begin{matrix}1&2\end{matrix}\sum_1^2\hbar\boxed{x}\tag{1}\)`;
   document.body.append(probe);
