@@ -82,9 +82,11 @@ def _by_name(path: Path) -> str | None:
             return f"lies within a hidden folder ({part}), where programs keep what they run"
         if part.lower() in _NAMES or part.lower().endswith((".app", ".dist-info", ".egg-info")):
             return f"lies within a folder ({part}) from which programs load or start what they find"
+    home = _own_home()
+    if path == home:
+        return "holds a home folder, which a cell could then write to"
     if path in _SHARED:
         return "holds what belongs to others, too"
-    home = _own_home()
     if home and path.is_relative_to(home):
         inside = path.relative_to(home).parts
         return "lies within the library of a home folder" if inside[:1] == ("Library",) else None

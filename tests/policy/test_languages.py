@@ -80,7 +80,7 @@ def test_markdown_in_replies_and_widgets_is_a_tree_as_well() -> None:
     reply = policy.apply(message("inspect_reply", {"found": True, "data": expression["data"]}, channel="shell")).message
     assert reply is not None
     found.append(reply.content["data"])
-    policy.apply(model("o", "OutputModel", "@jupyter-widgets/output"))
+    policy.apply(model("o", "OutputModel"))
     output = {"output_type": "display_data", "data": expression["data"], "metadata": {}}
     changed = policy.apply(update("o", outputs=[output])).message
     assert changed is not None

@@ -75,6 +75,16 @@ def pass_all(sent: list[Message]) -> None:
         assert verdict.message is one, (one.content, verdict.message and verdict.message.content)
 
 
+def test_formulas_of_an_html_widget_stay_formulas() -> None:
+    """Each gets an element of its own, so that none meets markup or another."""
+    with listening() as sent:
+        ipywidgets.HTMLMath(value=r"Some math: $x^2$ and $$\frac{x+1}{x-1}$$")
+    policy = OutputPolicy("safe")
+    states = [passed.content["data"]["state"] for one in sent if (passed := policy.apply(one).message) is not None]
+    values = [state["value"] for state in states if state.get("_model_name") == "HTMLMathModel"]
+    assert values == [r"Some math: <span>$x^2$</span> and <span>$$\frac{x+1}{x-1}$$</span>"]
+
+
 def test_the_table_is_made_from_the_installed_ipywidgets() -> None:
     assert TABLE.read_text(encoding="utf-8") == table(), "cd tests && python -m policy.widget_spec"
 
@@ -119,7 +129,6 @@ def texts() -> Iterator[Any]:
     yield w.Text(value=EVIL, placeholder="Type <something>", description="String:", continuous_update=False)
     yield w.Textarea(value="a\n" * 5000, rows=20)
     yield w.HTML(value="Hello <b>World</b> <i>x</i>", description="HTML <b>")
-    yield w.HTMLMath(value=r"Some math: $x^2$ and $$\frac{x+1}{x-1}$$")
     yield w.Label(value=r"The $m$ in $E=mc^2$", style={"font_weight": "bold", "background": "#eee"})
     yield w.TagsInput(value=["pizza", "<b>"], allowed_tags=["pizza", "fries", "<b>"], allow_duplicates=False)
     yield w.ColorsInput(value=["red", "#2f6d30", "rgb(1, 2, 3)"])
