@@ -159,9 +159,9 @@ def audit_file(name: str, raw: object) -> str | None:
     try:
         return str(check_log(written, FIRST_BYTES))
     except OSError as error:
-        raise refuse(name, written, f"{name} is not a file in a folder that exists: {error.strerror}") from None
+        raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.strerror}") from None
     except FileRefused as error:
-        raise refuse(name, written, f"{name} is not a file in a folder that exists: {error.message}") from None
+        raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.message}") from None
 
 
 def _open(name: str, raw: object) -> Folder | None:
@@ -172,9 +172,14 @@ def _open(name: str, raw: object) -> Folder | None:
         return open_folder(written)
     except OSError:
         message = f"{name} is not a folder of this machine; make it first, or name another"
-        raise refuse(name, written, message) from None
+        raise refuse(name, _whole(written), message) from None
     except FileRefused as error:
-        raise refuse(name, written, f"{name} is not opened: {error.message}") from None
+        raise refuse(name, _whole(written), f"{name} is not opened: {error.message}") from None
+
+
+def _whole(written: str) -> str:
+    """Return a path from the root on, for an error: a relative one starts where a front end started the kernel."""
+    return os.path.abspath(written)  # noqa: PTH100 (no link is followed)
 
 
 def _path(name: str, raw: object) -> str | None:
