@@ -275,7 +275,8 @@ def test_an_unsigned_request_is_ignored(kernel: Kernel) -> None:
     assert kernel.run("'forged' in globals()").value == "False"
 
 
-def test_honest_output_is_complete_and_in_order(kernel: Kernel) -> None:
+def test_honest_output_is_complete_and_in_order(start_kernel: Callable[..., Kernel]) -> None:
+    kernel = start_kernel("--display-lines", "1000000", "--display-size", "1G")
     result = kernel.run("for n in range(100_000): print(n, 'x' * 90)")
     lines = result.text().splitlines()
     assert len(lines) == 100_000
