@@ -1,0 +1,58 @@
+"""Cells that print without measure: a person's JupyterLab goes on scrolling and saving, and says where the rest is.
+
+The control, that all of it reaches a front end without the limit, needs no browser: tests/test_overflow.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .lab import NOTEBOOK, Lab, running_lab
+
+KERNELS = {
+    "sandbox-python": ("--cell-timeout", "120"),
+}
+CELLS = {
+    "ten million lines": "for n in range(0, 10**7, 1000): print('\\n'.join(map(str, range(n, n + 1000))))",
+    "one line": "print('x' * 5_000_000)",
+    "one result": "'y' * 5_000_000",
+    "displays": "for n in range(1100): display(n)",
+    "a bar": "for n in range(5_000): print(f'\\r{n:60}', end='')",
+    "an error": "raise ValueError('z ' * 2_000_000)",
+}
+SCROLL = f"""const done = arguments[0], node = {NOTEBOOK}.content.node;
+    const page = node.querySelector('.jp-WindowedPanel-outer') ?? node, begin = performance.now();
+    let steps = 0;
+    const step = () => {{
+        page.scrollTop += 400;
+        if (++steps < 20) requestAnimationFrame(step); else done((performance.now() - begin) / 20);
+    }};
+    requestAnimationFrame(step);"""
+SAVE = f"const done = arguments[0]; {NOTEBOOK}.context.save().then(() => done(''), error => done(String(error)));"
+
+
+def text(lab: Lab, cell: int) -> str:
+    """Return all of a cell's text as it stands in the page."""
+    found: str = lab.js(
+        "return document.querySelectorAll('.jp-CodeCell .jp-OutputArea')[arguments[0]].textContent", cell
+    )
+    return found
+
+
+def test_a_page_bears_what_is_printed_without_measure(tmp_path: Path, image: str) -> None:
+    with running_lab(tmp_path, image, KERNELS) as lab:
+        lab.open("sandbox-python", *CELLS.values())
+        lab.run_all()
+        shown = {name: text(lab, cell) for cell, name in enumerate(CELLS)}
+        milliseconds = lab.browser.execute_async_script(SCROLL)  # type: ignore[no-untyped-call]
+        assert milliseconds < 500, "a step of scrolling"
+        assert not lab.browser.execute_async_script(SAVE)  # type: ignore[no-untyped-call]
+        saved = (lab.folder / "notebook.ipynb").read_text()
+        assert len(saved) < 20 << 20
+        assert "9999999\n" in shown["ten million lines"]
+        assert shown["a bar"].strip() == "4999"
+        for cell, (name, there) in zip(json.loads(saved)["cells"], shown.items(), strict=True):
+            assert len(there) < 3 << 20, name
+            # Of many outputs, JupyterLab shows the first fifty and a button.
+            assert ("/mnt/data/outputs/cell-" in json.dumps(cell["outputs"])) is (name != "a bar"), name
