@@ -22,7 +22,7 @@ from traitlets import Bool, Dict, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 from .policy.blocks import blocks
-from .policy.frame import RUNNER_HASH
+from .policy.frame import RUNNER_HASH, WATCH_HASH
 
 APPS = frozenset(("lab", "doc", "tree", "notebooks", "edit", "consoles", "terminals", "view"))
 """First parts of the paths of pages that are JupyterLab, Notebook, or the like."""
@@ -48,7 +48,7 @@ NETWORK = {
 }
 """Nothing from elsewhere. `data:` and `blob:` hold what is in the page already, and are no network."""
 
-SCRIPTS = {"script-src": ("'self'", "'unsafe-eval'", RUNNER_HASH), "script-src-attr": ("'none'",)}
+SCRIPTS = {"script-src": ("'self'", "'unsafe-eval'", RUNNER_HASH, WATCH_HASH), "script-src-attr": ("'none'",)}
 """The application's files, and in frames without an origin the programs that the kernel put there. JupyterLab compiles
 the schemas of its settings, and does not start without 'unsafe-eval'; what would use it for an output is switched off.
 """

@@ -21,7 +21,7 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from sandbox_kernel import browser_wall
-from sandbox_kernel.policy.frame import RUNNER_HASH
+from sandbox_kernel.policy.frame import RUNNER_HASH, WATCH_HASH
 from sandbox_kernel.server_extension import RENDERER, SandboxKernelPolicy, _without_renderer, kind_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,6 +100,7 @@ def test_pages_that_show_notebooks_come_with_the_wall_beside_the_server_s_own(
             "base-uri 'self'",
             "form-action 'self'",
             RUNNER_HASH,
+            WATCH_HASH,
         ):
             assert part in ours
         scripts = next(part for part in ours.split("; ") if part.startswith("script-src "))

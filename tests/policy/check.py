@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import warnings
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ LOADS_CSS = re.compile(
     r"url\s*\(|image-set|@import|expression\s*\(|behavior\s*:|-moz-binding\s*:|javascript\s*:|\\|/\*", re.IGNORECASE
 )
 FRAME = {"sandbox": "allow-scripts", "referrerpolicy": "no-referrer"}
+WATCH = "32b3be946f4f7b5666ea002da8c2151105bfb13b1bb8dfb5f1b8c23379a8cdad"
+"""The only script of an outer frame. Whoever changes it looks at it here once more: it runs next to hostile code."""
 TEX = re.compile(r"\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
 
 
@@ -104,7 +107,8 @@ def _frame_faults(attributes: dict[str, str]) -> Iterator[str]:
         document = html5lib.parse(outer, namespaceHTMLElements=False)
     body = document.find("body")
     inside = list(body) if body is not None else []
-    if len(inside) != 1 or inside[0].tag != "iframe" or document.findall(".//script"):
-        yield "an outer frame with more in it than the inner one"
-    elif inside[0].get("sandbox") != "allow-scripts" or inside[0].get("src"):
+    scripts = [hashlib.sha256((one.text or "").encode()).hexdigest() for one in document.findall(".//script")]
+    if [one.tag for one in inside] != ["b", "iframe", "b", "script"] or scripts != [WATCH]:
+        yield "an outer frame with more in it than the inner one and what watches over the keyboard"
+    elif inside[1].get("sandbox") != "allow-scripts" or inside[1].get("src"):
         yield "an inner frame that is open"
