@@ -105,7 +105,9 @@ def test_pages_that_show_notebooks_come_with_the_wall_beside_the_server_s_own(
             assert part in ours
         scripts = next(part for part in ours.split("; ") if part.startswith("script-src "))
         assert "'unsafe-inline'" not in scripts
-        assert scripts.count("'sha256-") == 2  # the frames', and the page's own, which takes the token from the address
+        assert (
+            scripts.count("'sha256-") == 3
+        )  # the frames' two, and the page's own, which takes the token from the address
         assert (
             RENDERER
             in json.loads(body.partition('type="application/json">')[2].partition("</script>")[0])["disabledExtensions"]
