@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from . import terminal
 from .budget import MAX_COMMS
 from .mime import Bundles
-from .plain import POISON, plain
+from .plain import plain
 from .verdict import Notes, RefusedError, named
+from .widget_bytes import Placed, picture, placed_at, takes
 from .widget_models import NAMES, Model, carried, models, referred
 from .widget_rules import Setting, UnfitError, check
 from .widget_views import Views
@@ -34,10 +35,6 @@ class Sent(NamedTuple):
 
     content: Mapping[str, Any]
     buffers: tuple[Any, ...] = ()
-
-
-Placed = list[tuple[list[Any], Any]]
-"""Buffers, each with the path at which a front end puts it into the state."""
 
 
 class Widgets:
@@ -163,7 +160,7 @@ class Widgets:
     def _data(
         self, data: Mapping[str, Any], buffers: Sequence[Any], comm_id: str, parent: str, notes: Notes
     ) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        placed = _placed(data.get("buffer_paths"), buffers)
+        placed = placed_at(data.get("buffer_paths"), buffers)
         state = data.get("state")
         checked, kept = self._state(comm_id, state, placed, parent, notes)
         result: dict[str, Any] = {"state": checked}
@@ -195,9 +192,11 @@ class Widgets:
         if model.name in _LINKS:
             self._link(comm_id, state, kept)
         self._take_in(comm_id, kept, parent, notes)
-        bytes_kept = [one for one in placed if _takes(model, one[0], kept)]
+        bytes_kept = [one for one in placed if takes(model, one[0], kept)]
         if len(bytes_kept) < len(placed):
             notes.add(f"removed bytes of a widget: {model.name} has no place for them")
+        if model.name == "ImageModel":
+            return kept, [(path, seen) for path, one in bytes_kept if (seen := picture(one, notes)) is not None]
         return kept, bytes_kept
 
     def _link(self, comm_id: str, state: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
@@ -256,7 +255,7 @@ class Widgets:
             or not isinstance(data.get("states"), dict)
         ):
             raise RefusedError("dropped a widget control message of an unknown kind")
-        placed = _placed(data.get("buffer_paths", []), buffers)
+        placed = placed_at(data.get("buffer_paths", []), buffers)
         states: dict[str, Any] = {}
         kept: Placed = []
         for model_id, entry in data["states"].items():
@@ -314,35 +313,3 @@ def _views_in(outputs: list[Any]) -> list[str | None]:
     bundles = [output.get("data") for output in outputs]
     views = [bundle.get(VIEW) for bundle in bundles if isinstance(bundle, dict)]
     return [view.get("model_id") for view in views if isinstance(view, dict)]
-
-
-def _takes(model: Model, path: list[Any], kept: Mapping[str, Any]) -> bool:
-    """Return whether a buffer may be put at a path: as a media's value, or as the content of a file of a list."""
-    rule = model.traits.get(path[0]) if path and isinstance(path[0], str) else None
-    if rule == "buffer":
-        return len(path) == 1
-    files = kept.get(path[0], ()) if rule == "files" else ()
-    return len(path) == 3 and path[2] == "content" and isinstance(path[1], int) and 0 <= path[1] < len(files)
-
-
-def _placed(paths: Any, buffers: Sequence[Any]) -> Placed:
-    """Return each buffer with its path. A front end follows paths without looking: they are plain, and one for each."""
-    paths = [] if paths is None else paths
-    if not isinstance(paths, list) or len(paths) != len(buffers) or not all(map(_is_path, paths)):
-        raise RefusedError("dropped a widget update with improper buffer paths")
-    seen = [tuple(path) for path in paths]
-    if len(set(seen)) != len(seen):
-        raise RefusedError("dropped a widget update with improper buffer paths")
-    return list(zip(paths, buffers, strict=True))
-
-
-def _is_path(path: Any) -> bool:
-    return (
-        isinstance(path, list)
-        and 0 < len(path) <= 8
-        and all(
-            (isinstance(step, str) and step not in POISON)
-            or (isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 1_000_000)
-            for step in path
-        )
-    )

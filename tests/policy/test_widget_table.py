@@ -212,6 +212,43 @@ def test_a_progress_bar_of_tqdm_passes_unchanged() -> None:
         assert len(sent) > 20
 
 
+def test_the_formulas_of_an_html_widget_stay_formulas() -> None:
+    """Each comes to stand in an element of its own, so that no math finder meets markup."""
+    sent = OutputPolicy("safe").apply(model("h", "HTMLMathModel", value=r"Some: $x^2$ and $$\frac{x+1}{x-1}$$")).message
+    assert sent is not None
+    value = sent.content["data"]["state"]["value"]
+    assert "$x^2$" in value
+    assert r"$$\frac{x+1}{x-1}$$" in value
+
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><rect width='9' height='9'/>%s</svg>"
+BOMB = b"<g id='a0'><rect/></g>" + b"".join(
+    b"<g id='a%d'>%s</g>" % (i, b"<use href='#a%d'/>" % (i - 1) * 10) for i in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        (SVG % b"", True),
+        (SVG % BOMB, False),
+        (b"\xef\xbb\xbf \n" + SVG % BOMB, False),
+        ((SVG % BOMB).decode().encode("utf-16"), False),
+        ((SVG % BOMB).decode().encode("utf-16-be"), False),
+        (b"\x89PNG\r\n\x1a\n" + SVG % BOMB, True),
+    ],
+)
+def test_an_svg_in_an_image_widget_is_written_anew(value: bytes, passes: bool) -> None:
+    """Its format may be said before or after its bytes, so the bytes are looked at."""
+    policy = OutputPolicy("safe")
+    policy.apply(model("i", "ImageModel", format="svg+xml"))
+    data = {"method": "update", "state": {}, "buffer_paths": [["value"]]}
+    sent = policy.apply(message("comm_msg", {"comm_id": "i", "data": data}, buffers=(value,))).message
+    assert sent is not None
+    assert bool(sent.buffers) is passes
+    assert all(b"<rect" in one for one in sent.buffers if one.startswith(b"<"))
+
+
 def test_a_widget_of_another_package_in_a_box_takes_only_itself_away() -> None:
     policy = OutputPolicy("safe")
     policy.apply(model("a", "ButtonModel"))
