@@ -26,6 +26,21 @@ MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- n
 UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "perl-base", "sqv")
 """Debian packages whose files go: the package managers, and perl, which only they use. Matched by prefix."""
 
+UNNEEDED_COMMANDS = tuple(
+    """
+    nsenter unshare chroot pivot_root switch_root setpriv runuser su sulogin newgrp mount umount swapon swapoff mkswap
+    swaplabel losetup fsck fsfreeze fstrim mkfs wipefs blkdiscard blkid blkzone blockdev findfs findmnt isosize
+    zramctl lsblk lslocks lsns lsipc lslogins lsmem namei dmesg wdctl chmem chcpu rtcwake readprofile ldattach
+    agetty getty killall5 ctrlaltdel hwclock faillock mkhomedir_helper pam-auth-update pam_getenv pam_namespace_helper
+    pam_timestamp_check pwhistory_helper unix_update ischroot invoke-rc.d service update-rc.d installkernel
+    add-shell remove-shell update-shells update-passwd chrt choom uclampset prlimit ipcmk ipcrm ipcs setarch i386
+    linux32 linux64 x86_64 mcookie wall script scriptlive scriptreplay mknod chcon runcon tarcat rmt rmt-tar
+    deb-systemd-helper deb-systemd-invoke fstab-decode capsh getpcaps setcap getcap ip ss bridge tc rtmon
+    """.split()  # noqa: SIM905 (one line a command says no more)
+)
+"""Commands of Debian that handle namespaces, mounts, devices, other users or the machine: none works in a sandbox, and
+what they would tell is the machine's. A cell may bring its own; the system call filter is the wall."""
+
 UNNEEDED_PATHS = (
     "/etc/apt",
     "/etc/cron.daily",
@@ -63,6 +78,9 @@ def strip_system() -> None:
                 remove(path)
     for path in Path("/usr/local/bin").glob("pip*"):
         remove(path)
+    for name in UNNEEDED_COMMANDS:
+        for folder in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
+            remove(Path(folder, name), folders=False)
     for name in UNNEEDED_PATHS:
         remove(Path(name))
     for path in Path("/usr/share/doc").rglob("*"):

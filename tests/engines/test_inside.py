@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,6 +133,10 @@ async def test_nothing_of_the_host_s_environment(
     assert set(found) <= {"PATH", "HOME", "LANG", "LC_CTYPE", *(name for name in found if name.startswith("PYTHON"))}
 
 
+BOOT_LINE = Path("/proc/cmdline").read_text(encoding="utf-8").strip()
+DRIVERS = list(Path("/sys/module").iterdir())
+
+
 async def test_no_file_tells_the_host_s_name_or_paths(run: Run, make_spec: MakeSpec) -> None:
     code = """
 import json
@@ -142,6 +147,8 @@ def read(path):
         return ""
 paths = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/proc/sys/kernel/hostname"]
 paths += ["/proc/keys", "/proc/kallsyms", "/proc/modules", "/proc/interrupts", "/proc/timer_list", "/proc/config.gz"]
+paths += ["/proc/cmdline", "/proc/locks", "/proc/partitions", "/proc/diskstats", "/proc/swaps", "/proc/devices"]
+paths += ["/proc/mdstat", "/proc/iomem", "/proc/softirqs", "/proc/schedstat", "/proc/crypto", "/proc/bootconfig"]
 print(json.dumps({path: read(path) for path in paths}))
 """
     import socket
@@ -152,6 +159,17 @@ print(json.dumps({path: read(path) for path in paths}))
     assert "nameserver" not in found.pop("/etc/resolv.conf")
     assert f" {socket.gethostname()}\n" not in found.pop("/etc/hosts")
     assert set(found.values()) == {""}
+    assert BOOT_LINE, "the control: the host says how it was started"
+
+
+async def test_no_folder_of_the_system_tells_of_disks_and_drivers(run: Run, make_spec: MakeSpec) -> None:
+    code = """
+import json, os
+paths = ["/sys/block", "/sys/bus", "/sys/class/block", "/sys/dev", "/sys/module", "/sys/firmware", "/sys/kernel"]
+print(json.dumps({path: os.listdir(path) for path in paths if os.path.isdir(path)}))
+"""
+    assert {name for names in (await run(make_spec(code))).values() for name in names} == set()
+    assert DRIVERS, "the control: the host says which drivers it has"
 
 
 # --- system calls, by number ------------------------------------------------------------------------------------------
