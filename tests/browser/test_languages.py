@@ -1,0 +1,110 @@
+"""Languages that JupyterLab parses for itself: Markdown, TeX, SVG and CSS of a cell's, in the real page.
+
+The same outputs with `--outputs trusted` are the control.
+"""
+
+# ruff: noqa: E501 (an attack reads best on one line)
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from policy.test_languages import MARKDOWN
+from policy.test_svg import BOMBS
+
+from .lab import Lab, eventually, settled
+
+PRELUDE = """
+    from IPython.display import publish_display_data
+    def show(data, metadata=None):
+        publish_display_data(data, metadata or {})
+"""
+RAN = "return Object.getOwnPropertyNames(window).filter(name => name.startsWith('pwned'))"
+TYPESET = "return document.querySelectorAll('.jp-OutputArea mjx-container').length"
+
+FORMULAS = r"""
+    show({"text/latex": "$\\displaystyle \\frac{a}{b}$"})
+    show({"text/markdown": "So $x_1*y_1*z$ and \\\\(\\alpha\\\\), *of course*.\n\n$$\n\\sum_i i\n$$"})
+    show({"text/html": "<p>costs $5 and $6, but <b>$\\alpha$</b> and \\(x &lt; y\\)</p>"})
+"""
+"""Six formulas, in every type that may have them."""
+COUNT = 6
+
+
+def shapes() -> str:
+    """Return a cell that shows each of the shapes; one that fires leaves its number."""
+    lines = []
+    for number, source in enumerate(MARKDOWN.values()):
+        numbered = source.replace("window.pwned=1", f"window.pwned{number}=1")
+        lines.append(f"show({{'text/markdown': {numbered.replace('fadeIn 1s', 'jp-spin 1s, fadeIn 1s')!r}}})")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-trusted"])
+def test_markdown_and_formulas_in_the_page(lab: Lab, kernel: str) -> None:
+    """What a parser of the page could make an attribute of does nothing; formulas are typeset as they were."""
+    lab.open(kernel, dedent(PRELUDE), shapes(), dedent(FORMULAS))
+    lab.run_all()
+    eventually(lambda: lab.js(TYPESET) >= COUNT, "the formulas are typeset")
+    settled(lambda: lab.js(TYPESET))
+    if kernel == "sandbox-trusted":
+        assert len(lab.js(RAN)) >= 2
+        return
+    assert lab.js(RAN) == []
+    assert (
+        lab.js("return document.querySelectorAll('.jp-OutputArea [onfocus], .jp-OutputArea [autofocus]').length") == 0
+    )
+    assert len(lab.output(2).find_elements("css selector", "mjx-container")) == COUNT
+    assert "costs $5 and $6, but" in lab.text(2)[2]
+
+
+@pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-trusted"])
+def test_no_output_changes_the_macros_of_another(lab: Lab, kernel: str) -> None:
+    """MathJax keeps a definition for the whole page, for all notebooks in it."""
+    hostile = r"""
+        for name in ("alpha", "beta"):
+            for source in (r"$\de<wbr>f\NAME{HA}$", r"\begin{align}\def\NAME{HA}x\end{align}", r"$\def\NAME{HA}$",
+                           r"$$\renewcommand{\NAME}{HA}$$"):
+                source = source.replace("NAME", name)
+                show({"text/html": f"<p>{source}</p>"})
+                show({"text/latex": source})
+                show({"text/markdown": source})
+    """
+    lab.open(kernel, dedent(PRELUDE), dedent(hostile), 'show({"text/latex": "$\\\\alpha\\\\beta$"})')
+    lab.run_all()
+    eventually(lambda: lab.output(2).find_elements("css selector", "mjx-container mjx-c"), "the formula is typeset")
+    settled(lambda: lab.js(TYPESET))
+    drawn = str(lab.output(2).find_element("css selector", "mjx-container math").get_attribute("textContent"))
+    greek = "\N{GREEK SMALL LETTER ALPHA}\N{GREEK SMALL LETTER BETA}"
+    assert (drawn == greek) is (kernel == "sandbox-python")
+
+
+FLOODS = {
+    "nested use": f"show({{'image/svg+xml': {BOMBS['use']!r}}})",
+    "nested use in an address": "import base64; show({'text/html': '<img src=\"data:image/svg+xml;base64,' + base64.b64encode("
+    f"{BOMBS['use']!r}.encode()).decode() + '\">'}})",
+    "nested use in markup": f"show({{'text/html': {BOMBS['use, without xlink']!r}}})",
+    "a table": "show({'text/html': '<table>' + ('<tr>' + '<td>1</td>' * 20 + '</tr>') * 11_800 + '</table>'})",
+    "siblings": "show({'text/html': '<style>' + ''.join(f'p ~ p ~ p ~ b{i} {{color:red}}' for i in range(40)) + '</style>' + '<p>x</p>' * 200_000})",
+    "fewer siblings": "show({'text/html': '<style>' + ''.join(f'p ~ p ~ p ~ b{i} {{color:red}}' for i in range(40)) + '</style>' + '<p>x</p>' * 40_000})",
+    "emphasis": "show({'text/markdown': '*a_' * 60_000})",
+    "formulas": "show({'text/html': '<p>' + '<b>$\\\\frac{1}{2}$</b> ' * 20_000 + '</p>'})",
+    "one long formula": "show({'text/latex': '$' + '\\\\frac{1}{2} + ' * 3_000 + 'x$'})",
+}
+
+
+def test_a_page_bears_whatever_is_shown(lab: Lab) -> None:
+    """Each of these kept the tab busy for ten seconds to minutes: now the page answers all the time."""
+    lab.browser.set_script_timeout(30)
+    lab.open("sandbox-python", dedent(PRELUDE), *FLOODS.values(), "print('the last cell')")
+    lab.run_all()
+    longest = lab.browser.execute_async_script(  # type: ignore[no-untyped-call]
+        """const done = arguments[0]; let last = performance.now(), longest = 0, left = 40;
+        const tick = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now;
+            if (--left) setTimeout(tick, 50); else done(longest); };
+        setTimeout(tick, 50);"""
+    )
+    assert longest < 15_000
+    assert lab.text(-1) == ["the last cell"]
+    assert lab.js("return document.querySelectorAll('.jp-OutputArea td').length") < 60_000
