@@ -107,6 +107,7 @@ def readdress(value: str, left: Allowance) -> str | None:
 
 def is_costly_page(source: str) -> bool:
     """Return whether the SVGs of a page that goes into a frame expand to more than a browser bears."""
+    source = svg_cost.without_scripts(source)
     left = Allowance()
     for number, match in enumerate(_ADDRESS.finditer(source)):
         quote, encoding = match[1], match[2].lower()
