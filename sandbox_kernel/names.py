@@ -64,6 +64,11 @@ _ACTED_UPON_OUTSIDE = re.compile(
     r"|(build|settings|init)\.gradle(\.kts)?|pom\.xml|build\.(rs|xml|zig)|cargo\.toml|go\.(mod|work)|.*\.(cabal|nimble|gemspec)"
     r"|gemfile|rakefile|brewfile|procfile|vagrantfile|jenkinsfile|guardfile|workspace(\.bazel)?|build\.bazel|module\.bazel"
     r"|(docker|container)file(\..*)?|(docker-)?compose(\..*)?\.ya?ml|(flake|shell|default)\.nix|devcontainer\.json|mise\.toml"
+    # programs for notebooks, figures and papers, and services in Python, which read these where they are started:
+    # nbconvert takes the folders `lab`, `base`, ... of the current one for its templates, and those are programs
+    r"|.*\.(j2|jinja2?|tplx?)|conf\.(json|py)|matplotlibrc|latexmkrc|jupytext(\.(toml|ya?ml|json|py)|config)|quarto\.ya?ml"
+    r"|_(quarto|config|netrc|vimrc|gvimrc|exrc)(\.ya?ml)?|(gunicorn\.conf|celeryconfig|wsgi)\.py|(scrapy|ansible|airflow)\.cfg"
+    r"|(mkdocs|snakefile|dvc)(\.ya?ml)?|nextflow\.config|(hatch|pdm|poetry|pixi|rye)\.toml"
     # JavaScript
     r"|package\.json|node_modules|deno\.jsonc?|bunfig\.toml|(grunt|gulp)file(\..*)?|tsconfig(\..*)?\.json|yarn\.config\..*"
     r"|[a-z]+\.(config|conf|setup)\.[cm]?[jt]s"
@@ -72,6 +77,8 @@ _ACTED_UPON_OUTSIDE = re.compile(
     r"|inetloc|fileloc|appref-ms|application|command|terminal|workflow|app|pif|scr|hta)|folder\.htt",
     re.IGNORECASE | re.DOTALL,
 )
+_OF_A_TEMPLATE = re.compile(r"(^|/)(base|basic|classic|lab|latex|reveal|webpdf)/static/")
+"""What nbconvert puts into a page as it is, if it is started in the folder above."""
 _DEVICE = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(\..*)?", re.I | re.S
 )
@@ -172,6 +179,8 @@ def check_downloaded_name(path: str) -> PurePosixPath:
             raise FileRefused("its name is the short form of another name on Windows")
         if _ACTED_UPON.fullmatch(read) or _ACTED_UPON_OUTSIDE.fullmatch(read):
             raise FileRefused("programs act upon files of its name by themselves")
+    if _OF_A_TEMPLATE.search(checked.as_posix().casefold()):
+        raise FileRefused("programs act upon files of its name by themselves")
     return checked
 
 

@@ -43,6 +43,12 @@ _HASH = re.compile(r"\s+--hash(?:=|\s+)(\S+)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
 _NESTED = re.compile(r"(-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-[rc]))(\S.*)")
 _FLAGS = re.compile(r"(--no-index|--pre|--require-hashes)|--prefer-binary|--only-binary(?:=|\s+)\S+")
+_PLAIN = re.compile(r"[\t\x20-\x5b\x5d-\x7e]*")
+"""Printable ASCII without the backslash: a text of a marker is a Python string, whose escapes can be ends of lines."""
+_TEXT = re.compile(r"\"([^\"]*)\"")
+_WORDS = re.compile(r"[\w.+!*,/-]*( [\w.+!*,/][\w.+!*,/-]*)*", re.ASCII)
+"""What a text of a marker may hold: versions and names of platforms, and nothing that pip reads as an option."""
+_WHEEL_NAME = re.compile(r"[\w.+!-]+", re.ASCII)
 _ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".lzma", ".tlz", ".egg")
 """Ends of names that pip takes for files."""
 _REFUSED = {
@@ -178,7 +184,7 @@ class _Reader:
         if parsed.url is not None:
             _refuse("an address is not asked; name the package, or the path of its wheel")
         into = self.wanted.constraints if constraints else self.wanted.lines
-        into.append(" ".join([str(parsed), *(f"--hash={one}" for one in hashes)]))
+        into.append(" ".join([_written(text, parsed), *(f"--hash={one}" for one in hashes)]))
 
 
 class _Refused(Exception):
@@ -187,6 +193,18 @@ class _Refused(Exception):
 
 def _refuse(reason: str) -> NoReturn:
     raise _Refused(reason)
+
+
+def _written(text: str, parsed: Requirement) -> str:
+    """Return a requirement as one line of ours, of which pip reads what was parsed here and nothing else."""
+    line = str(parsed)
+    if not _PLAIN.fullmatch(text) or not _PLAIN.fullmatch(line) or "${" in line:
+        _refuse("a name, a version or a marker has no escapes, and no characters beyond ASCII")
+    if not all(map(_WORDS.fullmatch, _TEXT.findall(line))) or re.search("['#`$]", line) or " -" in line:
+        _refuse("a text of a marker is a version, or the name of a platform")
+    if str(Requirement(line)) != line:
+        _refuse("it does not mean the same when it is written anew")
+    return line
 
 
 def _text(path: str) -> str:
@@ -224,6 +242,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _wheel(path: str) -> NamedWheel:
     name = path.rpartition("/")[2]
+    if not _WHEEL_NAME.fullmatch(name):  # pip is given it as a part of a line
+        _refuse("that is no name of a wheel")
     try:
         parse_wheel_filename(name)
         return NamedWheel(name, open_file(path))

@@ -88,6 +88,14 @@ OUT_REFUSED = {
     "x.code-workspace": "act upon",
     "x.library-ms": "act upon",
     "\uff53etup.py": "act upon",
+    "lab/index.html.j2": "act upon",
+    "a/base/CELLTAGS.J2": "act upon",
+    "lab/conf.json": "act upon",
+    "lab/static/theme-light.css": "act upon",
+    "matplotlibrc": "act upon",
+    "latexmkrc": "act upon",
+    "ansible.cfg": "act upon",
+    "gunicorn.conf.py": "act upon",
     "con": "device",
     "a/NUL.txt": "device",
     "com1": "device",
@@ -107,6 +115,16 @@ OUT_REFUSED = {
     "\u2024bashrc": "hidden",
     "a/\u2100": "lookalike",
 }
+
+
+def test_control_a_template_in_the_current_folder_is_a_program_to_nbconvert(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    run = "{{ cycler.__init__.__globals__.os.mkdir('ran-code') }}"
+    (tmp_path / "lab" / "index.html.j2").write_text(run)
+    (tmp_path / "a.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    command = [sys.executable, "-P", "-m", "nbconvert", "--to", "html", "a.ipynb"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    assert (tmp_path / "ran-code").is_dir()
 
 
 @pytest.mark.parametrize(("name", "reason"), OUT_REFUSED.items())
@@ -165,6 +183,10 @@ def test_what_shows_as_nothing_or_as_a_separator_is_refused_by_every_door(name: 
         "Zo\u00eb \u00bd.txt",
         "\u00e9\u0301.txt",
         "model.config.json",
+        "lab/results.csv",
+        "base/a.json",
+        "static/style.css",
+        "config.json",
         "contest.py",
         "control.csv",
         "Screenshot at 1.00\u202fPM.png",

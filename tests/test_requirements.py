@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from sandbox_kernel import image, wheels
 from sandbox_kernel.errors import ConfigurationError, EngineError
@@ -62,6 +63,9 @@ HONEST = {
     "\ufeffsix\r\n": "six",
     "--only-binary :all:\nsix": "six",
     "--prefer-binary\nsix": "six",
+    "six>=1 ; python_version in '3.12 3.13' and sys_platform!='win32'": (
+        'six>=1; python_version in "3.12 3.13" and sys_platform != "win32"'
+    ),
 }
 
 
@@ -111,6 +115,14 @@ REFUSED = {
     "-r none.txt": "no requirements file",
     "six \\\n -e .": "neither",
     "-r https://a.test/x": "no requirements file",
+    r"""six; platform_machine != 'a"\n--index-url https://a.test\n\x23'""": "escapes",
+    r"""six; platform_machine != 'a"\x0c--pre\u2028-e .\x0c\x23'""": "escapes",
+    r"""six; platform_machine != "\N{LINE FEED}" """: "escapes",
+    "six; platform_machine != 'a\x1d'": "escapes",
+    """six; platform_machine != 'a" or "b'""": "name of a platform",
+    "six; platform_machine != 'a --global-option=x'": "name of a platform",
+    "./a-1-py3-none-any ; x.whl": "no name of a wheel",
+    "./a-1-py3-none-any -e ..whl": "no name of a wheel",
 }
 
 
@@ -122,6 +134,11 @@ def test_what_runs_or_leaks_something_is_refused_with_its_line(repo: Path, text:
     (repo / "outer.txt").write_text("-r requirements.txt\n")
     with pytest.raises(ConfigurationError, match=REFUSED[text]):
         read(Path("outer.txt"))
+
+
+def test_control_a_marker_written_anew_can_be_several_lines_to_pip() -> None:
+    [escaped] = [text for text in REFUSED if "index-url https://a.test\\n" in text]
+    assert "--index-url https://a.test" in str(Requirement(escaped)).split("\n")
 
 
 def test_files_without_end_are_refused(repo: Path) -> None:
