@@ -162,8 +162,10 @@ def transform(policy: SandboxKernelPolicy, base_url: str) -> type[OutputTransfor
                     headers[name] = value
             if kind == "content":
                 headers["X-Content-Type-Options"] = "nosniff"
-                if request.headers.get("Sec-Fetch-Dest", "").lower() in CODE:
-                    # A file that a cell has written must not become a script of a page by its address.
+                dest = request.headers.get("Sec-Fetch-Dest", "").lower()
+                if dest in CODE or (not dest and "script" in headers.get("Content-Type", "").lower()):
+                    # A file that a cell has written must not become a script of a page by its address. Browsers say
+                    # what they want it for only to this machine and over TLS; else no file is a script.
                     headers["Content-Type"] = "text/plain"
             return status_code, headers, chunk
 

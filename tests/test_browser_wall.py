@@ -125,6 +125,10 @@ def test_pages_that_show_notebooks_come_with_the_wall_beside_the_server_s_own(
         for dest in ("script", "worker"):
             assert kinds[dest].headers["Content-Type"] == "text/plain"
             assert kinds[dest].headers["X-Content-Type-Options"] == "nosniff"
+        # Over plain HTTP from another machine, a browser does not say what it wants a file for.
+        unsaid, _ = ask(url, "files/made.js")
+        assert (unsaid.headers["Content-Type"], unsaid.headers["X-Content-Type-Options"]) == ("text/plain", "nosniff")
+        assert ask(url, "files/page.html")[0].headers["Content-Type"].startswith("text/html")
         assert policies(ask(url, "api/status")[0])[0].startswith("frame-ancestors")
         assert len(policies(ask(url, "api/status")[0])) == 1
 
