@@ -18,8 +18,8 @@ PACKAGE = ROOT / "sandbox_kernel"
 ORDER = """
     errors model wire weight protocol
     policy.verdict policy.plain policy.terminal policy.tex_words policy.tex policy.css policy.blocks policy.frame
-    policy.raster policy.svg_cost policy.svg policy.html policy.markdown policy.mime policy.budget policy.page
-    policy.widget_table policy.widget_models policy.widget_bytes policy.widget_rules
+    policy.raster policy.media policy.svg_cost policy.svg policy.html policy.markdown policy.mime policy.budget
+    policy.page policy.widget_table policy.widget_models policy.widget_bytes policy.widget_rules
     policy.widget_views policy.widgets policy.replies policy.outputs policy
     shown
     names ways places grounds audit files scratch transfer folders

@@ -1,6 +1,6 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, tex, frame and verdict, and nh3 and svg when they are needed (start-up time counts).
+Imports blocks, css, tex, frame, media and verdict, and nh3 and svg when they are needed (start-up time counts).
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
@@ -14,7 +14,7 @@ from functools import cache
 from html import unescape
 from typing import Any
 
-from . import css, frame, tex
+from . import css, frame, media, tex
 from .blocks import contents
 from .verdict import Notes
 
@@ -102,7 +102,7 @@ _LINK_TAG = re.compile(r"<a( [^>]*)>")
 _ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
 _MEDIA = re.compile(
-    r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE
+    r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE
 )
 _PAGE = re.compile(r"<iframe\s[^<>]{0,500}?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
 _SCOPE = re.compile(
@@ -315,9 +315,11 @@ def _cleaner(changed: set[str], images: _Images) -> Any:
             changed.add("removed a link: only http, https and mailto may be followed")
             return None
         if name == "src":
-            pattern = _IMAGE if tag == "img" else _MEDIA
-            if pattern.fullmatch(value.strip()):
-                return images.readdressed(value) if tag == "img" else value
+            if tag == "img" and _IMAGE.fullmatch(value.strip()):
+                return images.readdressed(value)
+            found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
+            if found and media.is_played_text(found[1]):
+                return value
             changed.add(f"removed the source of <{tag}>: outputs load nothing from a network")
             return None
         return value

@@ -34,8 +34,11 @@ _Content = Mapping[str, Any]
 class OutputPolicy:
     """The output policy of one session, with the little state it needs: displays, comms, the cursor's row."""
 
-    def __init__(self, mode: OutputMode, message_bytes: int = 96 << 20) -> None:
-        """`message_bytes` is the largest message, of which all markup in one may be a third."""
+    def __init__(self, mode: OutputMode, message_bytes: int = 96 << 20, *, before: OutputPolicy | None = None) -> None:
+        """`message_bytes` is the largest message, of which all markup in one may be a third.
+
+        `before` is that of the session's last kernel, whose widgets a notebook may still hold.
+        """
         self.mode = mode
         self.message_bytes = message_bytes
         self._screen = terminal.Screen()
@@ -46,7 +49,7 @@ class OutputPolicy:
         self._bundles = Bundles(frames=active, model_shown=self._model_shown)
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
-        self._widgets = widgets.Widgets(self._bundles, allowed=active)
+        self._widgets = widgets.Widgets(self._bundles, allowed=active, past=before and before._widgets.past)
         self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
             "stream": self._stream,
             "error": lambda message, notes: widgets.error(message.content),

@@ -55,6 +55,13 @@ def pixels(text: str, kind: str | None = None) -> int | None:
     return size[0] * size[1] if size else 0
 
 
+def claimed(data: bytes) -> int | None:
+    """Return how many pixels the bytes of an image claim, None if they are none of the types here."""
+    found = image_type(data)
+    size = _size(found, data) if found else None
+    return (size[0] * size[1] if size else 0) if found else None
+
+
 def _size(kind: str, data: bytes) -> tuple[int, int] | None:
     try:
         if kind == "image/png":

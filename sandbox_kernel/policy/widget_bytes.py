@@ -1,6 +1,6 @@
 """The bytes that go with a widget's state: where a front end may put them, and what an image among them may be.
 
-Imports svg, the models and verdict.
+Imports media, raster, svg, the models and verdict.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import svg
+from . import media, raster, svg
 from .plain import POISON
 from .verdict import Notes, RefusedError
 from .widget_models import Model
@@ -29,12 +29,25 @@ def takes(model: Model, path: list[Any], kept: Mapping[str, Any]) -> bool:
     return len(path) == 3 and path[2] == "content" and isinstance(path[1], int) and 0 <= path[1] < len(files)
 
 
+def shown(model: Model, value: Any, notes: Notes) -> Any:
+    """Return the bytes of an image, a sound or a film as they may pass, None if they may not."""
+    if model.name == "ImageModel":
+        return picture(value, notes)
+    if model.name in ("AudioModel", "VideoModel") and len(value) and not media.is_played(bytes(value)):
+        notes.add("removed the bytes of a widget: no sound or film of a kind that is played")
+        return None
+    return value
+
+
 def picture(value: Any, notes: Notes) -> Any:
     """Return the bytes of an image as they may pass: an SVG is written anew, None if that cannot be.
 
     No other image begins as XML does, whatever its format is said to be.
     """
     start = bytes(value[:256])
+    if (pixels := raster.claimed(bytes(value)) or 0) > raster.MAX_PIXELS:
+        notes.add(f"removed a widget's image: {pixels // 1_000_000} million pixels, at most 100 million")
+        return None
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
         return value
     try:

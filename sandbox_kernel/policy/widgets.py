@@ -15,13 +15,16 @@ from .budget import MAX_COMMS
 from .mime import Bundles
 from .plain import plain
 from .verdict import Notes, RefusedError, named
-from .widget_bytes import Placed, picture, placed_at, takes
+from .widget_bytes import Placed, placed_at, shown, takes
 from .widget_models import NAMES, Model, carried, models, referred
 from .widget_rules import Setting, UnfitError, check
 from .widget_views import Views
 
 TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
 VIEW = "application/vnd.jupyter.widget-view+json"
+
+MAX_PAST = 100_000
+"""Widgets of a session, closed ones too. Their ids take 10 MB."""
 
 SERIES = 8
 """The major version of ipywidgets whose models are in the table."""
@@ -40,11 +43,16 @@ class Sent(NamedTuple):
 class Widgets:
     """The open comms of a session."""
 
-    def __init__(self, bundles: Bundles, *, allowed: bool) -> None:
+    def __init__(self, bundles: Bundles, *, allowed: bool, past: dict[int, str] | None = None) -> None:
         self._bundles = bundles
         self._allowed = allowed
         self._models: dict[str, str] = {}
         """Comm id of each widget model that was let through -> class of the model."""
+        self.past: dict[int, str] = {} if past is None else past
+        """Hash of each comm id that a model ever had -> its class, of this kernel and those before it.
+
+        Whoever keeps a notebook's widgets puts the states of one id together: a closed one's text, drawn as markup.
+        """
         self._controls: dict[str, None] = {}
         """Ids of the comms over which a front end asks for the states of all widgets."""
         self._ends: dict[str, dict[str, Any]] = {}
@@ -91,7 +99,8 @@ class Widgets:
             self._controls[comm_id] = None
         elif target == TARGET and len(self._models) < MAX_COMMS and not self.is_open(comm_id):
             state = data.get("state") if isinstance(data, dict) else None
-            if isinstance(state, dict) and (model := _model_of(state)):
+            model = _model_of(state) if isinstance(state, dict) else None
+            if model and self.past.setdefault(hash(comm_id), model.name) == model.name:
                 self._models[comm_id] = model.name
 
     def closed(self, comm_id: str) -> None:
@@ -119,7 +128,11 @@ class Widgets:
         state = data.get("state") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(state, dict) or not (model := _model_of(state)):
             raise RefusedError(_stranger(state))
-        self._models[comm_id] = model.name
+        if self.past.get(hash(comm_id), model.name) != model.name:
+            raise RefusedError("dropped a widget whose id was another widget's")
+        if len(self.past) >= MAX_PAST and hash(comm_id) not in self.past:
+            raise RefusedError(f"dropped a widget: {MAX_PAST} were opened in this session; restart it for more")
+        self._models[comm_id] = self.past[hash(comm_id)] = model.name
         try:
             checked, kept = self._data(data, buffers, comm_id, parent, notes)
         except RefusedError:
@@ -195,9 +208,7 @@ class Widgets:
         bytes_kept = [one for one in placed if takes(model, one[0], kept)]
         if len(bytes_kept) < len(placed):
             notes.add(f"removed bytes of a widget: {model.name} has no place for them")
-        if model.name == "ImageModel":
-            return kept, [(path, seen) for path, one in bytes_kept if (seen := picture(one, notes)) is not None]
-        return kept, bytes_kept
+        return kept, [(path, seen) for path, one in bytes_kept if (seen := shown(model, one, notes)) is not None]
 
     def _link(self, comm_id: str, state: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
         """Require that a link's ends are of one kind: it copies in the browser, past this filter."""

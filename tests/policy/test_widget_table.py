@@ -139,8 +139,8 @@ def texts() -> Iterator[Any]:
 def media() -> Iterator[Any]:
     w = ipywidgets
     yield w.Image(value=b"\x89PNG\r\n\x1a\n", format="png", width=300, height="40%")
-    yield w.Video(value=b"mp4", format="mp4", autoplay=False, width="320")
-    yield w.Audio(value=b"x", format="mpeg", loop=True)
+    yield w.Video(value=b"\0\0\0\x18ftypmp42", format="mp4", autoplay=False, width="320")
+    yield w.Audio(value=b"\xff\xfb\x90\x44", format="mpeg", loop=True)
     upload = w.FileUpload(accept=".txt,image/*", multiple=True, icon="upload")
     when = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
     file = {"name": "<a>.txt", "type": "text/plain", "size": 2, "last_modified": when}
@@ -236,7 +236,7 @@ BOMB = b"<g id='a0'><rect/></g>" + b"".join(
         (b"\xef\xbb\xbf \n" + SVG % BOMB, False),
         ((SVG % BOMB).decode().encode("utf-16"), False),
         ((SVG % BOMB).decode().encode("utf-16-be"), False),
-        (b"\x89PNG\r\n\x1a\n" + SVG % BOMB, True),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1" + SVG % BOMB, True),
     ],
 )
 def test_an_svg_in_an_image_widget_is_written_anew(value: bytes, passes: bool) -> None:
@@ -331,7 +331,7 @@ def test_bytes_go_only_where_a_view_expects_them(name: str) -> None:
             policy = OutputPolicy("safe")
             policy.apply(model("c", name))
             data = {"method": "update", "state": {}, "buffer_paths": [path]}
-            passed = policy.apply(message("comm_msg", {"comm_id": "c", "data": data}, buffers=(b"<img>",))).message
+            passed = policy.apply(message("comm_msg", {"comm_id": "c", "data": data}, buffers=(b"OggS",))).message
             if passed is not None and passed.buffers:
                 assert name in ("ImageModel", "VideoModel", "AudioModel")
                 assert passed.content["data"]["buffer_paths"] == [["value"]]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from sandbox_kernel.model import Message
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy import OutputPolicy, widgets
 from sandbox_kernel.policy.budget import MAX_COMMS
 
 from .check import faults
@@ -147,6 +150,57 @@ def test_a_module_for_the_target_is_not_loaded() -> None:
 def test_an_id_in_use_is_not_opened_again_as_another_class() -> None:
     policy = opened(model("c", "TextModel", value="<img src=x onerror=x>"))
     assert policy.apply(model("c", "HTMLModel")).message is None
+
+
+def kept_by_a_notebook(messages: Iterable[Message], policy: OutputPolicy) -> dict[str, dict[str, Any]]:
+    """Return the states that nbclient puts into a notebook, with what the policy lets pass of these messages."""
+    client = NotebookClient(nbformat.v4.new_notebook(), store_widget_state=True)
+    for sent in messages:
+        passed = policy.apply(sent).message
+        if passed is not None and passed.type != "comm_close":
+            client.handle_comm_msg([], {"msg_type": passed.type, "content": passed.content, "buffers": []}, 0)
+    return client.widget_state
+
+
+AS_TEXT = model("c", "TextModel", value="<img src=x onerror=x>")
+
+
+def test_an_id_is_of_one_class_also_when_its_widget_is_closed() -> None:
+    """A notebook has one state for an id: of a Text's value and an HTML's class, it would be drawn as markup."""
+    close = message("comm_close", {"comm_id": "c", "data": {}})
+    both = [AS_TEXT, close, model("c", "HTMLModel")]
+    assert kept_by_a_notebook(both, OutputPolicy("safe"))["c"]["_model_name"] == "TextModel"
+    control = kept_by_a_notebook(both, OutputPolicy("trusted"))["c"]
+    assert (control["_model_name"], control["value"]) == ("HTMLModel", "<img src=x onerror=x>")
+    policy = opened(AS_TEXT)
+    assert policy.apply(close).message is not None
+    assert policy.apply(AS_TEXT).message is not None
+    for count in range(2000):
+        policy.apply(model(f"x{count}", "ButtonModel"))
+        policy.apply(message("comm_close", {"comm_id": f"x{count}", "data": {}}))
+    policy.apply(close)
+    assert policy.apply(model("c", "HTMLModel")).message is None
+
+
+def test_an_id_is_of_one_class_also_for_the_next_kernel_of_a_session() -> None:
+    """A cell may end its kernel, and whoever keeps the notebook's widgets goes on."""
+    policy = opened(AS_TEXT)
+    after = OutputPolicy("safe", before=policy)
+    assert after.apply(model("c", "HTMLModel")).message is None
+    assert after.apply(AS_TEXT).message is not None
+    assert OutputPolicy("safe", before=after).apply(model("c", "HTMLMathModel")).message is None
+
+
+def test_ids_of_closed_widgets_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widgets, "MAX_PAST", 3)
+    policy = OutputPolicy("safe")
+    for name in "abc":
+        assert policy.apply(model(name, "ButtonModel")).message is not None
+        assert policy.apply(message("comm_close", {"comm_id": name, "data": {}})).message is not None
+    refused = policy.apply(model("d", "ButtonModel"))
+    assert refused.message is None
+    assert "3 were opened" in refused.notes[0]
+    assert policy.apply(model("a", "ButtonModel")).message is not None
 
 
 def test_the_number_of_comms_is_bounded() -> None:
