@@ -49,7 +49,8 @@ class OutputPolicy:
         self._bundles = Bundles(frames=active, model_shown=self._model_shown)
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
-        self._widgets = widgets.Widgets(self._bundles, allowed=active, past=before and before._widgets.past)
+        past = before._widgets.past if before is not None else None
+        self._widgets: widgets.Widgets = widgets.Widgets(self._bundles, allowed=active, past=past)
         self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
             "stream": self._stream,
             "error": lambda message, notes: widgets.error(message.content),
