@@ -149,6 +149,10 @@ def transform(policy: SandboxKernelPolicy, base_url: str) -> type[OutputTransfor
         def __init__(self, request: HTTPServerRequest) -> None:
             super().__init__(request)
             self._request = request
+            if kind_of(request.path, base_url, b""):
+                # "Not modified" has no page whose own scripts could be told, and a browser would keep older headers.
+                for name in ("If-None-Match", "If-Modified-Since"):
+                    request.headers.pop(name, None)
 
         def transform_first_chunk(
             self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
@@ -163,9 +167,9 @@ def transform(policy: SandboxKernelPolicy, base_url: str) -> type[OutputTransfor
             if kind == "content":
                 headers["X-Content-Type-Options"] = "nosniff"
                 dest = request.headers.get("Sec-Fetch-Dest", "").lower()
-                if dest in CODE or (not dest and "script" in headers.get("Content-Type", "").lower()):
+                if dest in CODE or "script" in headers.get("Content-Type", "").lower():
                     # A file that a cell has written must not become a script of a page by its address. Browsers say
-                    # what they want it for only to this machine and over TLS; else no file is a script.
+                    # what they want it for only to this machine and over TLS, and keep what they had as a picture.
                     headers["Content-Type"] = "text/plain"
             return status_code, headers, chunk
 
