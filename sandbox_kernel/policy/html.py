@@ -26,6 +26,8 @@ _TAGS = frozenset(
 )
 MAX_TAGS = 50_000
 """Elements that a page takes in within two seconds; a table of 2,000 rows and 20 columns has 44,000."""
+MAX_ENTITIES = 100_000_000_000
+"""Ampersands and hard spaces times the characters of a source: the parser copies a text anew for each, for a second."""
 MAX_OPENED = 1_000_000
 """Angle brackets of all kinds that are looked at."""
 MAX_RESULT = 60_000_000
@@ -169,6 +171,8 @@ def _is_costly(source: str) -> bool:
     longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
     if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
         return True
+    if (source.count("&") + 4 * source.count("\xa0")) * len(source) > MAX_ENTITIES:
+        return True
     if opened <= MAX_NESTING // 100:
         return False
     tags = [tag.lower() for tag in _TAG.findall(source)]
@@ -254,7 +258,7 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
 def _unwrap(source: str) -> str | None:
     """Return `source` if it is exactly what `sanitise` makes of its own inside: filtering twice is filtering once."""
     match = _SCOPE.fullmatch(source)
-    if not match:
+    if not match or _is_costly(source) or _is_crowded(source):
         return None
     scope, styles, kept = match.groups()
     quiet = Notes()

@@ -39,7 +39,7 @@ MAX_LENGTH = 20_000
 """CSS pixels of a side."""
 MAX_RULES = 200
 MAX_ADDRESSES = 300
-"""SVGs in addresses of data that are looked at in one page."""
+"""SVGs in addresses of data that are looked at in one page; all together are no longer than one may be."""
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 HTML = "http://www.w3.org/1999/xhtml"
@@ -109,13 +109,16 @@ def is_costly_page(source: str) -> bool:
     """Return whether the SVGs of a page that goes into a frame expand to more than a browser bears."""
     source = svg_cost.without_scripts(source)
     left = Allowance()
+    size = 0
     for number, match in enumerate(_ADDRESS.finditer(source)):
         quote, encoding = match[1], match[2].lower()
         end = source.find(quote, match.end()) if quote in ("'", '"') else -1
-        data = source[match.end() : end] if end >= 0 else source[match.end() :].split(">", 1)[0].split(")", 1)[0]
-        if number >= MAX_ADDRESSES or len(data) > MAX_SOURCE:
+        if end < 0:
+            end = _first(source, ">", match.end(), _first(source, ")", match.end(), len(source)))
+        size += end - match.end()
+        if number >= MAX_ADDRESSES or size > MAX_SOURCE:
             return True
-        data = unquote(unescape(data))
+        data = unquote(unescape(source[match.end() : end]))
         try:
             clean(base64.b64decode(data).decode("utf-8", "replace") if "base64" in encoding else data, left)
         except CostlyError:
@@ -123,6 +126,12 @@ def is_costly_page(source: str) -> bool:
         except ValueError:
             continue  # no image, then
     return svg_cost.is_costly_markup(source)
+
+
+def _first(text: str, mark: str, start: int, end: int) -> int:
+    """Return where the first `mark` between two places of a text is, or else the second of them."""
+    found = text.find(mark, start, end)
+    return end if found < 0 else found
 
 
 class _Parser:

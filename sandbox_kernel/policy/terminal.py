@@ -66,9 +66,16 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 _TAG = re.compile(
-    r"<(?=[A-Za-z/!?])(?!(?:module|lambda|listcomp|dictcomp|setcomp|genexpr|locals|string|stdin|unknown|timed exec"
+    r"<(?=(?:\x1b\[[0-9;:]*[mK])*[A-Za-z/!?])"
+    r"(?!(?:module|lambda|listcomp|dictcomp|setcomp|genexpr|locals|string|stdin|unknown|timed exec"
     r"|frozen [\w.]{1,80}|cell line: [0-9]{1,9}|ipython-input-[\w-]{1,80}|class '[\w.]{1,200}')>)"
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
+_PLACE = re.compile(r"File\s.*:[0-9]|Cell.*In.*\[[0-9]+\].*line [0-9]|Input\s.*In\s*\[[0-9]", re.DOTALL)
+"""What a front end may take for the place of an error, and make a link of, colours aside."""
+_ODD_PLACE = re.compile(r"'|File\s+[A-Za-z][\w+.-]+:[^0-9]|\A\s*\S.*(?:Cell|Input\s)", re.DOTALL)
+"""One that would leave the address of its link, or give it a scheme."""
+_PLACE_WORD = re.compile(r"File|Cell|Input")
 INERT = "\x1b[29m"
 """A colour that changes nothing (not crossed out)."""
 
@@ -77,8 +84,18 @@ def traceback(line: str) -> str:
     """Return a line of a traceback, clean, in which no front end finds HTML: some look for links in it.
 
     A tag is cut in two by a colour that changes nothing, which is where they cut before they look. It reads the same.
+    Some take colours of backgrounds away before, so the cut is made ahead of any colour. And some write the place of an
+    error into the address of a link, between single quotes: an odd place is none to them.
     """
-    return _TAG.sub(f"<{INERT}", clean(line))
+    return _TAG.sub(f"<{INERT}", "\n".join(map(_without_link, clean(line).split("\n"))))
+
+
+def _without_link(line: str) -> str:
+    if _PLACE_WORD.search(bare := _COLOUR.sub("", line) if "\x1b" in line else line) is None:
+        return line
+    if _PLACE.search(bare) is None or _ODD_PLACE.search(bare) is None:
+        return line
+    return _PLACE_WORD.sub("\\g<0>\u2060", bare)  # without colours, which could stand within a word
 
 
 class Screen:

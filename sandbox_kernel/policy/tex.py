@@ -22,6 +22,8 @@ MAX_MATH = 40_000
 """Characters of all formulas of one output."""
 MAX_MARKS = 5_000
 """Delimiters of one output that are shown in an element of their own."""
+MAX_LOOKED_AT = 50_000
+"""Dollars and backslashes of one output among which formulas are looked for: more than all of them could hold."""
 MAX_TOKENS = 300_000
 """Macros, braces and delimiters that are looked at for one output, in half a second."""
 MAX_DEPTH = 40
@@ -39,6 +41,8 @@ _MARK = re.compile(
 
 No safety lies in these names: a formula is made of those of the allow-list.
 """
+_ANY_MARK = re.compile(r"[$\\]")
+"""At a line break (`<br>`, `<wbr>`) a finder reads on: what follows a backslash may stand behind it."""
 _OPENED = re.compile(r"\$\$?|\\[(\[]|\\begin\s{0,8}\{([A-Za-z]{1,12}\*?)\}")
 _CLOSES = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}
 _TOKEN = re.compile(
@@ -66,6 +70,12 @@ class Allowance:
     characters: int = MAX_MATH
     marks: int = MAX_MARKS
     tokens: int = MAX_TOKENS
+    looked_at: int = MAX_LOOKED_AT
+
+    def look(self, text: str) -> bool:
+        """Return whether there is time to look for formulas in this text."""
+        self.looked_at -= text.count("$") + text.count("\\")
+        return self.looked_at >= 0
 
     def take(self, formula: str) -> bool:
         if self.formulas < 1 or self.characters < len(formula):
@@ -84,6 +94,8 @@ def clean(text: str) -> str:
     if not _risky(text):
         return text
     left = Allowance()
+    if not left.look(text):
+        return _blunted(text)
     for piece, formula in _pieces(text, left):
         if not left.take(piece) if formula else _MARK.search(piece):
             return defused(text)
@@ -93,6 +105,11 @@ def clean(text: str) -> str:
 def defused(text: str) -> str:
     """Return text that looks as before, and in which nothing is a delimiter."""
     return _MARK.sub(lambda mark: mark[0].replace("\\", "\\\u2060").replace("$", "\uff04"), text)
+
+
+def _blunted(text: str) -> str:
+    """Return text without any dollar, and with no backslash before anything: fast, whatever it is made of."""
+    return text.replace("\\", "\\\u2060").replace("$", "\uff04")
 
 
 def is_latex(text: str) -> bool:
@@ -111,23 +128,27 @@ def is_latex(text: str) -> bool:
 def apart(text: str, left: Allowance, *, alone: bool, write: Callable[[str], str]) -> str:
     """Return the markup of one piece of text, given without entities: formulas and delimiters in elements of their own.
 
-    `alone` says that no other text follows or goes before in the same element; `write` turns text into markup.
+    `alone` says that no other text follows or goes before in the same element; `write` turns text into markup. Where
+    it is not alone, each dollar and each backslash outside of a formula is: a finder joins the texts.
     """
+    if not left.look(text):
+        return write(_blunted(text))
     if alone and (text in ("\\\\", "\\$", "\\") or not _risky(text)):
         return write(text)
     pieces = list(_pieces(text, left))
     if alone and len(pieces) == 1 and pieces[0][1] and left.take(text):
         return write(text)
     result = []
+    marks = _MARK if alone else _ANY_MARK
     for piece, formula in pieces:
         if formula and left.take(piece):
             result.append(f"<span>{write(piece)}</span>")
             continue
         position = 0
-        for mark in _MARK.finditer(piece):
+        for mark in marks.finditer(piece):
             # More than honest text has are replaced: each element is thirteen characters, and a box of the page.
             left.marks -= 1
-            shown = f"<span>{mark[0]}</span>" if left.marks > 0 else defused(mark[0])
+            shown = f"<span>{mark[0]}</span>" if left.marks > 0 else _blunted(mark[0])
             result += [write(piece[position : mark.start()]), shown]
             position = mark.end()
         result.append(write(piece[position:]))

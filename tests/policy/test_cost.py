@@ -70,6 +70,28 @@ def test_a_hostile_shape_is_filtered_in_bounded_time(name: str) -> None:
     assert time.process_time() - started < 20
 
 
+SLOW = {
+    "ampersands": "&" * 1_000_000,
+    "ampersands in what looks like ours": '<div class="sandbox-output-0123456789abcdef" style="contain:paint">'
+    + "&" * 1_000_000 + "</div>",
+    "ampersands in an attribute": "<p title='" + "&" * 1_000_000 + "'>",
+    "hard spaces": "\xa0" * 1_000_000,
+    "dollars": "$" * 10_000_000,
+    "backslashes": "\\" * 10_000_000,
+    "starts of formulas": "\\(" * 5_000_000,
+    "addresses of images": "<style>" + "data:image/svg+xml," * 500_000 + "</style>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_the_parser_of_html_is_slow_with_is_seen_before(name: str) -> None:
+    """A million ampersands keep the sanitiser busy for nine seconds, ten million for a quarter of an hour."""
+    started = time.process_time()
+    for mode in ("safe", "strict"):
+        OutputPolicy(mode).apply(display({"text/html": SLOW[name]}))  # type: ignore[arg-type]
+    assert time.process_time() - started < 5
+
+
 def test_little_markup_does_not_become_much() -> None:
     source = SHAPES["formats opened again"]
     for mode in ("safe", "strict"):

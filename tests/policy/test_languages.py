@@ -288,6 +288,58 @@ def test_a_size_is_a_number(size: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "File x' onmouseover='f()' y=':1", "Fi\x1b[41mle x'y:1", "x' onfocus='f()' y='Cell In[1], line 1",
+        "x'\x1b[0KCell \x1b[32mIn[1]\x1b[0m, line 1", "'Input \x1b[0;32mIn [1]\x1b[0m", "File javascript:f()//:1",
+        "File java\x1b[1mscript:f()//:1", "javascript:f()//Cell In[1], line 1", "a\nFile x'y:1\nb",
+    ],
+)  # fmt: skip
+def test_no_place_of_an_error_leaves_the_address_of_its_link(line: str) -> None:
+    """VS Code writes the place into `<a href='...'>`, colours taken away."""
+    shown = OutputPolicy("safe").apply(message("error", {"ename": "E", "evalue": "x", "traceback": [line]})).message
+    assert shown is not None
+    text = re.sub(r"\x1b\[.+?m", "", shown.content["traceback"][0])
+    assert not re.search(r"File\s|Cell\s*In|Input\s", text)
+    assert text.replace("\u2060", "") == re.sub(r"\x1b\[[0-9;]*[mK]", "", line)
+
+
+@pytest.mark.parametrize("between", ["", "\x1b[42m", "\x1b[1m\x1b[49m", "\x1b[0K"])
+def test_a_tag_is_cut_ahead_of_colours_that_a_front_end_takes_away(between: str) -> None:
+    line = f"<{between}a href=''><{between}img src=x></a>"
+    shown = OutputPolicy("safe").apply(message("error", {"ename": "E", "evalue": "x", "traceback": [line]})).message
+    assert shown is not None
+    assert shown.content["traceback"][0].startswith(f"<\x1b[29m{between}a")
+    assert "<a" not in re.sub(r"\x1b\[4\dm", "", shown.content["traceback"][0])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "File \x1b[32m~/x.py:3\x1b[39m, in f(a)", "File C:\\x.py:3, in f()", "    print('a File')", "Cell \x1b[32mIn[1], line 1\x1b[39m",
+        "Input \x1b[0;32mIn [1]\x1b[0m, in <module>", "  File \"/usr/lib/x.py\", line 3, in f", "----> 1 Cell('x')",
+    ],
+)  # fmt: skip
+def test_an_honest_place_stays_as_it_is(line: str) -> None:
+    sent = message("error", {"ename": "E", "evalue": "x", "traceback": [line]})
+    assert OutputPolicy("safe").apply(sent).message is sent
+
+
+@pytest.mark.parametrize("gap", ["<wbr>", "<br>", "<wbr><!-- --><wbr>"])
+@pytest.mark.parametrize("around", [("(", ")"), ("[", "]"), ("begin{equation}", "end{equation}")])
+def test_no_backslash_stands_before_a_break_that_a_finder_reads_over(gap: str, around: tuple[str, str]) -> None:
+    """`\\<wbr>(\\de<wbr>f...` is a formula to a finder, and defines a macro for the whole page."""
+    source = rf"a \{gap}{around[0]}\de{gap}f\alpha{{x}}\{gap}{around[1]} b".replace("\\\\", "\\")
+    markdown = source.replace(f"\\{gap}", f"\\\\{gap}")
+    for bundle in ({"text/html": source}, {"text/markdown": markdown}):
+        data, _ = filtered(bundle, OutputPolicy("strict"))
+        texts = re.split(r"<(?!w?br)[^>]*>", data["text/html"])
+        assert any("de<wbr>f" in text or "de<br" in text or "de" in text for text in texts)
+        for text in texts:
+            assert "\\" not in text or text == "\\", data
+
+
+@pytest.mark.parametrize(
     "control", ["\x1b]0;t\x07", "\x1b]8;;http://a.test\x1b\\x", "\x1b[2J", "\x9b2J", "\x07", "\x90q\x9c"]
 )
 def test_no_text_of_a_bundle_has_power_over_a_terminal(control: str) -> None:

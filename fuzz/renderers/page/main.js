@@ -23,6 +23,9 @@ function ownOfLab(element, name) {
 
 function ownOfCode(element, name) {
   if (name === 'href' && element.attributes.length === 1 && element.getAttribute('href') === element.textContent) return !ACTING_SCHEME.test(element.href);
+  // The place of an error.
+  if (name === 'href' && element.attributes.length === 1 && /^(line )?\d+$|^In\s*\[\d+\]$/.test(element.textContent))
+    return /^(vscode-notebook-cell:|[^a-z]|[^:]+(:\d|$))/i.test(element.getAttribute('href'));
   if (name === null) return element.matches('.vscode-code-block');
   if (name === 'id') return element.getRootNode() !== document && (element.id === 'preview' || /^h[1-6]$/.test(element.localName));
   return false;

@@ -51,11 +51,41 @@ export async function render(output, host) {
     image.src = URL.createObjectURL(new Blob([bytes], { type }));
     host.append(image);
   } else if (type === 'error') {
-    const stack = value.replace(/\x1b\[4\dm/g, '').replace(/\x1b\[38;.*?\d+m/g, '\x1b[39m');
-    host.append(text(stack, true));
+    const stack = value.replace(/\x1b\[4\dm/g, '').replace(/(?<=\x1b\[[\d;]*?);4\d(?=m)/g, '')
+      .replace(/\x1b\[38;.*?\d+m/g, '\x1b[39m');
+    host.append(text(places(stack.split('\n')).join('\n'), true));
   } else if (['stdout', 'stderr', 'text/plain'].includes(type)) {
     host.append(text(value, false));
   }
+}
+
+const COLOURS = /\x1b\[.+?m/g;
+const FILE = /File\s+(?:\x1b\[.+?m)?(.+):(\d+)/;
+const NUMBERED = /^((?:\x1b\[.+?m|\s|-|>)*)(\d+)(?:\x1b\[.+?m)*( .*)/;
+const CELL = /((?:\x1b\[.+?m)*Cell(?:\x1b\[.+?m|\s)*In(?:\x1b\[.+?m|\s)*\[(\d+)\](?:\x1b\[.+?m|\s|,)+)line (\d+).*/;
+const INPUT = /Input\s+?(?:\x1b\[.+?m)(In\s*\[(\d+)\])(.*)/;
+
+// Files, cells and numbers of lines become links, which are written as HTML into the text.
+function places(lines) {
+  let place = '', between = '';
+  const plain = line => line.replace(COLOURS, '').trim();
+  return lines.map(line => {
+    const file = FILE.exec(line), cell = CELL.exec(line), input = INPUT.exec(line);
+    if (file) [place, between] = [plain(file[1]), ':'];
+    else if (cell) {
+      [place, between] = [plain(line.replace(CELL, 'vscode-notebook-cell:?execution_count=$2')), '&line='];
+      const link = line.replace(CELL, `<a href='${place}&line=$3'>line $3</a>`);
+      return line.replace(CELL, `$1${link}`);
+    } else if (input) {
+      [place, between] = [plain(line.replace(INPUT, 'vscode-notebook-cell:?execution_count=$2')), '&line='];
+      const link = line.replace(INPUT, `<a href='${place}'>$1</a>`);
+      return line.replace(INPUT, `Input ${link}$3`);
+    } else if (line.trim() === '') place = '';
+    else if (place)
+      return line.replace(NUMBERED, (all, before, number, after) =>
+        `${before}<a href='${place}${between}${number}'>${number}</a>${after}`);
+    return line;
+  });
 }
 
 // What stands between two sequences of colours is looked through for links.
