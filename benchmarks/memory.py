@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import docker
 import psutil  # type: ignore[import-untyped]
 
+from sandbox_kernel.engines.owner import Owner
+
 from .kernels import MARK, BenchmarkError, Kernel
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
-
-OWNER = re.compile(r"sandbox-kernel-.+-(\d+)-\d+")
-"""A container's name tells the process that owns it."""
 
 
 def session_bytes(kernel: Kernel) -> int:
@@ -60,8 +59,8 @@ def containers_of(host: set[psutil.Process]) -> list[Container]:
     pids = {process.pid for process in host}
     client: Any = docker.from_env()
     try:
-        names = ((container, OWNER.fullmatch(container.name)) for container in client.containers.list())
-        return [container for container, owner in names if owner and int(owner[1]) in pids]
+        names = ((container, Owner.parse(container.name)) for container in client.containers.list())
+        return [container for container, owner in names if owner and owner.pid in pids]
     finally:
         client.close()
 

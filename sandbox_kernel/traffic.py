@@ -179,6 +179,8 @@ class Traffic:
             self._start_clock(entry, entry.remaining)
 
     def _pause_is_over(self, entry: Entry) -> None:
+        if not self.port.ready:
+            return  # the sandbox is on its way out, which says why
         limit = f"{self.limits.idle_seconds:g} s"
         self.condemn(entry, CellTimeout("the cell waited too long for a person", limit=limit, setting="idle_timeout"))
 
