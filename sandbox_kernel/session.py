@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 import signal
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -49,8 +50,10 @@ MAX_FAILED_KERNELS = 3
 A cell can plant code that every later kernel of its sandbox runs at its start.
 """
 EXIT_SECONDS = 5.0
-LARGE = 1 << 20
-"""Bytes from which a message is parsed and filtered in another thread: an interrupt must not wait for that."""
+LARGE, MEDIUM = 1 << 20, 1 << 15
+"""Bytes from which a message is parsed, and filtered, in another thread: an interrupt must not wait for that."""
+TURN_SECONDS = 0.02
+"""How long messages are taken in a row before other work gets its turn."""
 
 State = Literal["new", "starting", "ready", "gone", "closed"]
 
@@ -356,7 +359,11 @@ class Session:
             self.audit("left", container=container.id, reason=str(error))
 
     async def _read(self, link: Link) -> None:
+        turn = time.monotonic()
         async for kind, parts in link.frames():
+            if time.monotonic() - turn > TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn = time.monotonic()
             size = sum(map(len, parts))
             if kind == wire.AGENT:
                 await self._event(link, parts, size)
@@ -380,7 +387,7 @@ class Session:
             elif not self.ready:
                 self.traffic.drop("no kernel is ready", size, message.type, quietly=True)
             else:
-                if size >= LARGE:
+                if size >= MEDIUM:
                     verdict = await asyncio.to_thread(self.traffic.judge, message)
                 self.traffic.receive(message, size, verdict)
 

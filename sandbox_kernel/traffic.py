@@ -215,6 +215,7 @@ class Traffic:
         if entry.finished or entry.verdict is not None:
             return
         entry.verdict = error
+        self._budget(entry).hurry()
         error.survived = "variables and files"  # now: the cell may end before the interrupt is answered
         entry.interrupted = entry.is_execute
         if entry.patience is not None and entry.idle:
@@ -252,6 +253,7 @@ class Traffic:
         """Note that a front end interrupted the kernel: nobody waits for input any more."""
         for entry in self.ledger.in_flight:
             entry.interrupted = entry.is_execute
+            self._budget(entry).hurry()
             if entry.awaiting_input:
                 entry.awaiting_input = False
                 self._resume_clock(entry)
@@ -266,7 +268,11 @@ class Traffic:
         entry = self.ledger.find(message.parent.get("msg_id"))
         if message.parent and (entry is None or not entry.sent or entry.over_budget):
             return None
-        return self.delivery.judge(message, entry)
+        begun = time.thread_time()
+        verdict = self.delivery.judge(message, entry)
+        if entry is not None:
+            self._budget(entry).spend(time.thread_time() - begun)
+        return verdict
 
     def receive(self, message: Message, size: int, verdict: Verdict | None = None) -> None:
         """Take a decoded message of the kernel, of `size` bytes on the wire; `verdict` is what `judge` said of it."""
@@ -337,16 +343,14 @@ class Traffic:
                 entry.traceback = cut(message.content["traceback"])
                 return
             self._be_patient(entry)
-        self.delivery.publish(message, entry, verdict)
+        self.delivery.publish(message, entry, verdict or self.judge(message))
 
     def _within_limits(self, kind: str, entry: Entry | None, size: int, *, owed: bool = False) -> bool:
         """Charge an output to its cell and to the session; see to it that a flood ends.
 
         What is `owed` counts by its size: an honest cell that uses its limit to the last message still gets its reply.
         """
-        if entry is not None and entry.budget is None:
-            entry.budget = CellBudget(self.limits)
-        own = entry.budget if entry is not None and not (owed and size < SMALL) else None
+        own = self._budget(entry) if entry is not None and not (owed and size < SMALL) else None
         for budget in (self._session_budget, own):
             if budget is None or budget.charge(size, 0 if owed else 1).allowed:
                 continue
@@ -357,6 +361,11 @@ class Traffic:
                 self._end_flood(budget.exceeded, kind)
             return False
         return True
+
+    def _budget(self, entry: Entry) -> CellBudget:
+        if entry.budget is None:
+            entry.budget = CellBudget(self.limits)
+        return entry.budget
 
     def _end_flood(self, error: SandboxError | None, kind: str) -> None:
         if self._flooded:

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from kernels import Kernel, connect
 
+from sandbox_kernel.batch import source
 from sandbox_kernel.introduction import LANGUAGE, Introduction
 from sandbox_kernel.model import Message
 
@@ -87,6 +88,14 @@ def test_the_same_after_the_death_of_a_kernel(start_kernel: Start) -> None:
     assert kernel.run(PLANT + "\nos._exit(1)").ename == "KernelDied"
     assert kernel.run("__import__('os').path.exists('/mnt/data/planted')").value == "True"
     assert info_of(kernel)["language_info"] == first["language_info"]
+
+
+def test_an_executed_notebook_does_not_keep_what_its_author_said_of_the_language(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(metadata={"language_info": {**LANGUAGE, **HOSTILE, "version": "3.12.1"}})
+    kept = source.read("a.ipynb", nbformat.writes(notebook).encode()).notebook.metadata["language_info"]
+    assert kept == {**LANGUAGE, "version": "3.12.1"}
+    assert not converted(tmp_path, dict(kept))
+    assert converted(tmp_path, notebook.metadata["language_info"]), "the control: as it came"
 
 
 def answer(introduction: Introduction, content: object, kind: str = "kernel_info_reply", size: int = 2000) -> bool:

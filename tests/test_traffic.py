@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from sandbox_kernel import delivery, ledger, traffic, wire
 from sandbox_kernel.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.model import Channel, Limits, Message
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.traffic import Traffic
 
@@ -389,6 +390,43 @@ async def test_what_does_not_pass_is_bounded_and_ends_the_kernel(make: Callable[
     bench.run(cell)
     assert "OutputLimit" not in bench.told(cell)
     assert any("too many messages" in text for text in bench.told(cell))
+
+
+COSTLY = {"data": {"text/html": "$a$ " * 50_000, "text/plain": "x"}, "metadata": {}}
+"""Its formulas take a quarter of a second of a processor."""
+
+
+@pytest.mark.parametrize("by", ["the cell", "an interrupt"])
+async def test_what_a_cell_costs_the_policy_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench, by: str) -> None:
+    monkeypatch.setattr(budget, "FILTER_SECONDS" if by == "the cell" else "LAST_SECONDS", 0.001)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    if by == "an interrupt":
+        bench.traffic.interrupted()
+    begun = time.thread_time()
+    for _ in range(100):
+        bench.say("display_data", COSTLY, cell)
+    assert time.thread_time() - begun < 10  # of 25
+    bench.reply(cell)
+    bench.status("idle", cell)
+    assert "OutputLimit" in await bench.ended(cell)
+    assert sum(message.type == "display_data" for message, _ in bench.delivered) == 1
+    again = bench.submit()
+    bench.status("busy", again)
+    bench.stream("hello", again)
+    bench.run(again)
+    assert "hello" in await bench.ended(again)
+
+
+async def test_control_costly_displays_below_the_limit_pass(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for _ in range(4):
+        bench.say("display_data", COSTLY, cell)
+    bench.reply(cell)
+    bench.status("idle", cell)
+    await bench.ended(cell)
+    assert sum(message.type == "display_data" for message, _ in bench.delivered) == 4
 
 
 async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:

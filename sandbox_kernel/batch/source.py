@@ -1,7 +1,7 @@
 """What is to be run: a notebook or a script, from a file or from stdin, as a notebook without outputs.
 
-Imports errors; nbformat and papermill, from the extra `run`, when they are needed. What is read here may be hostile: it
-is parsed, bounded and validated, and nothing of its outputs or widget states is kept.
+Imports errors and introduction; nbformat and papermill, from the extra `run`, when they are needed. What is read here
+may be hostile: it is parsed, bounded and validated, and nothing of its outputs or widget states is kept.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError, FileRefused
+from ..introduction import Introduction
 from ..model import MIB, format_bytes
 from ..places import open_file
 
@@ -216,6 +217,10 @@ def _notebook(name: str, text: str) -> Any:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     notebook.metadata.pop("widgets", None)
+    if "language_info" in notebook.metadata:  # nbconvert imports the exporter that is named there
+        said = Introduction()
+        said.restore(notebook.metadata)
+        notebook.metadata["language_info"] = notebook_node(said.known["language_info"])
     notebook.metadata["kernelspec"] = notebook_node(KERNEL)
     return notebook
 

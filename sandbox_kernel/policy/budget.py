@@ -18,6 +18,12 @@ MAX_REPLY = 12 << 20
 A whole session's history and the largest help text that a pager is asked for need a tenth of it.
 """
 
+FILTER_SECONDS, LAST_SECONDS = 30.0, 2.0
+"""Of the processor, that the policy may take for one cell; and for what is still to come once its end was asked for.
+
+The largest honest outputs need a tenth of it. Behind a message that is looked at, all others of the sandbox wait.
+"""
+
 _PASS = Decision(allowed=True, reason="within the output limits")
 
 
@@ -78,6 +84,21 @@ class CellBudget(_Budget):
 
     def __init__(self, limits: Limits) -> None:
         super().__init__("cell", limits.output_bytes, limits.output_messages, limits.message_bytes)
+        self._seconds = FILTER_SECONDS
+
+    def hurry(self) -> None:
+        """Allow what is still to come the little time that an honest cell's last words need."""
+        self._seconds = min(self._seconds, LAST_SECONDS)
+
+    def spend(self, seconds: float) -> None:
+        """Count the processor's time that a look at a message took; nothing is allowed once there is none left."""
+        self._seconds -= seconds
+        if self._seconds < 0 and self.exceeded is None:
+            self.exceeded = OutputLimit(
+                "the cell's output takes too long to look at",
+                limit=f"{FILTER_SECONDS:g} s of this machine's processor, {LAST_SECONDS:g} s after an interrupt",
+                survived="variables and files",
+            )
 
 
 class SessionBudget(_Budget):
