@@ -71,8 +71,14 @@ _TAG = re.compile(
     r"|frozen [\w.]{1,80}|cell line: [0-9]{1,9}|ipython-input-[\w-]{1,80}|class '[\w.]{1,200}')>)"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
-_PLACE = re.compile(r"File\s.*:[0-9]|Cell.*In.*\[[0-9]+\].*line [0-9]|Input\s.*In\s*\[[0-9]", re.DOTALL)
-"""What a front end may take for the place of an error, and make a link of, colours aside."""
+_PLACES = tuple(
+    tuple(map(re.compile, parts))
+    for parts in ((r"File\s", ":[0-9]"), ("Cell", "In", r"\[[0-9]+\]", "line [0-9]"), (r"Input\s", r"In\s*\[[0-9]"))
+)
+"""What a front end may take for the place of an error, and make a link of: these, in this order, colours aside.
+
+One expression each, as one for all of them would read hostile text again and again.
+"""
 _ODD_PLACE = re.compile(r"'|File\s+[A-Za-z][\w+.-]+:[^0-9]|\A\s*\S.*(?:Cell|Input\s)", re.DOTALL)
 """One that would leave the address of its link, or give it a scheme."""
 _PLACE_WORD = re.compile(r"File|Cell|Input")
@@ -87,13 +93,26 @@ def traceback(line: str) -> str:
     Some take colours of backgrounds away before, so the cut is made ahead of any colour. And some write the place of an
     error into the address of a link, between single quotes: an odd place is none to them.
     """
-    return _TAG.sub(f"<{INERT}", "\n".join(map(_without_link, clean(line).split("\n"))))
+    text = clean(line)
+    if "\x1b" in text or _PLACE_WORD.search(text):
+        text = "\n".join(map(_without_link, text.split("\n")))
+    return _TAG.sub(f"<{INERT}", text)
+
+
+def _has(text: str, parts: tuple[re.Pattern[str], ...]) -> bool:
+    """Return whether all parts are in the text, one after the other."""
+    position = 0
+    for part in parts:
+        if (found := part.search(text, position)) is None:
+            return False
+        position = found.end()
+    return True
 
 
 def _without_link(line: str) -> str:
     if _PLACE_WORD.search(bare := _COLOUR.sub("", line) if "\x1b" in line else line) is None:
         return line
-    if _PLACE.search(bare) is None or _ODD_PLACE.search(bare) is None:
+    if not any(_has(bare, parts) for parts in _PLACES) or _ODD_PLACE.search(bare) is None:
         return line
     return _PLACE_WORD.sub("\\g<0>\u2060", bare)  # without colours, which could stand within a word
 

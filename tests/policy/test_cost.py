@@ -92,6 +92,16 @@ def test_what_the_parser_of_html_is_slow_with_is_seen_before(name: str) -> None:
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize(
+    "piece", ["Cell", "CellIn", "CellIn[1]", "File ", "File a", "File a:", "Input ", "Input In ", "<\x1b[m", "<", "'"]
+)
+def test_a_hostile_traceback_is_filtered_in_bounded_time(piece: str) -> None:
+    sent = message("error", {"ename": "E", "evalue": "x", "traceback": ["'" + piece * 200_000]})
+    started = time.process_time()
+    OutputPolicy("safe").apply(sent)
+    assert time.process_time() - started < 3
+
+
 def test_little_markup_does_not_become_much() -> None:
     source = SHAPES["formats opened again"]
     for mode in ("safe", "strict"):
