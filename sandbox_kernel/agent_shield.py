@@ -52,8 +52,14 @@ IOCTL, OWNERS = (16, 29), (0x8901, 0x8902)
 NEVER = {"pidfd_send_signal": (424, 424), "process_madvise": (440, 440), "pidfd_getfd": (438, 438)}
 """They name a process by a file, so its number cannot be compared."""
 
+SETSOCKOPT, SOL_SOCKET, SO_LINGER = (54, 208), 1, 13
+"""A descriptor that is sent to the agent is closed by it, and with SO_LINGER closing waits for what nobody will read.
+
+The call does nothing and says that it succeeded: a connection is then closed in the background, as by default.
+"""
+
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JGE|K, BPF_RET|K
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | EPERM
+_ALLOW, _REFUSE, _IGNORE = 0x7FFF0000, 0x00050000 | EPERM, 0x00050000
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 
 Instruction = tuple[int, int, int, int]
@@ -98,6 +104,8 @@ def assemble(machine: str, threads: list[int]) -> list[Instruction]:
     owned = [(_EQUAL, 0, 1, F_SETOWN_EX), (_RETURN, 0, 0, _REFUSE), (_EQUAL, 1, 0, F_SETOWN), (_RETURN, 0, 0, _ALLOW)]
     program += _for(FCNTL[column], [_argument(1), *owned, *_none_of(2, threads + groups)])
     program += _for(IOCTL[column], _none_of(1, list(OWNERS)))
+    lingers = [_argument(2), (_EQUAL, 0, 1, SO_LINGER), (_RETURN, 0, 0, _IGNORE)]
+    program += _for(SETSOCKOPT[column], [_argument(1), (_EQUAL, 0, len(lingers), SOL_SOCKET), *lingers])
     return [*program, (_RETURN, 0, 0, _ALLOW)]
 
 

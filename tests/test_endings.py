@@ -171,7 +171,8 @@ def test_a_killed_container_is_said_and_the_next_cell_has_a_new_one(start_kernel
 
 
 def test_cells_behind_a_failed_one_are_aborted(kernel: Kernel) -> None:
-    ids = [kernel.client.execute(code) for code in ("1/0", "print('never')", "print('never')")]
+    first = "import time; time.sleep(1); 1 / 0"  # however slowly the others are sent, they wait behind it
+    ids = [kernel.client.execute(code) for code in (first, "print('never')", "print('never')")]
     replies = {}
     while len(replies) < 3:
         reply = kernel.client.get_shell_msg(timeout=30)

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 from collections.abc import Callable
 
 from inside import attack, call, check, libc
@@ -191,6 +192,14 @@ def signals_to_the_agent_s_group_by_a_file_s_owner() -> object:
     with near, far:
         fcntl.fcntl(near, fcntl.F_SETOWN, -1)
     return "owned"
+
+
+@attack("nothing", control=UNSHIELDED)
+def a_close_that_waits() -> object:
+    """Whoever closes the last descriptor waits, and that may be the agent, to whom a descriptor was sent."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1))
+        return any(struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)))
 
 
 @attack("EPERM EINVAL", control=None)

@@ -122,6 +122,51 @@ def test_a_cell_sets_its_own_speed_and_limits_and_its_children_s(session: tuple[
     assert result.text() == "child -15\n", result
 
 
+LINGERING = r"""
+import array, os, socket, struct
+def held():
+    # The ends of what the agent reads: of control, so that nothing of the cell itself is in the way.
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            sock = socket.socket(fileno=os.dup(int(name)))
+            sock.getpeername()
+        except OSError:
+            continue
+        if sock.family == socket.AF_UNIX and sock.getsockname().endswith("-4"):
+            yield sock
+        sock.detach()
+server = socket.create_server(("127.0.0.1", 0))
+def never_closed():
+    near = socket.create_connection(server.getsockname())
+    far = server.accept()[0]
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30000))
+    near.setblocking(False)
+    try:
+        while True:
+            near.send(bytes(65536))
+    except BlockingIOError:
+        return near.detach(), far.detach()
+sent = 0
+for sock in held():
+    for _ in range(2):
+        both = never_closed()
+        sock.setblocking(True)
+        sock.sendall(bytes(2) * 150000)  # empty frames keep the reader busy until the descriptors are closed here
+        sock.sendmsg([bytes(1) + b"\x01x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", both))])
+        for fd in both:
+            os.close(fd)
+        sent += 1
+print(sent)
+"""
+
+
+def test_descriptors_that_are_sent_to_the_agent_do_not_hold_it_up(session: tuple[str, Any]) -> None:
+    """It closes what it did not ask for; its control is that of `a_close_that_waits`."""
+    _, kernel = session
+    assert kernel.run(LINGERING).text() == "2\n"
+    assert kernel.run("6 * 7").value == "42"
+
+
 PLANT = r"""
 import os, pathlib
 folder = pathlib.Path.home() / ".ipython/profile_default/startup"
