@@ -45,11 +45,14 @@ def picture(value: Any, notes: Notes) -> Any:
     No other image begins as XML does, whatever its format is said to be.
     """
     start = bytes(value[:256])
-    if (pixels := raster.claimed(bytes(value)) or 0) > raster.MAX_PIXELS:
+    if (pixels := raster.claimed(bytes(value))) is not None and pixels > raster.MAX_PIXELS:
         notes.add(f"removed a widget's image: {pixels // 1_000_000} million pixels, at most 100 million")
         return None
-    if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
+    if pixels is not None or not start:
         return value
+    if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
+        notes.add("removed a widget's image: none of PNG, JPEG, GIF, WebP, BMP and SVG")
+        return None
     try:
         image, _ = svg.clean(bytes(value).decode("utf-8"))
     except ValueError:

@@ -121,3 +121,7 @@ def test_an_image_of_a_widget_claims_no_more_pixels_than_any_other() -> None:
         b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0, 0, 0) + b"," + struct.pack("<HHHH", 0, 0, 60_000, 60_000) + bytes(9)
     )
     assert sent("ImageModel", gif) == ()
+    bmp = b"BM" + bytes(12) + b"\x28\0\0\0"
+    assert sent("ImageModel", bmp + struct.pack("<ii", 900, -900)) != ()
+    assert sent("ImageModel", bmp + struct.pack("<ii", 30_000, -30_000)) == ()
+    assert sent("ImageModel", b"\0\0\0\x1cftypavif" + bytes(99)) == ()

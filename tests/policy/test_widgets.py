@@ -68,7 +68,7 @@ def test_a_slider_is_opened_shown_moved_and_closed_unchanged() -> None:
 def test_binary_values_keep_their_buffers() -> None:
     policy = opened(model("i", "ImageModel", format="png"))
     data = {"method": "update", "state": {}, "buffer_paths": [["value"]]}
-    sent = message("comm_msg", {"comm_id": "i", "data": data}, buffers=(b"\x89PNG",))
+    sent = message("comm_msg", {"comm_id": "i", "data": data}, buffers=(b"\x89PNG\r\n\x1a\n",))
     assert policy.apply(sent).message is sent
 
 
@@ -364,11 +364,11 @@ def test_the_bytes_of_all_widgets_go_with_their_states() -> None:
     states["j"] = entry_of("ImageModel") | {"state": {"_view_name": "HTMLView"}}
     paths = [[name, "state", "value"] for name in ("h", "j", "i")]
     data = {"method": "update_states", "states": states, "buffer_paths": paths}
-    sent = message("comm_msg", {"comm_id": "ask", "data": data}, buffers=(b"<img onerror=x>", b"2", b"PNG"))
+    sent = message("comm_msg", {"comm_id": "ask", "data": data}, buffers=(b"<img onerror=x>", b"2", b"\xff\xd8\xff"))
     passed = policy.apply(sent).message
     assert passed is not None
     assert set(passed.content["data"]["states"]) == {"h", "i"}
-    assert (passed.content["data"]["buffer_paths"], passed.buffers) == ([["i", "state", "value"]], (b"PNG",))
+    assert (passed.content["data"]["buffer_paths"], passed.buffers) == ([["i", "state", "value"]], (b"\xff\xd8\xff",))
 
 
 @pytest.mark.parametrize("target", ["my.extension", "hv-extension-comm", "jupyter.widget.version", ""])
