@@ -60,7 +60,7 @@ def claimed(data: bytes) -> int | None:
     if data.startswith(b"BM") and len(data) >= 26:
         old = data[14:18] == b"\x0c\0\0\0"
         width, height = struct.unpack("<hh", data[18:22]) if old else struct.unpack("<ii", data[18:26])
-        return abs(width * height)
+        return abs(int(width) * int(height))
     found = image_type(data)
     size = _size(found, data) if found else None
     return (size[0] * size[1] if size else 0) if found else None
