@@ -18,7 +18,9 @@ _HIDING = re.compile(r"[\r\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u20
 
 LINE = 320
 """Characters of a line that are remembered for what follows it."""
-_SPACE = r"[\s\ufeff\u180e\u200b-\u200f\u2060]"
+_SPACE = r"(?:[^\S\r\n]|[\ufeff\u180e\u200b-\u200f\u2060])"
+"""Without the ends of lines: from each of them on the same would be looked at again."""
+_BEFORE = re.compile(rf"^{_SPACE}+")
 _COMMANDS = (
     re.compile(rf"((?:^|[\r\n]){_SPACE}*:)(?=:)"),  # GitHub: ::set-env name=a::b, after any space
     re.compile(r"(##[\w.-]{0,80})(?=\[)"),  # GitHub, Azure, TeamCity, Octopus: ##[a], ##vso[a], anywhere in a line
@@ -90,6 +92,8 @@ class LogLines:
         shown = whole[len(self._line) :]
         line = whole[max(whole.rfind("\n"), whole.rfind("\r")) + 1 :]
         if len(line) > LINE:
-            line = ("x" if line.strip() else "") + line[-LINE + 1 :]
+            line = _BEFORE.sub(" ", line)  # after any number of spaces, a line still begins
+        if len(line) > LINE:
+            line = "x" + line[-LINE + 1 :]
         self._line = line
         return shown

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,26 @@ def go(
         cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, timeout=120,
         check=False, encoding="utf-8",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("spaces", [" " * 319, " " * 1000, "\t" * 700, "\ufeff" + " " * 400, "\u200b" * 330])
+@pytest.mark.parametrize("cut", range(4))
+def test_a_line_begins_after_any_number_of_spaces(spaces: str, cut: int) -> None:
+    """A log's reader takes all space off before it looks for a command; so much is not remembered."""
+    lines = LogLines()
+    pieces = [*spaces, "::a"[:cut], "::a"[cut:] + "dd-mask::x\n"]
+    written = "".join(map(lines.feed, pieces))
+    assert not written.lstrip(" \t\ufeff\u200b").startswith("::")
+    assert written.replace(" ", "").endswith("::add-mask::x\n")
+    lines = LogLines()
+    assert "".join(map(lines.feed, ("word", spaces, "::add-mask::x\n"))).endswith("::add-mask::x\n")
+
+
+@pytest.mark.parametrize("many", ["\n", "\r", " \n", "\n\t", ":\n", "#", "##", "section_"])
+def test_lines_without_number_are_looked_at_once(many: str) -> None:
+    """With a square of the work, a million empty lines would take hours."""
+    lines = LogLines(buildkite=True)
+    before = time.process_time()
+    written = lines.feed(many * (1_000_000 // len(many)) + "a::\n::b")
+    assert time.process_time() - before < 20
+    assert written.endswith("\n: :b")
