@@ -77,7 +77,9 @@ _ACTED_UPON_OUTSIDE = re.compile(
     r"|inetloc|fileloc|appref-ms|application|command|terminal|workflow|app|pif|scr|hta)|folder\.htt",
     re.IGNORECASE | re.DOTALL,
 )
-_OF_A_TEMPLATE = re.compile(r"(^|/)(base|basic|classic|lab|latex|reveal|webpdf)/static/")
+_OF_A_TEMPLATE = re.compile(
+    r"(^|/)(base|basic|classic|lab|latex|reveal|webpdf)/static/(.*/)?[^/]*\.(css|js|html?|svg)$", re.DOTALL
+)
 """What nbconvert puts into a page as it is, if it is started in the folder above."""
 _DEVICE = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(\..*)?", re.I | re.S

@@ -185,6 +185,7 @@ def test_what_shows_as_nothing_or_as_a_separator_is_refused_by_every_door(name: 
         "model.config.json",
         "lab/results.csv",
         "base/a.json",
+        "latex/static/x.png",
         "static/style.css",
         "config.json",
         "contest.py",
