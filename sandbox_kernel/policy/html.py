@@ -26,7 +26,7 @@ _TAGS = frozenset(
 )
 MAX_TAGS = 50_000
 """Elements that a page takes in within two seconds; a table of 2,000 rows and 20 columns has 44,000."""
-MAX_ENTITIES = 100_000_000_000
+MAX_ENTITIES = 200_000_000_000
 """Ampersands and hard spaces times the characters of a source: the parser copies a text anew for each, for a second."""
 MAX_OPENED = 1_000_000
 """Angle brackets of all kinds that are looked at."""
