@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import shutil
 import statistics
 import sys
 from collections import defaultdict
@@ -23,7 +24,7 @@ NOTEBOOK = NOTEBOOKS / "chat_analysis.ipynb"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to run in: what the notebook makes is not left beside it."""
     path = tmp_path_factory.mktemp("chat")
-    (path / "data").symlink_to(NOTEBOOKS / "data")
+    shutil.copytree(NOTEBOOKS / "data", path / "data")
     return path
 
 
