@@ -10,6 +10,13 @@ from jupyter_client.manager import KernelManager
 from kernels import Kernel, containers_of, eventually, install
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--corpus", action="append", default=[], metavar="FILE",
+        help="cases for tests/browser/test_hostile.py, which tests/browser/README.md describes; may be repeated",
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def image() -> str:
     return os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:data")

@@ -6,11 +6,15 @@ The same outputs with `--outputs trusted` are the control, and show what they do
 from __future__ import annotations
 
 import urllib.request
+from pathlib import Path
 
+import pytest
 from policy.browser import Evil, listening
 
+from .cases import MODES, CaseError
+from .cases import cases as read
 from .corpus import UNSUITED, Attack, attacks, cells
-from .lab import NOTEBOOK, Lab, eventually, settled
+from .lab import KERNELS, NOTEBOOK, Lab, eventually, running_lab, settled
 
 USED = """
     for (const one of document.querySelectorAll('.jp-OutputArea ' + arguments[0])) {
@@ -92,3 +96,45 @@ def test_the_same_outputs_fire_when_they_are_trusted(lab: Lab) -> None:
     assert seen.new_cells > 0
     assert seen.changed
     assert seen.windows > 1
+
+
+EXAMPLE = Path(__file__).parent / "example.jsonl"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cases_of_a_file(mode: str, request: pytest.FixtureRequest, tmp_path: Path, image: str) -> None:
+    """The example, without `--corpus`; nothing acts but under `trusted`, where all that say so must."""
+    files = request.config.getoption("--corpus") or [str(EXAMPLE)]
+    read(files, 1)  # a bad file is said before anything starts
+    kernels = KERNELS | {"sandbox-strict": ("--cell-timeout", "120", "--outputs", "strict")}
+    with running_lab(tmp_path, image, kernels) as lab, listening() as evil:
+        chosen = read(files, evil.tcp)
+        kernel = {"safe": "sandbox-python", "strict": "sandbox-strict", "trusted": "sandbox-trusted"}[mode]
+        used = "*" if mode != "trusted" else ":is([onpointerover], [data-commandlinker-command])"
+        seen = Seen(lab, evil, kernel, [attack for attack, _ in chosen], used=used)
+    acted = seen.ran | seen.asked
+    if mode == "trusted":
+        assert {attack.name for attack, acts in chosen if acts} - acted == set()
+        return
+    assert acted == set()
+    assert (seen.terminals, seen.new_cells, seen.changed, seen.windows, seen.stayed) == ([], 0, [], 1, True)
+    assert (seen.title[0], seen.kernel) == (seen.title[1], "idle")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no case"),
+        ("{", "line 1 is not JSON"),
+        ("[{]", "is not JSON"),
+        ('{"kind": "display"}', "an object with a name"),
+        ('{"name": "x", "kind": "y"}', "is none of display"),
+        ('{"name": "x", "data": "y"}', "needs data, of type dict"),
+        ('{"name": "x", "data": {}, "dta": 1}', "unknown keys dta"),
+    ],
+)
+def test_a_bad_file_of_cases_is_refused_with_a_reason(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text(text)
+    with pytest.raises(CaseError, match=said):
+        read([str(path)], 1)
