@@ -110,7 +110,7 @@ def test_cases_of_a_file(mode: str, request: pytest.FixtureRequest, tmp_path: Pa
     with running_lab(tmp_path, image, kernels) as lab, listening() as evil:
         chosen = read(files, evil.tcp)
         kernel = {"safe": "sandbox-python", "strict": "sandbox-strict", "trusted": "sandbox-trusted"}[mode]
-        used = "*" if mode != "trusted" else ":is([onpointerover], [data-commandlinker-command])"
+        used = "*" if mode != "trusted" else ":is([onfocus], [data-commandlinker-command])"
         seen = Seen(lab, evil, kernel, [attack for attack, _ in chosen], used=used)
     acted = seen.ran | seen.asked
     if mode == "trusted":

@@ -9,7 +9,7 @@ const RENDERERS = {
   vscode: { ...vscode, own: ownOfCode },
 };
 
-const ACTING_SCHEME = /^(javascript|vbscript|file|blob|filesystem|about|chrome|view-source|command|vscode|ms-|intent|livescript)[^:]*:/i;
+const ACTING_SCHEME = /^(javascript|vbscript|livescript|file|blob|filesystem|about|chrome|view-source|command|vscode[\w-]*|ms-[\w-]+|intent):/i;
 
 // Attributes and classes that a renderer makes itself, told by where they stand.
 function ownOfLab(element, name) {
