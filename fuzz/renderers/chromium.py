@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import re
 import shutil
@@ -12,9 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import html5lib
+from policy.check import WATCH
 from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+
+from sandbox_kernel.policy import frame
 
 from .documents import number_of
 
@@ -59,6 +64,15 @@ ASK = """
     const done = arguments[arguments.length - 1];
     CALL.then(value => done({value}), error => done({error: String(error && error.stack || error)}));
 """
+
+
+def _watch() -> str:
+    """Return the only script that an outer frame may hold, having looked at its hash, which the tests' judge names."""
+    outer = html5lib.parseFragment(frame.wrap(""), namespaceHTMLElements=False)[0].get("srcdoc")
+    (script,) = html5lib.parse(outer, namespaceHTMLElements=False).findall(".//script")
+    if hashlib.sha256(script.text.encode()).hexdigest() != WATCH:
+        raise RuntimeError("the outer frame has a script that tests/policy/check.py does not name")
+    return str(script.text)
 
 
 class LostError(Exception):
@@ -184,6 +198,7 @@ class Page:
         browser.get(f"http://127.0.0.1:{self.port}/page")
         if browser.execute_script("return globalThis.__ready") is not True:
             raise RuntimeError("the page does not start")
+        browser.execute_script("globalThis.__watch = arguments[0]", _watch())
         return browser
 
     def _quit(self) -> None:

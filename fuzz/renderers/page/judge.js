@@ -110,7 +110,8 @@ function rule_type(rule, name) {
   return (rule.parentStyleSheet?.ownerNode?.ownerDocument?.defaultView ?? window)[name];
 }
 
-// Two frames, one in the other, without origin, under a policy that comes first and lets nothing load.
+// Two frames, one in the other, without origin, under a policy that comes first and lets nothing load. The only script
+// of the outer one is told to this page by its driver, which knows its hash.
 function frame(element, faults) {
   const names = element.getAttributeNames();
   if (element.getAttribute('sandbox') !== 'allow-scripts' || !element.hasAttribute('srcdoc') || names.includes('src')) {
@@ -119,13 +120,14 @@ function frame(element, faults) {
   }
   style(element.style, false, faults);
   const outer = new DOMParser().parseFromString(element.getAttribute('srcdoc'), 'text/html');
-  // Beside it: where Tab stops, twice, and one script, which the frame's own policy names by its hash.
-  const beside = [...outer.body.children].filter(child => child.localName !== 'iframe');
-  const inside = [...outer.body.children].filter(child => child.localName === 'iframe');
-  const known = beside.map(child => child.outerHTML.replace(/(<script>)[^]*(<\/script>)/, '$1$2')).join('');
-  if (inside.length !== 1 || known !== '<b tabindex="0"></b><b tabindex="0"></b><script></script>') faults.add('an outer frame that holds more than the inner one');
-  else if (inside[0].getAttribute('sandbox') !== 'allow-scripts' || inside[0].hasAttribute('src')) faults.add('an inner frame that is open');
-  for (const document of [outer, new DOMParser().parseFromString(inside[0]?.getAttribute('srcdoc') ?? '', 'text/html')]) {
+  const inside = [...outer.body.children];
+  const [before, inner, after, watch] = inside;
+  const still = stop => stop.childNodes.length === 0 && stop.getAttributeNames().join() === 'tabindex';
+  if (inside.map(one => one.localName).join() !== 'b,iframe,b,script' || !still(before) || !still(after)
+    || watch.textContent !== globalThis.__watch || outer.querySelectorAll('script').length !== 1)
+    faults.add('an outer frame that holds more than the inner one and what watches over the keyboard');
+  if (inner?.getAttribute('sandbox') !== 'allow-scripts' || inner.hasAttribute('src')) faults.add('an inner frame that is open');
+  for (const document of [outer, new DOMParser().parseFromString(inner?.getAttribute('srcdoc') ?? '', 'text/html')]) {
     const metas = [...document.head.children].filter(child => child.localName !== 'meta' || child.httpEquiv || child.name);
     const policy = metas[0]?.httpEquiv === 'Content-Security-Policy' ? metas[0].content : '';
     for (const directive of ["default-src 'none'", "connect-src 'none'", "frame-src 'none'", "form-action 'none'", "base-uri 'none'"])
