@@ -26,7 +26,9 @@ from .documents import number_of
 SECONDS = 60.0
 """For one batch."""
 SWITCHES = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1200,1000""".split()  # noqa: SIM905
+    --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1200,1000
+    --disable-features=IsolateSandboxedIframes""".split()  # noqa: SIM905
+"""The last one: no process of its own for each frame, of which one page has hundreds."""
 RESOLVER = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 POLICY = (
@@ -81,6 +83,7 @@ class LostError(Exception):
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -197,7 +200,8 @@ class Page:
         browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HOOKS})
         browser.get(f"http://127.0.0.1:{self.port}/page")
         if browser.execute_script("return globalThis.__ready") is not True:
-            raise RuntimeError("the page does not start")
+            self._quit()
+            raise LostError("the page does not start")
         browser.execute_script("globalThis.__watch = arguments[0]", _watch())
         return browser
 
