@@ -146,8 +146,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             number(int, 100, 1_000_000_000),
             "Lines of one cell that a Jupyter kernel gives its front ends to show. The rest goes into a file below "
             "/mnt/data/outputs, and its end is shown. Lines that are drawn over count once; a display counts as ten. "
-            "For nbclient and papermill, install a kernel of another name with a large number. The Python interface, "
-            "`run` and `mcp` have no such limit.",
+            "Clients that allow no input (nbclient, papermill, nbconvert), the Python interface, `run` and `mcp` have "
+            "no such limit.",
         ),
         Setting("display_size", "display_bytes", size(16 * KIB), "The same in characters, also of a single text."),
         Setting(

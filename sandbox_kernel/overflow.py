@@ -1,7 +1,8 @@
 """What a person's page does not bear: shown up to a limit; the rest is put into a file of scratch, and its end shown.
 
 Stands between a session and the sockets of its front ends; policy/page.py decides. A cell never waits for it: what
-cannot be written fast enough is left out of the file, and that is said. Imports policy, scratch, errors and model.
+cannot be written fast enough is left out of the file, and that is said. Batch clients get everything: nbclient and what
+is built on it say with each cell that there is nobody to be asked for input. Imports policy, scratch, errors and model.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ class Overflow:
         self._copy_out = session.traffic.after_cell
         self._deliver = deliver
         self._cells: dict[str, _Cell] = {}
+        self._batch: dict[str, None] = {}
+        """Cells of clients that get everything."""
         self._heap: Heap | None = None
         self._kept: dict[str, int] = {}
         """The files in scratch, with their bytes, the oldest first."""
@@ -216,9 +219,16 @@ class Overflow:
 
     # --- the rest ---
 
-    def _cell(self, key: str) -> _Cell:
+    def _cell(self, key: str) -> _Cell | None:
+        """Return the page of a cell, None for one whose front end says that nobody is there to be asked anything."""
         cell = self._cells.get(key)
-        if cell is None:
+        if cell is None and key not in self._batch:
+            entry = self._session.traffic.ledger.find(key)
+            if entry is not None and entry.request.content.get("allow_stdin") is False:
+                self._batch[key] = None  # what it asked is forgotten with its end, and a thread may print later
+                if len(self._batch) > MAX_CELLS:
+                    del self._batch[next(iter(self._batch))]
+                return None
             settings = self._settings
             cell = self._cells[key] = _Cell(Page(settings.display_lines, settings.display_bytes))
             for old in [key for key, one in self._cells.items() if one.ended][: max(0, len(self._cells) - MAX_CELLS)]:

@@ -186,19 +186,24 @@ def test_a_thread_that_goes_on_after_its_cell_fills_no_page(start_kernel: Start)
     assert kernel.run("1 + 1").value == "2"
 
 
-def test_batch_through_the_kernel_is_cut_and_says_so_or_is_given_all(
+def test_a_batch_client_of_the_same_kernel_is_given_all(
     tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nbclient starts the same kernel as a person's front end: the kernelspec decides."""
-    for settings, count in ((SMALL, 999 + 100), (("--display-lines", "1000000", "--display-size", "1G"), 50_000)):
-        install(tmp_path / str(count), "--image", image, *settings)
-        monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / str(count) / "share/jupyter"))
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("for n in range(50_000): print(n)")])
-        NotebookClient(notebook, kernel_name="sandbox-python", timeout=120).execute()
-        outputs = notebook.cells[0].outputs
-        text = "".join(one.text for one in outputs if one.name == "stdout")
-        assert text.count("\n") == count
-        assert any("display_lines" in one.text for one in outputs) is (count < 50_000)
+    """nbclient says with each cell that nobody is there to be asked for input, so nobody looks at a page either."""
+    install(tmp_path, "--image", image, *SMALL)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("for n in range(50_000): print(n)")])
+    NotebookClient(notebook, kernel_name="sandbox-python", timeout=120).execute()
+    outputs = notebook.cells[0].outputs
+    assert {one.name for one in outputs} == {"stdout"}
+    assert "".join(one.text for one in outputs).count("\n") == 50_000
+
+
+def test_a_cell_decides_by_its_front_end_s_word_alone(start_kernel: Start) -> None:
+    kernel = start_kernel(*SMALL)
+    for allow, count in ((False, 5000), (True, 999 + 100), (False, 5000)):
+        result = kernel.run("for n in range(5000): print(n)", allow_stdin=allow)
+        assert result.text().count("\n") == count
 
 
 def test_the_python_interface_gets_all_of_it(image: str) -> None:

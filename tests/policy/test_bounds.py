@@ -20,7 +20,7 @@ MODES: list[Any] = ["safe", "strict"]
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_table_of_a_quarter_of_a_million_cells_is_shown_as_text(mode: Any) -> None:
-    """On the old code it reached the page, which was busy for ten seconds."""
+    """Unbounded, it keeps a page busy for ten seconds."""
     row = "<tr>" + "<td>1</td>" * 20 + "</tr>"
     for source in (f"<table>{row * 11_800}</table>", f"<script>1</script><table>{row * 11_800}</table>"):
         data, verdict = filtered({"text/html": source}, OutputPolicy(mode))

@@ -49,7 +49,7 @@ READ = re.compile(r"[$\\`*_~<>\[\]{}|#@&^=+]|://|\.\S|:\S|^\s*[\d-]|^\s", re.MUL
 @pytest.mark.parametrize("name", MARKDOWN)
 @pytest.mark.parametrize("mode", ["safe", "strict"])
 def test_markdown_that_a_parser_could_read_goes_out_as_a_tree(name: str, mode: OutputMode) -> None:
-    """On the old code most of these passed as they were, and ran in JupyterLab."""
+    """Passed as they are, most of these run in JupyterLab."""
     data, _ = filtered({"text/markdown": MARKDOWN[name]}, OutputPolicy(mode))
     assert "text/markdown" not in data
     assert faults(data["text/html"]) == []

@@ -90,7 +90,7 @@ def test_control_the_bombs_are_as_large_as_they_say() -> None:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_an_svg_that_expands_without_end_is_not_shown(name: str) -> None:
-    """On the old code each reached the page as it was; the nested ones hang its tab."""
+    """As it is, each of the nested ones hangs a tab."""
     started = time.process_time()
     data, verdict = filtered({"image/svg+xml": BOMBS[name]})
     assert set(data) == {"text/plain"}
