@@ -23,7 +23,8 @@ LOADS_CSS = re.compile(
 FRAME = {"sandbox": "allow-scripts", "referrerpolicy": "no-referrer"}
 WATCH = "32b3be946f4f7b5666ea002da8c2151105bfb13b1bb8dfb5f1b8c23379a8cdad"
 """The only script of an outer frame. Whoever changes it looks at it here once more: it runs next to hostile code."""
-TEX = re.compile(r"\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
+TEX = re.compile(r"(?<!\\)(?:\\\\)*\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
+"""After two backslashes stand the letters of a name: TeX reads those as the end of a line."""
 
 
 def faults(html: str, *, frames: bool = True) -> list[str]:
