@@ -147,7 +147,13 @@ def sanitise(source: str, notes: Notes) -> str:
 
 def _as_text(source: str, notes: Notes) -> str:
     notes.add("showed HTML as text: too much markup to check")
-    return f"<pre>{escape(source[:MAX_TEXT])}</pre>"
+    return as_text(source[:MAX_TEXT])
+
+
+def as_text(source: str) -> str:
+    """Return markup that shows `source` as it is; filtering that once more changes nothing."""
+    text = escape(_CONTROLS.sub("", source))
+    return _scoped(f"<pre>{text}</pre>", "", Notes())
 
 
 def _is_crowded(source: str) -> bool:

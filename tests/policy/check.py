@@ -36,6 +36,9 @@ def faults(html: str, *, frames: bool = True) -> list[str]:
 
 
 def _faults(tree: Any, frames: bool) -> Iterator[str]:
+    for text in _typeset(tree):
+        if TEX.search(text):
+            yield f"TeX {text!r}"
     for element in tree.iter():
         if not isinstance(element.tag, str):
             yield "a comment, which other parsers read in other ways"
@@ -64,9 +67,18 @@ def _faults(tree: Any, frames: bool) -> Iterator[str]:
                 yield from _url_faults(tag, name, value)
         if tag == "a" and "href" in attributes and "noopener" not in attributes.get("rel", ""):
             yield "a link without rel=noopener"
-        for text in (element.text, element.tail):
-            if tag != "style" and text and TEX.search(text):
-                yield f"TeX {text!r}"
+
+
+def _typeset(tree: Any) -> Iterator[str]:
+    """Yield the texts in which a page looks for formulas: not those of code, which MathJax and KaTeX leave alone."""
+    waiting = [tree]
+    while waiting:
+        element = waiting.pop()
+        tag = element.tag.lower().rpartition("}")[2] if isinstance(element.tag, str) else "style"
+        if tag not in {"style", "pre", "code"}:
+            yield element.text or ""
+            yield from (child.tail or "" for child in element)
+            waiting.extend(element)
 
 
 def _url_faults(tag: str, name: str, value: str) -> Iterator[str]:

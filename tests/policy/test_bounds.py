@@ -128,3 +128,11 @@ def test_words_without_end_are_not_passed_as_markdown() -> None:
     assert markdown.render("*a_" * 60_000, notes).startswith("<pre>*a_")
     assert list(notes) == ["showed Markdown as text: too much of it to check"]
     assert html.MAX_TAGS <= 50_000
+
+
+@pytest.mark.parametrize("source", [">" * 40 + "\x1b]0;title\x07", "+" * 40 + "<p style='--a:url(http://a.test)'>x"])
+def test_what_is_shown_as_text_is_settled_and_has_no_control(source: str) -> None:
+    shown = markdown.render(source, Notes())
+    assert shown.count("<pre>") == 1
+    assert "\x1b" not in shown
+    assert html.sanitise(shown, Notes()) == shown
