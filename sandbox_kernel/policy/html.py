@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from functools import cache
+from functools import cache, partial
+from html import escape as _escape
 from html import unescape
 from typing import Any
 
@@ -111,6 +112,8 @@ _SCOPE = re.compile(
     r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
 )
 
+escape = partial(_escape, quote=False)  # for text between tags
+
 
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
@@ -152,8 +155,7 @@ def _as_text(source: str, notes: Notes) -> str:
 
 def as_text(source: str) -> str:
     """Return markup that shows `source` as it is; filtering that once more changes nothing."""
-    text = escape(_CONTROLS.sub("", source))
-    return _scoped(f"<pre>{text}</pre>", "", Notes())
+    return _scoped(f"<pre>{escape(_CONTROLS.sub('', source))}</pre>", "", Notes())
 
 
 def _is_crowded(source: str) -> bool:
@@ -346,8 +348,3 @@ def _cleaner(changed: set[str], images: _Images) -> Any:
         url_schemes={"http", "https", "mailto", "data"},
         url_relative="deny",
     )
-
-
-def escape(text: str) -> str:
-    """Return text for use between tags, as the sanitiser writes it."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\xa0", "&nbsp;")
