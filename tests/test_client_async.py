@@ -51,10 +51,10 @@ def containers_here() -> list[dict[str, Any]]:
     return [row for row in containers_of(os.getpid()) if row["session"] not in SHARED]
 
 
-async def started(sandbox: AsyncSandbox, code: str, **keywords: Any) -> asyncio.Task[Execution]:
-    """Send a cell that prints first, and return once it has."""
+async def started(sandbox: AsyncSandbox, code: str, *, before: str = "", **keywords: Any) -> asyncio.Task[Execution]:
+    """Send a cell that prints first, or after what comes `before`, and return once it has."""
     printed = asyncio.Event()
-    code = f"print('started', flush=True)\n{code}"
+    code = f"{before}\nprint('started', flush=True)\n{code}"
     task = asyncio.create_task(sandbox.run_code(code, on_stdout=lambda _: printed.set(), **keywords))
     async with asyncio.timeout(SOON):
         await printed.wait()
@@ -417,7 +417,8 @@ async def test_a_call_in_the_last_moments_of_a_sandbox_is_answered_at_once(image
 async def test_what_a_cancelled_cell_took_along_is_said_to_the_next(image: str) -> None:
     async with AsyncSandbox(image=image, interrupt_grace=0.3) as sandbox:
         await sandbox.run_code("x = 1")
-        call = await started(sandbox, "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)")
+        ignore = "import signal, time; signal.signal(2, signal.SIG_IGN)"
+        call = await started(sandbox, "time.sleep(60)", before=ignore)
         call.cancel()
         execution = await sandbox.run_code("'x' in globals()")
         assert execution.text == "False"

@@ -21,6 +21,7 @@ from batch import VALIDATOR
 from papermill.cli import _resolve_type
 from policy.hostile import HTML
 from policy.messages import filtered, message
+from policy.test_honest import PIXEL
 
 from sandbox_kernel.batch import events, inputs, source
 from sandbox_kernel.batch.events import Events, classify
@@ -133,7 +134,7 @@ def test_hostile_html_that_was_changed_is_a_violation(name: str) -> None:
 def test_honest_output_is_no_violation(name: str) -> None:
     policy = OutputPolicy("safe")
     for sample in HONEST[name]:
-        buffers = tuple(b"x" for _ in range(sample["buffers"]))
+        buffers = tuple(PIXEL for _ in range(sample["buffers"]))
         verdict = policy.apply(message(sample["type"], sample["content"], metadata=sample["metadata"], buffers=buffers))
         for note in verdict.notes:
             event = classify("policy", {"type": sample["type"], "reason": note})
