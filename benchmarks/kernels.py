@@ -92,6 +92,7 @@ class Kernel:
         self.client: Any = self.manager.client()
         try:
             self.client.start_channels()
+            self.client.allow_stdin = False  # as a batch client, which is given everything
             self.wait_until_ready()
         except BaseException:
             self.stop()
