@@ -51,8 +51,7 @@ class Delivery:
 
     def forget_kernel(self) -> None:
         """Forget the displays and comms of a kernel that is gone."""
-        # Anew, and not emptied: another thread may still be at that kernel's last message.
-        self.policy = OutputPolicy(self.policy.mode, self.policy.message_bytes, before=self.policy)
+        self.policy = self.policy.renewed()
 
     # --- what a kernel said ---
 

@@ -36,7 +36,7 @@ def run(data: bytes) -> None:
             return
         what = reader.byte() % 5
         if what == RESTART:
-            policy.restarted()
+            policy = policy.renewed()
             models.clear()
             foreign.clear()
             continue

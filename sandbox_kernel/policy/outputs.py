@@ -92,9 +92,12 @@ class OutputPolicy:
         elif message.type == "comm_close" and isinstance(comm_id, str):
             self._widgets.closed(comm_id)
 
-    def restarted(self) -> None:
-        """Forget the displays and comms of a kernel that is gone."""
-        self.__init__(self.mode, self.message_bytes)  # type: ignore[misc]
+    def renewed(self) -> OutputPolicy:
+        """Return the policy for the next kernel, which forgets the displays and comms of the one that is gone.
+
+        Another one, and not this one emptied: another thread may still be at the last message of that kernel.
+        """
+        return OutputPolicy(self.mode, self.message_bytes, before=self)
 
     def _model_shown(self, model_id: str) -> bool:
         shown = self._shown
