@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ MAX_MESSAGES = 5
 CELL = "cell-1"
 
 BUNDLE, MARKUP, MESSAGE, OBSERVED, RESTART = range(5)
+NOTE = re.compile(r"[ -#%-\[\]-~]{1,160}")
+"""A note stands in outputs of all kinds: there is nothing in it that a page typesets or a terminal obeys."""
 KINDS_OF_DISPLAY = ("display_data", "execute_result", "update_display_data")
 
 
@@ -82,7 +85,7 @@ def _apply(policy: OutputPolicy, sent: Message, mode: str, models: dict[str, str
     before = orjson.dumps([sent.content, sent.metadata])
     verdict = policy.apply(sent)
     require(orjson.dumps([sent.content, sent.metadata]) == before, "the filter changed what it was given")
-    require(all(isinstance(note, str) and len(note) <= 160 for note in verdict.notes), verdict.notes)
+    require(all(map(NOTE.fullmatch, verdict.notes)), verdict.notes)
     passed = verdict.message
     if passed is None:
         require(verdict.notes, "dropped without a word")
@@ -224,6 +227,9 @@ def seeds() -> Iterator[bytes]:
             + message("comm_msg", {"comm_id": "c", "data": {"constructor": 1}})
             + message("comm_close", {"comm_id": "c"}, what=OBSERVED)
         )
+        for tag in (r"p$\href{javascript:x}{y}$", r"script$l\\", "p\u202e"):
+            yield mode + bundle({"text/html": f"<{tag} src=x:y>", tag: "x"})
+            yield mode + widget("a", "HTMLModel", value=f"<{tag} src=x:y>", **{tag: "x"})
         for text in SNIPPETS[::4]:
             yield mode + b"".join(
                 bytes([MARKUP]) + option(MIMES, name) + text.encode("utf-8", "replace") + b"\xff" for name in MIMES[1:3]

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import css, frame, media, tex
 from .blocks import contents
-from .verdict import Notes
+from .verdict import Notes, named
 
 _TAGS = frozenset(
     """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
@@ -332,7 +332,7 @@ def _cleaner(changed: set[str], images: _Images) -> Any:
             found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
             if found and media.is_played_text(found[1]):
                 return value
-            changed.add(f"removed the source of <{tag}>: outputs load nothing from a network")
+            changed.add(f"removed the source of <{named(tag)}>: outputs load nothing from a network")
             return None
         return value
 

@@ -16,7 +16,7 @@ from . import replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .mime import Bundles
 from .plain import NotPlainError, plain
-from .verdict import Notes, RefusedError, Verdict, named
+from .verdict import Notes, RefusedError, Verdict, named, settled
 
 MAX_ID = 256
 """Characters of a display id."""
@@ -73,9 +73,9 @@ class OutputPolicy:
         try:
             content, buffers = self._comm(message, notes) or (self._content(message, notes), ())
         except NotPlainError as error:
-            return Verdict(None, (f"dropped {named(message.type)}: {error}",))
+            return Verdict(None, (settled(f"dropped {named(message.type)}: {error}"),))
         except RefusedError as error:
-            return Verdict(None, (str(error),))
+            return Verdict(None, (settled(str(error)),))
         metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
         if content == message.content and metadata == message.metadata and buffers == message.buffers:
             return Verdict(message, tuple(notes))

@@ -17,6 +17,8 @@ MORE = "removed more than is listed"
 MAX_NOTE = 160
 
 _NAME = re.compile(r"[A-Za-z0-9_.+/@-]{1,80}")
+_ODD = re.compile(r"[^ -#%-\[\]-~]")
+"""What no note holds, though it repeat a word of the container's: what a page typesets, or a terminal obeys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,10 @@ class Notes:
         self._notes: dict[str, None] = {}
 
     def add(self, note: str) -> None:
+        note = settled(note)
         if len(self._notes) < MAX_NOTES:
-            self._notes[note[:MAX_NOTE]] = None
-        elif note[:MAX_NOTE] not in self._notes:
+            self._notes[note] = None
+        elif note not in self._notes:
             self._notes[MORE] = None
 
     def __iter__(self) -> Iterator[str]:
@@ -57,6 +60,11 @@ class Notes:
         """Return the one line that is put into an output."""
         shown = [*islice(self._notes, MAX_SHOWN), *(["..."] if len(self._notes) > MAX_SHOWN else [])]
         return f"[sandbox_kernel: {', '.join(shown)}; setting: outputs]"
+
+
+def settled(note: str) -> str:
+    r"""Return a note as it may stand in any output: of bounded length, in ASCII, without a dollar or a backslash."""
+    return _ODD.sub("?", note[:MAX_NOTE])
 
 
 def named(name: object) -> str:

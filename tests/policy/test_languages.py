@@ -250,6 +250,39 @@ def test_a_note_of_ours_is_no_passport() -> None:
     assert "text/markdown" not in data
 
 
+LINK = r"$\href{javascript:alert(1)}{x}$"
+NAMES = {
+    "a tag": {"text/html": f"<p{LINK} src=x:y>x"},
+    "a tag in Markdown": {"text/markdown": f"<i>a</i> <p{LINK} src=x:y>x"},
+    "a tag of a widget": {"value": f"<p{LINK} src=x:y>x"},
+    "a handler": {"text/html": f"<p onerror=1 onload{LINK}=1 data-commandlinker-x{LINK}=1>x"},
+    "a type": {"text/plain": "x", f"text/{LINK}": "x", f"application/vnd.plotly{LINK}": "x"},
+    "a type beside HTML": {"text/html": "<b>x</b>", f"image/{LINK}": "x", "image/\u202e\x1b]0;a\x07": "x"},
+}
+"""Words of a cell's that a note of ours could repeat."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+def test_no_note_of_ours_repeats_what_a_page_typesets(name: str, mode: OutputMode) -> None:
+    """The name of a tag was repeated as it was, and MathJax defined macros for the whole page and made links of it."""
+    policy = OutputPolicy(mode)
+    if "value" in NAMES[name]:
+        notes = policy.apply(model("a", "HTMLModel", **NAMES[name])).notes
+    else:
+        data, verdict = filtered(NAMES[name], policy)
+        notes = verdict.notes
+        assert faults(data.get("text/html", "")) == []
+        assert LINK not in data.get("text/html", "") and "\x1b" not in "".join(data.values())
+    assert notes or "Markdown" in name
+    assert [note for note in notes if not re.fullmatch(r"[ -#%-\[\]-~]+", note)] == []
+
+
+def test_control_a_plain_name_is_repeated() -> None:
+    assert "<p-x>" in " ".join(filtered({"text/html": "<p-x src=x:y>x"})[1].notes)
+    assert "text/x-y" in " ".join(filtered({"text/x-y": "x"})[1].notes)
+
+
 # --- metadata, and power over a terminal ------------------------------------------------------------------------------
 
 
