@@ -6,7 +6,6 @@ Imports asyncio, its own HTTP, the pipe and the pure hardening; never the engine
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import pwd
@@ -68,10 +67,12 @@ class DockerEngine:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.
         listening = self._task(self.subscribe(session_id, since))
+        self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._task(self.request("POST", f"/containers/create?name={name}", body))
         pipe: Pipe | None = None
         try:
             created = await asyncio.shield(creating)
+            self.guard.created(name, created["Id"])
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
             await asyncio.shield(self._task(self.request("POST", f"/containers/{created['Id']}/start")))
@@ -80,7 +81,6 @@ class DockerEngine:
                 pipe.close()
             await asyncio.shield(self._task(self._undo(name, creating, listening)))
             raise
-        self.guard.watch(created["Id"])
         return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
@@ -251,13 +251,19 @@ class DockerEngine:
 
     async def _undo(self, name: str, creating: asyncio.Task[Any], listening: asyncio.Task[Connection]) -> None:
         """Remove what a start that did not succeed may have created by now, or creates yet."""
-        results = await asyncio.gather(creating, listening, return_exceptions=True)
+        results: list[object] = list(await asyncio.gather(creating, listening, return_exceptions=True))
         if isinstance(results[1], Connection):
             results[1].close()
-        if isinstance(results[0], dict):
-            # Should it fail: the container cannot live without its pipe, and `reap` finds one that never started.
-            with contextlib.suppress(EngineError):
-                await self.remove(name)
+        identity = str(results[0]["Id"]) if isinstance(results[0], dict) else name
+        try:
+            if isinstance(results[0], dict):
+                await self.remove(identity)
+            elif isinstance(results[0], EngineUnavailable):
+                raise results[0]  # it may have taken the request, and do what it says later
+        except EngineError:
+            self.guard.remove(identity)
+        for each in (name, identity):
+            self.guard.forget(each)
 
     def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` to its end even when nobody waits for it any more; asyncio itself keeps no reference."""

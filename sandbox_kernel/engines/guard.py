@@ -1,22 +1,21 @@
 """Outlives the process that owns containers, and ends those that do not end with it.
 
-A container ends by itself when its pipe closes. This small process is for one in which nobody hears that: it is told of
-each container, waits for the end of its own stdin, which comes with the owner's however that ends, and then removes
-what is left through the engine. One for each process and engine. It runs as a script (`python -I -S guard.py ...`), so
-it imports the standard library only, and little of that: it is started beside a kernel.
+A container ends by itself when its pipe closes. This small process is for one in which nobody hears that, and for one
+that the engine is still creating: it is told of each container by its name before the engine is asked for it, waits for
+the end of its own stdin, which comes with the owner's however that ends, and then removes what is left through the
+engine. One for each process and engine. It runs as a script (`python -I -S guard.py ...`), so it imports the standard
+library only, and next to nothing of that before there is something to end: it is started beside a kernel.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 WATCH, FORGET, HANDED_OVER, REMOVE = "+", "-", "=", "!"
 GRACE_SECONDS = 0.3
@@ -29,60 +28,81 @@ SILENT_SECONDS = 20.0
 REQUEST_SECONDS = 15.0
 """The engine tries for 10 s to kill what it removes."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+APPEAR_SECONDS = 60.0
+"""How long an engine may take to create what it was asked for; the owner gives up after half of that."""
+APPEAR_PAUSE = 0.5
 REPLY_BYTES = 1 << 20
 IDENTITY_LENGTH = 64
+"""Of an identity that the engine gave; a container that is known by its name may not be there yet."""
 
 
 class Guard:
     """This process's end: tells a guard about containers, and starts one when there is something to tell."""
 
     def __init__(self, engine_path: str) -> None:
+        import threading
+
         self._path = engine_path
         self._known: dict[str, str] = {}
         self._stdin: int | None = None
         self._lock = threading.RLock()  # a finalizer may run in the midst of another call
         _guards.append(self)
 
+    def expect(self, name: str) -> None:
+        """The engine is about to be asked for a container of this name, which nothing else has or will have."""
+        self._tell((WATCH, name))
+
+    def created(self, name: str, identity: str) -> None:
+        """The container that was expected is there."""
+        self._tell((WATCH, identity), (FORGET, name))
+
     def watch(self, identity: str) -> None:
         """This process owns the container from now on."""
-        self._tell(WATCH, identity)
+        self._tell((WATCH, identity))
 
     def forget(self, identity: str) -> None:
-        """The container is gone."""
+        """The container is gone, or one that was expected will not come."""
         if identity in self._known:
-            self._tell(FORGET, identity)
+            self._tell((FORGET, identity))
 
     def handed_over(self, identity: str) -> None:
         """The container is another process's in a moment; its name then says whose."""
-        self._tell(HANDED_OVER, identity)
+        self._tell((HANDED_OVER, identity))
 
     def remove(self, identity: str) -> None:
-        """The container is to be gone, as soon as that can be done; nobody waits for it."""
-        self._tell(REMOVE, identity)
+        """The container is to be gone, as soon as that can be done; nobody waits for it.
+
+        One that is named in place of its identity may appear only later.
+        """
+        self._tell((REMOVE, identity))
 
     def abandoned(self, identity: str) -> None:
         """The container's pipe was closed without a word to the engine, if it is this process's."""
         if identity in self._known:
-            self._tell(REMOVE, identity)
+            self._tell((REMOVE, identity))
 
     def drop(self) -> None:
         """Close a copy of the pipe in a forked child, whose containers these are not."""
+        import threading
+
         self._known.clear()
         self._lock = threading.RLock()
         self._close()
 
-    def _tell(self, word: str, identity: str) -> None:
+    def _tell(self, *said: tuple[str, str]) -> None:
         with self._lock:
-            if word == FORGET:
-                self._known.pop(identity, None)
-            else:
-                self._known[identity] = word
-            told = self._stdin is not None and self._write(f"{word}{identity}\n")
+            for word, identity in said:
+                if word == FORGET:
+                    self._known.pop(identity, None)
+                else:
+                    self._known[identity] = word
+            told = self._stdin is not None and self._write("".join(f"{word}{identity}\n" for word, identity in said))
             if not told and self._known and self._start():
                 # There was none yet, or somebody ended it: a new one is told everything.
                 self._write("".join(f"{what}{each}\n" for each, what in self._known.items()))
-            if word == REMOVE:
-                self._known.pop(identity, None)
+            for word, identity in said:
+                if word == REMOVE:
+                    self._known.pop(identity, None)
 
     def _start(self) -> bool:
         import subprocess
@@ -148,6 +168,10 @@ class Charge:
 
     def end_with_its_owner(self, *, handed_over: bool) -> None:
         """Remove the container once its owner is gone; return when it is gone, or another process's."""
+        import time
+
+        if not self._appears():
+            return
         begin, first = time.monotonic(), None
         for found in self._while_there():
             owner = _owners().Owner.parse(str(found.get("Name")))
@@ -162,14 +186,36 @@ class Charge:
 
     def remove(self) -> None:
         """Remove the container, again and again, by all means there are."""
+        if not self._appears():
+            return
         for count, _ in enumerate(self._while_there()):
             self._ask("DELETE", f"/containers/{self._id}?force=1&v=1")
             if count:
                 kill_processes(self._id)
 
+    def _appears(self) -> bool:
+        """Return whether the container is there, or was: one that is known by its name is waited for, for a while."""
+        import time
+
+        if len(self._id) == IDENTITY_LENGTH:
+            return True
+        begin = heard = now = time.monotonic()
+        pause = FIRST_PAUSE
+        while now < min(begin + APPEAR_SECONDS, heard + SILENT_SECONDS):
+            status, body = self._ask("GET", f"/containers/{self._id}/json")
+            now = time.monotonic()
+            if status:
+                heard = now
+            if status == 200 and (found := _document(body)):
+                self._id = str(found["Id"])
+                return True
+            time.sleep(pause)
+            pause = min(pause * 1.5, APPEAR_PAUSE)
+        return False
+
     def _while_there(self) -> Iterator[dict[str, Any]]:
         """Yield what the engine says of the container, with longer and longer pauses, while it is there."""
-        import json
+        import time
 
         begin = heard = time.monotonic()
         pause = FIRST_PAUSE
@@ -177,15 +223,16 @@ class Charge:
             status, body = self._ask("GET", f"/containers/{self._id}/json")
             if status == 404:
                 return
-            with contextlib.suppress(ValueError):
-                if status == 200 and isinstance(found := json.loads(body), dict):
-                    heard = time.monotonic()
-                    yield found
+            if status == 200 and (found := _document(body)):
+                heard = time.monotonic()
+                yield found
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
 
     def _ask(self, method: str, target: str) -> tuple[int, bytes]:
         """Return the engine's status and body; 0 if it does not answer."""
+        import socket
+
         data = b""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as engine:
@@ -201,6 +248,17 @@ class Charge:
         return (int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0), body
 
 
+def _document(body: bytes) -> dict[str, Any]:
+    """Return what the engine says of a container; nothing if that is no document."""
+    import json
+
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def kill_processes(container: str) -> None:
     """Kill the processes of a container one by one, where this process may: one that starves the others goes as well.
 
@@ -208,11 +266,14 @@ def kill_processes(container: str) -> None:
     """
     if len(container) < IDENTITY_LENGTH:
         return  # a name, or a part of an identity, might stand in another's path
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                if container in (folder / "cgroup").read_text(encoding="utf-8", errors="replace"):
-                    os.kill(int(folder.name), 9)
+    for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib is slow to import)
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (as above)
+                    if container in file.read():
+                        os.kill(int(name), 9)
+            except OSError:
+                pass
 
 
 def _owners() -> Any:
@@ -220,7 +281,8 @@ def _owners() -> Any:
     import importlib.util
 
     if "owner" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("owner", Path(__file__).with_name("owner.py"))
+        path = os.path.join(os.path.dirname(__file__), "owner.py")  # noqa: PTH118, PTH120 (pathlib is slow to import)
+        spec = importlib.util.spec_from_file_location("owner", path)
         if spec is None or spec.loader is None:
             raise ImportError("owner.py")
         module = sys.modules["owner"] = importlib.util.module_from_spec(spec)
@@ -232,17 +294,25 @@ def main(argv: list[str]) -> int:
     """Run as the guard of the engine whose socket is the argument, until all containers it was told of are gone."""
     (path,) = argv
     charges: dict[str, str] = {}
-    threads = []
+    removals = []
     for line in sys.stdin:
         word, identity = line[:1], line[1:].strip()
-        if word == FORGET:
-            charges.pop(identity, None)
-        elif word == REMOVE:
-            charges.pop(identity, None)
-            threads.append(threading.Thread(target=Charge(path, identity).remove))
-            threads[-1].start()
-        else:
+        if word not in {FORGET, REMOVE}:
             charges[identity] = word
+            continue
+        charges.pop(identity, None)
+        if word == REMOVE:
+            import threading
+
+            removals.append(threading.Thread(target=Charge(path, identity).remove))
+            removals[-1].start()
+    return end(path, charges, removals)
+
+
+def end(path: str, charges: dict[str, str], threads: list[Any]) -> int:
+    """Look after what the owner left, each container in a thread of its own, until all is gone."""
+    import threading
+
     _owners()  # before there are threads that would load it twice
     for identity, word in charges.items():
         ending = Charge(path, identity).end_with_its_owner
