@@ -32,17 +32,18 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
-	@$(BIN)/python -c 'from sandbox_kernel.machine import install_browser; install_browser()'
+	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory lint
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
 
-lint: $(VENV)/.for-tests ## style and types
-	@echo "--- checking style and types"
+lint: $(VENV)/.for-tests ## style, types, and who imports whom
+	@echo "--- checking style, types and imports"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.for-tests setup ## side by side with a stock ipykernel
 	@$(BIN)/python -m benchmarks
@@ -55,7 +56,7 @@ fuzz: $(VENV)/.for-tests ## a million inputs for each fuzzer, one on each proces
 # For each of four renderers and two modes. DOCUMENTS=5000 is a look; findings are kept in .cache/fuzz.
 DOCUMENTS := 125000
 fuzz-renderers: $(VENV)/.for-tests ## a million documents in the renderers of JupyterLab, VS Code and nbconvert
-	@$(BIN)/python -c 'from sandbox_kernel.machine import install_browser; install_browser()'
+	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers --documents $(DOCUMENTS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.

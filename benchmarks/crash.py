@@ -22,7 +22,7 @@ from typing import NamedTuple
 import docker
 import psutil  # type: ignore[import-untyped]
 
-from sandbox_kernel.model import Settings
+from sandbox_kernel.core.model import Settings
 
 from .memory import containers_of
 

@@ -24,7 +24,7 @@ import psutil  # type: ignore[import-untyped]
 
 from sandbox_kernel import AsyncSandbox, SandboxError
 from sandbox_kernel.engines import guard
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 T = TypeVar("T")
 LEFT_SECONDS = 1.0

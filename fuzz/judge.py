@@ -15,7 +15,7 @@ import nh3
 from markdown_it import MarkdownIt
 from policy.check import TEX, faults
 
-from sandbox_kernel.model import Message
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy.html import _TAGS
 
 STATIC = frozenset(("text/plain", "text/latex", "text/html", "text/markdown", "application/json"))

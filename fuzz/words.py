@@ -7,8 +7,8 @@ from __future__ import annotations
 from browser.corpus import BUNDLES, MORE_HTML
 from policy.hostile import HTML, MARKDOWN
 
-from sandbox_kernel import protocol
 from sandbox_kernel.policy import OutputPolicy, replies
+from sandbox_kernel.session import protocol
 
 __all__ = ["BUNDLES", "MIMES", "NAMES", "REQUESTS", "SNIPPETS", "TYPES", "WORDS"]
 

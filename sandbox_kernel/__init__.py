@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .blocking import Sandbox as Sandbox
-    from .callbacks import Prompt as Prompt
-    from .client import AsyncSandbox as AsyncSandbox
-    from .client_files import FileInfo as FileInfo
-    from .client_values import SandboxInfo as SandboxInfo
-    from .client_values import SandboxUsage as SandboxUsage
-    from .errors import CallbackFailed as CallbackFailed
-    from .errors import ConfigurationError as ConfigurationError
-    from .errors import EngineError as EngineError
-    from .errors import FileRefused as FileRefused
-    from .errors import SandboxClosed as SandboxClosed
-    from .errors import SandboxDied as SandboxDied
-    from .errors import SandboxError as SandboxError
-    from .execution import CellUsage as CellUsage
-    from .execution import Execution as Execution
-    from .execution import ExecutionError as ExecutionError
-    from .execution import Logs as Logs
-    from .execution import Result as Result
+    from .core.errors import CallbackFailed as CallbackFailed
+    from .core.errors import ConfigurationError as ConfigurationError
+    from .core.errors import EngineError as EngineError
+    from .core.errors import FileRefused as FileRefused
+    from .core.errors import SandboxClosed as SandboxClosed
+    from .core.errors import SandboxDied as SandboxDied
+    from .core.errors import SandboxError as SandboxError
+    from .sdk.blocking import Sandbox as Sandbox
+    from .sdk.callbacks import Prompt as Prompt
+    from .sdk.client import AsyncSandbox as AsyncSandbox
+    from .sdk.execution import CellUsage as CellUsage
+    from .sdk.execution import Execution as Execution
+    from .sdk.execution import ExecutionError as ExecutionError
+    from .sdk.execution import Logs as Logs
+    from .sdk.execution import Result as Result
+    from .sdk.files import FileInfo as FileInfo
+    from .sdk.values import SandboxInfo as SandboxInfo
+    from .sdk.values import SandboxUsage as SandboxUsage
 
 _PLACES = {
-    "blocking": ("Sandbox",),
-    "callbacks": ("Prompt",),
-    "client": ("AsyncSandbox",),
-    "client_files": ("FileInfo",),
-    "client_values": ("SandboxInfo", "SandboxUsage"),
-    "errors": (
+    "sdk.blocking": ("Sandbox",),
+    "sdk.callbacks": ("Prompt",),
+    "sdk.client": ("AsyncSandbox",),
+    "sdk.files": ("FileInfo",),
+    "sdk.values": ("SandboxInfo", "SandboxUsage"),
+    "core.errors": (
         "CallbackFailed",
         "ConfigurationError",
         "EngineError",
@@ -45,7 +45,7 @@ _PLACES = {
         "SandboxDied",
         "SandboxError",
     ),
-    "execution": ("CellUsage", "Execution", "ExecutionError", "Logs", "Result"),
+    "sdk.execution": ("CellUsage", "Execution", "ExecutionError", "Logs", "Result"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

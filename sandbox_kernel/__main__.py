@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from . import __version__
-from .errors import ConfigurationError
-from .model import Settings
+from .core.errors import ConfigurationError
+from .core.model import Settings
 
 
 def main(argv: list[str]) -> int:
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         from .cli import main as command_line
 
         return command_line(argv)
-    from .config import from_argv
+    from .config.sources import from_argv
 
     settings: Settings | ConfigurationError
     try:
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
         return 2
-    from .proxy import main as run_kernel
+    from .kernel.proxy import main as run_kernel
 
     return run_kernel(connection_file, settings)
 

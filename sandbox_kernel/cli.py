@@ -19,12 +19,12 @@ from typing import Any, NoReturn
 
 from . import __version__
 from .batch import command as run
-from .config import SETTINGS, from_files, read_argv
-from .errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
-from .install import NAME, check, install
+from .config.sources import SETTINGS, from_files, read_argv
+from .core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
+from .core.model import format_bytes
 from .mcp_server import command as mcp
-from .model import format_bytes
-from .shown import LogLines, ours
+from .policy.shown import LogLines, ours
+from .setup.install import NAME, check, install
 
 FINE, WRONG, USAGE, PLATFORM = 0, 1, 2, 3
 SECONDS_FOR_LISTS = 90.0
@@ -54,8 +54,8 @@ def setup(options: argparse.Namespace) -> int:
 
     Both go into the virtual environment, or else to the user, unless a flag says where.
     """
-    from . import browser_wall, image, machine
-    from .doctor import diagnose, table
+    from .setup import browser_wall, image, machine
+    from .setup.doctor import diagnose, table
 
     settings = check(options.values)
     status = machine.find_engine(None if settings.engine == "docker" else settings.engine)
@@ -82,7 +82,7 @@ def setup(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Build an image that cells run in."""
-    from . import image
+    from .setup import image
 
     print(
         image.build(
@@ -100,7 +100,7 @@ def install_command(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Check everything that a session needs, up to a real start, and say how to repair what is wrong."""
-    from .doctor import as_json, diagnose, table
+    from .setup.doctor import as_json, diagnose, table
 
     rows = diagnose(check(options.values), name=options.name)
     print(as_json(rows) if options.json else table(rows, details=True))
@@ -133,7 +133,7 @@ def show_settings(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
     elif options.markdown:
-        from .reference import page
+        from .setup.reference import page
 
         print(page(), end="")
     else:
@@ -160,7 +160,7 @@ def _install(options: argparse.Namespace) -> Path:
 
 
 def _engine_call(options: argparse.Namespace, method: str) -> Any:
-    from .config import make_engine
+    from .engines.select import make_engine
 
     async def call() -> Any:
         engine = make_engine(check(options.values))

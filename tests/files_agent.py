@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from sandbox_kernel import agent_files
+from sandbox_kernel.container import files as agent_files
 
 Answer = tuple[dict[str, Any], bytes]
 

@@ -7,7 +7,7 @@ import socket
 import stat
 from pathlib import Path
 
-from sandbox_kernel.model import GIB
+from sandbox_kernel.core.model import GIB
 
 
 def fill_with_odd_things(folder: Path, secret: Path) -> None:

@@ -15,7 +15,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 WAIT = 60.0
 """Seconds for what takes two on a quiet machine."""

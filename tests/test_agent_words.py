@@ -10,8 +10,8 @@ import orjson
 import pytest
 from kernels import Kernel
 
-from sandbox_kernel.agent_words import Death, Metered, Oversized, Usage
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.session.agent_words import Death, Metered, Oversized, Usage
 
 NONSENSE = [
     *(-1e300, 1e300, -1, 1 << 70, -(1 << 70), True, False, None, "1", "", [], [1], {}, {"a": 1}, 0.5),

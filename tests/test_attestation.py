@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandbox_kernel.core.errors import AttestationFailed
+from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.engines.attestation import EXCUSED, attest, checks, differences
 from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
-from sandbox_kernel.errors import AttestationFailed
-from sandbox_kernel.model import Limits, SandboxSpec
 
 SPEC = SandboxSpec(
     session_id="0123456789abcdef",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel.audit import CELL_LINES, MAX_LINE, SESSION_LINES, Audit, open_audit
+from sandbox_kernel.files.audit import CELL_LINES, MAX_LINE, SESSION_LINES, Audit, open_audit
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

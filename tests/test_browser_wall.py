@@ -20,9 +20,9 @@ from kernels import eventually
 from traitlets import TraitError
 from traitlets.config import Config
 
-from sandbox_kernel import browser_wall
 from sandbox_kernel.policy.frame import RUNNER_HASH, WATCH_HASH
 from sandbox_kernel.server_extension import RENDERER, SandboxKernelPolicy, _without_renderer, kind_of
+from sandbox_kernel.setup import browser_wall
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = secrets.token_hex(16)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import __version__, cli, config
+from sandbox_kernel import __version__, cli
+from sandbox_kernel.config import sources as config
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "--engine=unix:///nonexistent/engine.sock"

@@ -18,19 +18,11 @@ import pytest
 from kernels import containers_of
 
 import sandbox_kernel
-from sandbox_kernel import (
-    AsyncSandbox,
-    CallbackFailed,
-    ConfigurationError,
-    Execution,
-    Result,
-    Sandbox,
-    SandboxClosed,
-)
-from sandbox_kernel.client_values import Keywords
-from sandbox_kernel.config import SETTINGS, from_keywords
-from sandbox_kernel.execution import Recorder
-from sandbox_kernel.model import Message
+from sandbox_kernel import AsyncSandbox, CallbackFailed, ConfigurationError, Execution, Result, Sandbox, SandboxClosed
+from sandbox_kernel.config.sources import SETTINGS, from_keywords
+from sandbox_kernel.core.model import Message
+from sandbox_kernel.sdk.execution import Recorder
+from sandbox_kernel.sdk.values import Keywords
 
 SOON = 20.0
 """Seconds for what takes one on a quiet machine."""

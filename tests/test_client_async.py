@@ -25,8 +25,8 @@ from sandbox_kernel import (
     SandboxClosed,
     SandboxDied,
 )
-from sandbox_kernel.client import STARTS_PER_CPU
-from sandbox_kernel.session import Session
+from sandbox_kernel.sdk.client import STARTS_PER_CPU
+from sandbox_kernel.session.session import Session
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,7 +13,7 @@ import pytest
 from kernels import containers_of
 
 from sandbox_kernel import ConfigurationError, FileInfo, FileRefused, Sandbox
-from sandbox_kernel.client_files import relative
+from sandbox_kernel.sdk.files import relative
 
 LARGE = 3_000_000
 """Bytes: three chunks."""

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import config
-from sandbox_kernel.config_values import config_path, home_folder
-from sandbox_kernel.errors import ConfigurationError
-from sandbox_kernel.model import GIB, KIB, MIB, Limits, Settings
+import sandbox_kernel
+from sandbox_kernel.config import sources as config
+from sandbox_kernel.config.values import config_path, home_folder
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.model import GIB, KIB, MIB, Limits, Settings
 
 ACCEPTED = {
     "a size with a letter": ("memory", "2G", 2 * GIB),
@@ -208,13 +209,15 @@ def test_a_tilde_is_the_home_of_the_password_database(tmp_path: Path, monkeypatc
     assert config.from_keywords(uploads="~").uploads == str(Path(str(home_folder())).resolve())
 
 
+OURS = Path(sandbox_kernel.__file__).parent
+
 PRECIOUS = {
     "the home folder": home_folder,
     "the root": lambda: "/",
     "this Python environment": lambda: sys.prefix,
     "a folder within it": lambda: f"{sys.prefix}/bin",
-    "this package": lambda: str(Path(config.__file__).parent),
-    "what holds this package": lambda: str(Path(config.__file__).parent.parent),
+    "this package": lambda: str(OURS),
+    "what holds this package": lambda: str(OURS.parent),
     "the system's configuration": lambda: "/etc",
 }
 
@@ -323,7 +326,7 @@ def test_an_environment_of_its_own_has_a_config_file_of_its_own(tmp_path: Path) 
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
     site = next(environment.glob("lib/python*/site-packages"))
-    places = [str(Path(config.__file__).parent.parent), *(place for place in sys.path if place.endswith("-packages"))]
+    places = [str(OURS.parent), *(place for place in sys.path if place.endswith("-packages"))]
     (site / "here.pth").write_text("\n".join(places))
     (environment / "etc").mkdir()
     config_file(environment / "etc" / "jupyter", "c.SandboxKernel.memory = '3G'")
@@ -337,7 +340,7 @@ def test_an_environment_of_its_own_has_a_config_file_of_its_own(tmp_path: Path) 
 def test_a_start_without_config_files_does_not_import_traitlets() -> None:
     """Start-up time is a feature: reading settings from arguments costs a few modules of the standard library."""
     code = (
-        "import sys; from sandbox_kernel import config; config.config_path = lambda: [];"
+        "import sys; from sandbox_kernel.config import sources as config; config.config_path = lambda: [];"
         "config.from_argv(['-f', 'x', '--memory', '1G']);"
         "print({'traitlets', 'argparse', 'difflib', 'jupyter_client', 'asyncio'} & set(sys.modules))"
     )

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel import doctor, image, trial
-from sandbox_kernel.config import from_keywords
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.engines.docker_container import DockerContainer
-from sandbox_kernel.install import install
-from sandbox_kernel.model import Settings
+from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.setup import doctor, image, trial
+from sandbox_kernel.setup.install import install
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import __version__, cli, errors
-from sandbox_kernel.config import SETTINGS
-from sandbox_kernel.install import check
+from sandbox_kernel import __version__, cli
+from sandbox_kernel.config.sources import SETTINGS
+from sandbox_kernel.core import errors
+from sandbox_kernel.setup.install import check
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
@@ -89,7 +90,7 @@ def sandbox_commands() -> list[str]:
 @pytest.mark.parametrize("line", sandbox_commands())
 def test_a_command_is_one_that_works(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name and its flags are known, and its settings pass the checks that they pass at installation."""
-    monkeypatch.setattr("sandbox_kernel.install.from_files", dict)
+    monkeypatch.setattr("sandbox_kernel.setup.install.from_files", dict)
     options = cli._parse(shlex.split(line)[1:])
     if options.takes_settings:
         check(options.values)
@@ -199,7 +200,7 @@ def findings(pattern: re.Pattern[str]) -> list[str]:
 
 def test_the_repository_is_looked_at() -> None:
     names = {str(path.relative_to(ROOT)) for path in text_files()}
-    assert {"README.md", "Makefile", "sandbox_kernel/agent.py", "images/data.lock"} <= names
+    assert {"README.md", "Makefile", "sandbox_kernel/container/agent.py", "images/data.lock"} <= names
 
 
 def test_no_host_of_packages_or_images_is_named() -> None:

@@ -21,7 +21,7 @@ import pytest
 from batch import Started, run, write
 from kernels import Kernel, eventually
 
-from sandbox_kernel.engines.docker import REAP_AGE_SECONDS, DockerEngine
+from sandbox_kernel.engines.docker.engine import REAP_AGE_SECONDS, DockerEngine
 
 Start = Callable[..., Kernel]
 IMAGE = "sandbox-kernel:base"
@@ -194,7 +194,7 @@ def test_reap_removes_what_a_crash_of_the_engine_left(
     running.start()
     engine = DockerEngine(running.url)
     assert REAP_AGE_SECONDS > 0
-    monkeypatch.setattr("sandbox_kernel.engines.docker.REAP_AGE_SECONDS", 0)
+    monkeypatch.setattr("sandbox_kernel.engines.docker.engine.REAP_AGE_SECONDS", 0)
     left = [row for row in asyncio.run(engine.list()) if row["owner_pid"] == pid]
     assert asyncio.run(engine.reap()) >= len(left)
     assert asyncio.run(engine.list()) == []

@@ -25,14 +25,15 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.session import Session as SigningSession
 from kernels import WAIT, Kernel, connect_another, eventually
 
-from sandbox_kernel import agent_files
-from sandbox_kernel.config import from_keywords, make_engine
+from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.container import files as agent_files
+from sandbox_kernel.core.errors import SandboxDied
+from sandbox_kernel.core.model import GIB, MIB, Message, SandboxSpec
 from sandbox_kernel.engines.hardening import container_arguments
-from sandbox_kernel.errors import SandboxDied
-from sandbox_kernel.file_messages import MAX_UPLOADS, MAX_WAITING, FileMessages
-from sandbox_kernel.model import GIB, MIB, Message, SandboxSpec
-from sandbox_kernel.names import CHUNK_BYTES
-from sandbox_kernel.session import Session
+from sandbox_kernel.engines.select import make_engine
+from sandbox_kernel.files.names import CHUNK_BYTES
+from sandbox_kernel.kernel.file_messages import MAX_UPLOADS, MAX_WAITING, FileMessages
+from sandbox_kernel.session.session import Session
 
 Start = Callable[..., Kernel]
 
@@ -289,7 +290,7 @@ def test_a_sandbox_that_lacks_a_protection_gets_no_file(image: str, monkeypatch:
 
     assert asyncio.run(scenario())["status"] == "ok"  # the control: as it should be, it gets the file
     assert asked.pop() == "file.write"
-    monkeypatch.setattr("sandbox_kernel.engines.docker.container_arguments", weak)
+    monkeypatch.setattr("sandbox_kernel.engines.docker.engine.container_arguments", weak)
     reply = asyncio.run(scenario())
     assert reply["ename"] == "AttestationFailed", reply
     assert "file.write" not in asked

@@ -15,11 +15,18 @@ from files_odd import ODD, fill_with_odd_things
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel import files
-from sandbox_kernel.errors import ConfigurationError, FileRefused
-from sandbox_kernel.files import DownloadFolder, Source, UploadFolder
-from sandbox_kernel.model import GIB, MIB
-from sandbox_kernel.names import FileLimits, check_copied_name, check_downloaded_name, check_name, folded, printable
+from sandbox_kernel.core.errors import ConfigurationError, FileRefused
+from sandbox_kernel.core.model import GIB, MIB
+from sandbox_kernel.files import tree as files
+from sandbox_kernel.files.names import (
+    FileLimits,
+    check_copied_name,
+    check_downloaded_name,
+    check_name,
+    folded,
+    printable,
+)
+from sandbox_kernel.files.tree import DownloadFolder, Source, UploadFolder
 
 PLAIN = [
     "a", "sales.csv", "a b.txt", "a/b/c.png", "it's.txt", 'say "hi".txt', "<b>.txt", "$(id).txt", "-rf", "..a", "a..",
@@ -443,7 +450,7 @@ def test_a_killed_process_leaves_no_part_of_a_file(folder: Path) -> None:
         pytest.skip("this file system has no files without a name")
     code = """if True:
         import sys
-        from sandbox_kernel.files import DownloadFolder
+        from sandbox_kernel.files.tree import DownloadFolder
         target = DownloadFolder(sys.argv[1]).target("a.bin")
         target.open()
         target.write(bytes(1 << 20))

@@ -19,7 +19,7 @@ from jupyter_client.manager import KernelManager
 from kernels import Kernel, connect, containers_of, eventually, install
 from test_floods import status
 
-from sandbox_kernel import guests
+from sandbox_kernel.kernel import guests
 
 Start = Callable[..., Kernel]
 NOBODY = 65534

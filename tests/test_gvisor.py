@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from kernels import Kernel
 
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 Start = Callable[..., Kernel]
 

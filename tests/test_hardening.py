@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.engines import seccomp
 from sandbox_kernel.engines.hardening import container_arguments, digest
-from sandbox_kernel.model import Limits, SandboxSpec
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SPEC = SandboxSpec(

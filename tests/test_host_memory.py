@@ -19,7 +19,7 @@ from test_floods import status
 
 from benchmarks.floods import RAW, SHAPES
 from sandbox_kernel import AsyncSandbox
-from sandbox_kernel.model import Message
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.policy.verdict import Verdict
 

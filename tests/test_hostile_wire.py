@@ -16,11 +16,11 @@ import psutil
 import pytest
 from kernels import Kernel
 
-from sandbox_kernel import session as session_module
-from sandbox_kernel import shipping
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.model import Limits, Message, Settings
-from sandbox_kernel.session import Session
+from sandbox_kernel.core.model import Limits, Message, Settings
+from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.session import session as session_module
+from sandbox_kernel.session.session import Session
 
 Start = Callable[..., Kernel]
 MIB = 1 << 20

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from docker.errors import ImageNotFound
 
-from sandbox_kernel import image, machine, wheels
-from sandbox_kernel.errors import ConfigurationError
-from sandbox_kernel.requirements import read
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.resources import brought
+from sandbox_kernel.setup import image, machine, wheels
+from sandbox_kernel.setup.requirements import read
 
-RECIPES = image.recipes_folder()
+RECIPES = brought("images")
 KINDS = ("base", "data")
 
 IMPORT_NAMES = {

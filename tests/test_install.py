@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
-from sandbox_kernel import install
-from sandbox_kernel.config import from_argv, read_argv
-from sandbox_kernel.errors import ConfigurationError
+from sandbox_kernel.config.sources import from_argv, read_argv
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.setup import install
 
 MODULE = [sys.executable, "-m", "sandbox_kernel"]
 

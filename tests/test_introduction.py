@@ -14,8 +14,8 @@ import pytest
 from kernels import Kernel, connect
 
 from sandbox_kernel.batch import source
-from sandbox_kernel.introduction import LANGUAGE, Introduction
-from sandbox_kernel.model import Message
+from sandbox_kernel.core.model import Message
+from sandbox_kernel.session.introduction import LANGUAGE, Introduction
 
 Start = Callable[..., Kernel]
 

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from kernels import Kernel, connect, containers_of, eventually
 
-from sandbox_kernel import keeper
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.kernel import keeper
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel import ledger
-from sandbox_kernel.ledger import Entry, Ledger, parent_of
-from sandbox_kernel.model import Channel, Message
+from sandbox_kernel.core.model import Channel, Message
+from sandbox_kernel.session import ledger
+from sandbox_kernel.session.ledger import Entry, Ledger, parent_of
 
 
 def request(identity: str, kind: str = "execute_request", channel: Channel = "shell", **header: Any) -> Message:

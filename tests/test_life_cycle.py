@@ -15,7 +15,7 @@ import psutil
 import pytest
 from kernels import Kernel, containers_of, eventually
 
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 Start = Callable[..., Kernel]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import machine
-from sandbox_kernel.errors import ConfigurationError, EngineUnavailable
+from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
+from sandbox_kernel.setup import machine
 
 
 def test_running_engine_is_found_with_what_it_can_do() -> None:

@@ -12,17 +12,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sandbox_kernel.config import from_keywords
-from sandbox_kernel.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
-from sandbox_kernel.execution import Execution, ExecutionError, Logs, Result
-from sandbox_kernel.image import recipes_folder
+from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.resources import brought
 from sandbox_kernel.mcp_server import catalogue, shelf
 from sandbox_kernel.mcp_server.clients import ServerLimits
 from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
 from sandbox_kernel.mcp_server.http import Place, Tokens, new_token, tokens_of
 from sandbox_kernel.mcp_server.shelf import Shelf, file_address, parse
 from sandbox_kernel.mcp_server.tools import DownloadFile, _as_text
-from sandbox_kernel.model import Settings
+from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 
 
 def blocks_of(execution: Execution, limits: AnswerLimits | None = None) -> list[dict[str, object]]:
@@ -173,7 +173,7 @@ def test_the_descriptions_give_the_limits_of_the_settings() -> None:
 
 
 def test_the_description_names_the_packages_of_the_default_image_and_of_no_other() -> None:
-    listed = [line for line in (recipes_folder() / "data.in").read_text().splitlines() if line[:1].isalpha()]
+    listed = [line for line in (brought("images") / "data.in").read_text().splitlines() if line[:1].isalpha()]
     limits = ServerLimits()
     said = catalogue.entries(Settings(), limits)[0].tool.description or ""
     assert all(name in said for name in listed)

@@ -12,7 +12,7 @@ from kernels import Kernel, Result, install
 from nbclient import NotebookClient
 from test_floods import status
 
-from sandbox_kernel.blocking import Sandbox
+from sandbox_kernel.sdk.blocking import Sandbox
 
 Start = Callable[..., Kernel]
 

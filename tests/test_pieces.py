@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -14,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import Kernel
 
-from sandbox_kernel import wire
+from sandbox_kernel.container import messages
 
 PIECE = 8192
 LONG = b"x" * 9 * PIECE
@@ -22,13 +20,10 @@ LONG = b"x" * 9 * PIECE
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[ModuleType]:
-    """The agent's module with small pieces; inside, it finds the module shipped with it by its bare name."""
+    """The agent's module with small pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "wire", wire)
-        patch.delitem(sys.modules, "sandbox_kernel.agent_messages", raising=False)
-        module = importlib.import_module("sandbox_kernel.agent_messages")
-        patch.setattr(module, "PIECE", PIECE)
-        yield module
+        patch.setattr(messages, "PIECE", PIECE)
+        yield messages
 
 
 def stream(text: str, form: str) -> memoryview:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel import protocol, wire
-from sandbox_kernel.errors import ProtocolError
-from sandbox_kernel.model import Message
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import ProtocolError
+from sandbox_kernel.core.model import Message
+from sandbox_kernel.session import protocol
 
 CHANNELS = {wire.SHELL: "shell", wire.CONTROL: "control", wire.STDIN: "stdin", wire.IOPUB: "iopub"}
 REPLIES = sorted(request.reply for request in protocol.REQUESTS.values() if request.reply)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.errors import ConfigurationError
-from sandbox_kernel.model import Message
-from sandbox_kernel.proxy import Proxy
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.model import Message
+from sandbox_kernel.kernel.proxy import Proxy
 
 QUESTIONS = [
     ("usage_request", "session", "usage"),

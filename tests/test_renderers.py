@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.machine import install_browser
+from sandbox_kernel.setup.machine import install_browser
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))

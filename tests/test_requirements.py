@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from sandbox_kernel import image, wheels
-from sandbox_kernel.errors import ConfigurationError, EngineError
-from sandbox_kernel.requirements import read
+from sandbox_kernel.core.errors import ConfigurationError, EngineError
+from sandbox_kernel.core.resources import brought
+from sandbox_kernel.setup import wheels
+from sandbox_kernel.setup.requirements import read
 
 HASH = "sha256:" + "0" * 64
 
@@ -182,7 +183,7 @@ def test_nothing_of_the_folder_is_imported_or_obeyed(repo: Path, monkeypatch: py
     monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
     monkeypatch.setenv("PIP_NO_BINARY", ":all:")
     (repo / "requirements.txt").write_text(f"--no-index\n./{wheel(repo).name}\n")
-    found = wheels.resolved(image.recipes_folder(), read(Path("requirements.txt")), "x86_64")
+    found = wheels.resolved(brought("images"), read(Path("requirements.txt")), "x86_64")
     assert "greeting_for_tests-1.0-py3-none-any.whl" in [path.name for path in found.files]
     assert not (repo / "ran-code").exists()
 
@@ -194,7 +195,7 @@ def test_control_pip_in_the_folder_runs_what_lies_there(repo: Path) -> None:
 
 
 def installer() -> Path:
-    return wheels.installer(image.recipes_folder(), "x86_64")
+    return wheels.installer(brought("images"), "x86_64")
 
 
 @pytest.mark.parametrize("patched", [True, False])

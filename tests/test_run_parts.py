@@ -31,7 +31,7 @@ from sandbox_kernel.batch.outlet import MAX_KEPT, Outlet
 from sandbox_kernel.batch.progress import Progress
 from sandbox_kernel.batch.report import CellRecord, Failure, OutputFile, Report
 from sandbox_kernel.batch.stopping import Stopped, Stopper
-from sandbox_kernel.errors import (
+from sandbox_kernel.core.errors import (
     AttestationFailed,
     CellTimeout,
     ConfigurationError,
@@ -43,9 +43,9 @@ from sandbox_kernel.errors import (
     SandboxDied,
     SandboxError,
 )
-from sandbox_kernel.model import Message
-from sandbox_kernel.names import FileLimits
-from sandbox_kernel.places import open_folder
+from sandbox_kernel.core.model import Message
+from sandbox_kernel.files.names import FileLimits
+from sandbox_kernel.files.places import open_folder
 from sandbox_kernel.policy import OutputPolicy
 
 POLICY = Path(events.__file__).parent.parent / "policy"

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.batch.outlet import SERVICES, Outlet, is_log
-from sandbox_kernel.execution import Execution, Recorder
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.integrations import failure, printed, told
 from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer
 from sandbox_kernel.mcp_server.shelf import Shelf
-from sandbox_kernel.model import Message
-from sandbox_kernel.shown import LogLines, Stream, ours, plain, tree
+from sandbox_kernel.policy.shown import LogLines, Stream, ours, plain, tree
+from sandbox_kernel.sdk.execution import Execution, Recorder
 
 TITLE = "\x1b]0;taken\x07"
 LINK = "\x1b]8;;https://evil.test/\x1b\\here\x1b]8;;\x1b\\"

@@ -16,12 +16,13 @@ from typing import Any
 import orjson
 import pytest
 
-from sandbox_kernel import delivery, ledger, traffic, wire
-from sandbox_kernel.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
-from sandbox_kernel.model import Channel, Limits, Message
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
+from sandbox_kernel.core.model import Channel, Limits, Message
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
-from sandbox_kernel.traffic import Traffic
+from sandbox_kernel.session import delivery, ledger, traffic
+from sandbox_kernel.session.traffic import Traffic
 
 Content = dict[str, Any]
 

@@ -20,13 +20,14 @@ from files_agent import Liar, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel import agent_files, scratch, transfer
-from sandbox_kernel.errors import FileRefused, SandboxDied
-from sandbox_kernel.files import DownloadFolder, UploadFolder
-from sandbox_kernel.model import GIB, MIB
-from sandbox_kernel.names import CHUNK_BYTES, FileLimits
-from sandbox_kernel.scratch import Stamp
-from sandbox_kernel.transfer import Downloads, Ledger, Report, Uploads
+from sandbox_kernel.container import files as agent_files
+from sandbox_kernel.core.errors import FileRefused, SandboxDied
+from sandbox_kernel.core.model import GIB, MIB
+from sandbox_kernel.files import scratch, transfer
+from sandbox_kernel.files.names import CHUNK_BYTES, FileLimits
+from sandbox_kernel.files.scratch import Stamp
+from sandbox_kernel.files.transfer import Downloads, Ledger, Report, Uploads
+from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 
 
 class Place:

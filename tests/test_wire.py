@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel import wire
+from sandbox_kernel.container import wire
 
 LIMIT = 1 << 16
 

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import config, grounds, places
-from sandbox_kernel.audit import Audit
 from sandbox_kernel.batch import inputs, source
 from sandbox_kernel.batch.report import OutputFile
-from sandbox_kernel.config_values import home_folder
-from sandbox_kernel.errors import ConfigurationError, FileRefused
-from sandbox_kernel.files import DownloadFolder, UploadFolder
-from sandbox_kernel.install import install
-from sandbox_kernel.names import FileLimits
+from sandbox_kernel.config import sources as config
+from sandbox_kernel.config.values import home_folder
+from sandbox_kernel.core.errors import ConfigurationError, FileRefused
+from sandbox_kernel.files import grounds, places
+from sandbox_kernel.files.audit import Audit
+from sandbox_kernel.files.names import FileLimits
+from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
+from sandbox_kernel.setup.install import install
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_a_link_in_the_home_folder_is_the_users_own(
     repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """~/scratch -> /lustre/me is followed from elsewhere; as a part of the working folder it is not."""
-    from sandbox_kernel import ways
+    from sandbox_kernel.files import ways
 
     (tmp_path / "scratch").symlink_to("mine")
     monkeypatch.setattr(ways, "home_folder", lambda user="": str(tmp_path))
@@ -382,7 +383,7 @@ def test_python_m_imports_nothing_of_the_folder(repo: Path) -> None:
 
 def test_control_another_module_of_the_package_run_so_does_import_them(repo: Path) -> None:
     (repo / "json.py").write_text("open('ran', 'w')\n")
-    subprocess.run([sys.executable, "-m", "sandbox_kernel.keeper"], cwd=repo, capture_output=True, check=False)
+    subprocess.run([sys.executable, "-m", "sandbox_kernel.kernel.keeper"], cwd=repo, capture_output=True, check=False)
     assert (repo / "ran").exists()
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_kernel.errors import EngineError
-from sandbox_kernel.machine import Steps, install_packages
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.setup.machine import Steps, install_packages
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache" / "renderers"

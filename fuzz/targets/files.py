@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from sandbox_kernel import scratch, transfer
-from sandbox_kernel.errors import FileRefused, SandboxDied, SandboxError
-from sandbox_kernel.files import DownloadFolder, UploadFolder
-from sandbox_kernel.names import FileLimits, check_name
-from sandbox_kernel.scratch import Stamp
-from sandbox_kernel.transfer import Downloads, Ledger, Uploads
+from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
+from sandbox_kernel.files import scratch, transfer
+from sandbox_kernel.files.names import FileLimits, check_name
+from sandbox_kernel.files.scratch import Stamp
+from sandbox_kernel.files.transfer import Downloads, Ledger, Uploads
+from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 
 from ..judge import require
 from ..trees import Reader, encode, option

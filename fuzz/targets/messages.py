@@ -10,9 +10,10 @@ from unittest.mock import patch
 
 import orjson
 
-from sandbox_kernel import protocol, wire
-from sandbox_kernel.errors import ProtocolError
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import ProtocolError
 from sandbox_kernel.policy import terminal
+from sandbox_kernel.session import protocol
 
 from ..judge import require, texts
 from ..trees import Reader, encode, option

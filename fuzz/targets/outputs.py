@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from sandbox_kernel import protocol, wire
-from sandbox_kernel.errors import ProtocolError
-from sandbox_kernel.model import Message
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import ProtocolError
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.session import protocol
 
 from .. import judge
 from ..judge import require

@@ -17,9 +17,10 @@ from unittest.mock import patch
 
 import orjson
 
-from sandbox_kernel import link, protocol, session, wire
-from sandbox_kernel.model import ExitReason, Limits, Message, SandboxSpec, Settings
-from sandbox_kernel.session import Session
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.model import ExitReason, Limits, Message, SandboxSpec, Settings
+from sandbox_kernel.session import link, protocol, session
+from sandbox_kernel.session.session import Session
 
 from .. import judge
 from ..judge import require

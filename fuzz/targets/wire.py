@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
-from sandbox_kernel import wire
+from sandbox_kernel.container import wire
 
 from ..judge import require
 

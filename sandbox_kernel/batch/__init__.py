@@ -1,1 +1,14 @@
-"""Batch runs: one notebook or script through one sandbox, with a report and an exit code that says what happened."""
+"""A door: one notebook or script through one sandbox, with a report and an exit code that says what happened.
+
+- `exits`: Exit codes of a run, and the rules that choose one.
+- `events`: What was refused during a run, and which of it honest code would not have done.
+- `source`: A notebook or a script, with its parameters, as a notebook without outputs.
+- `report`: The report of a run; a JSON Schema beside it describes it.
+- `inputs`: Files that go in before the first cell, and hashes of what came out.
+- `notebook`: Messages as outputs of the executed notebook, by nbclient.
+- `outlet`: stdout and stderr, for readers that pause or go.
+- `progress`: What a run says while it runs.
+- `stopping`: Signals: the first ends a run in order, the second at once.
+- `run`: One run: a sandbox, the inputs, the cells, and at every moment a notebook and a report.
+- `command`: `sandbox-kernel run SOURCE`: options, and what is said at the end.
+"""

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..config import SETTINGS, from_files_for_all, resolve
-from ..config_values import seconds
-from ..errors import ConfigurationError, FileRefused, SandboxError
-from ..grounds import why_not
-from ..model import Settings, format_bytes
-from ..names import FileLimits, printable
-from ..places import open_folder
+from ..config.sources import SETTINGS, from_files_for_all, resolve
+from ..config.values import seconds
+from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.model import Settings, format_bytes
+from ..files.grounds import why_not
+from ..files.names import FileLimits, printable
+from ..files.places import open_folder
 from .exits import HELP, End, decide, of_error
 from .outlet import Outlet
 from .report import OutputFile, Report, now, write_report

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..names import is_habitual, printable
+from ..files.names import is_habitual, printable
 
 Severity = Literal["violation", "limit", "notice"]
 FailOn = Literal["violation", "any", "never"]

@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 from nbformat.v4 import output_from_msg
 
-from ..model import Message
+from ..core.model import Message
 
 Nodes = list[nbformat.NotebookNode]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from ..names import printable
+from ..files.names import printable
 from .outlet import Outlet
 
 _WIDTH = 76

@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError, FileRefused
-from ..places import Folder, open_parent
+from ..core.errors import ConfigurationError, FileRefused
+from ..files.places import Folder, open_parent
 from .events import Events
 from .exits import End
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..client import AsyncSandbox
-from ..errors import ConfigurationError, FileRefused, SandboxError
-from ..execution import Execution
-from ..model import Message, Settings
-from ..places import Folder
-from ..shown import Stream
+from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.model import Message, Settings
+from ..files.places import Folder
+from ..policy.shown import Stream
+from ..sdk.client import AsyncSandbox
+from ..sdk.execution import Execution
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced

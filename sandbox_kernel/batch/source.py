@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError, FileRefused
-from ..introduction import Introduction
-from ..model import MIB, format_bytes
-from ..places import open_file
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import MIB, format_bytes
+from ..files.places import open_file
+from ..session.introduction import Introduction
 
 MAX_BYTES = 256 * MIB
 MAX_CELLS = 10_000

@@ -1,1 +1,13 @@
-"""Container engines: the one seam between a session and the machine it runs on."""
+"""Container engines: the one seam between a session and the machine it runs on. Imports core alone.
+
+- `base`: The seam: `Engine`, `Container`, `Handover`.
+- `seccomp`: The system calls that a cell may make; all others fail.
+- `hardening`: From a spec to the engine's arguments; pure, with snapshot tests.
+- `attestation`: Is the container what was asked for? Two witnesses against the spec.
+- `owner`: Whose container it is: a process, told apart from a later one with its number.
+- `guard`: A process that outlives the owner of containers, and ends those that do not end with it.
+- `pipe`: The byte pipe of an attached container, which can be given to another process.
+- `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
+- `shipping`: The modules of `container` as one argument vector.
+- `select`: Which engine the settings name.
+"""

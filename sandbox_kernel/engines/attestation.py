@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import AttestationFailed
-from ..model import SCRATCH, SandboxSpec
+from ..core.errors import AttestationFailed
+from ..core.model import SCRATCH, SandboxSpec
 from .hardening import LABEL, MASKED_PATHS, PAGE_BYTES, READONLY_PATHS, container_arguments, digest
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ..model import ExitReason, SandboxSpec
+from ..core.model import ExitReason, SandboxSpec
 
 
 class Container(Protocol):

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from ..model import SCRATCH, SandboxSpec
+from ..core.model import SCRATCH, SandboxSpec
 from .seccomp import profile
 
 LABEL = "sandbox-kernel"

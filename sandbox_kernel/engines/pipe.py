@@ -14,7 +14,7 @@ import socket
 import weakref
 from typing import Any
 
-from ..errors import EngineError
+from ..core.errors import EngineError
 
 READ_BYTES = 512 << 10
 """What is read at once, at most."""

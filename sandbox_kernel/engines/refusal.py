@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..errors import SandboxError
-from ..model import SandboxSpec
+from ..core.errors import SandboxError
+from ..core.model import SandboxSpec
 from .base import Container
 
 

@@ -1,14 +1,22 @@
-"""Adapters for the frameworks of language models: each is one module, and imports its framework when it is imported."""
+"""Adapters for the frameworks of language models: each is one module, and imports its framework when it is imported.
+
+- `answers`: Values that code in the sandbox answers with: tagged JSON, read without trusting it.
+- `smolagents`: An executor for smolagents' code agents.
+- `autogen`: A code executor for AutoGen.
+- `langchain`: A tool for LangChain.
+- `inspect_commands`: Commands and files as the kernel serves them for inspect_ai. Shipped into the kernel.
+- `inspect_ai`: A sandbox environment for inspect_ai.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-from ..shown import plain
+from ..policy.shown import plain
 
 if TYPE_CHECKING:
-    from ..execution import Execution, Result
+    from ..sdk.execution import Execution, Result
 
 
 def missing(package: str, error: ImportError) -> ImportError:

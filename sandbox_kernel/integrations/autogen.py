@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError
-from ..places import open_folder
+from ..core.errors import ConfigurationError
+from ..files.places import open_folder
 from . import failure, missing, printed, timed_out, told
 
 try:
@@ -27,8 +27,8 @@ except ImportError as error:
     raise missing("autogen-core", error) from error
 
 if TYPE_CHECKING:
-    from ..client import AsyncSandbox
-    from ..execution import Execution, Result
+    from ..sdk.client import AsyncSandbox
+    from ..sdk.execution import Execution, Result
 
 TIMEOUT_EXIT_CODE = 124
 """As with the framework's own executors of commands."""
@@ -63,7 +63,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     component_provider_override = "sandbox_kernel.integrations.autogen.SandboxCodeExecutor"
 
     def __init__(self, *, output_dir: Path | str | None = None, timeout: float | None = None, **settings: Any) -> None:
-        from ..config import from_keywords
+        from ..config.sources import from_keywords
 
         from_keywords(**settings)  # a mistake is told here, and not at the first block
         if timeout is not None and timeout <= 0:
@@ -111,7 +111,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 
     async def start(self) -> None:
         """Start the sandbox."""
-        from ..client import AsyncSandbox
+        from ..sdk.client import AsyncSandbox
 
         if self._sandbox is None:
             self._sandbox = await AsyncSandbox.create(**self._settings)

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
-from ..errors import ConfigurationError, FileRefused, SandboxError
-from ..names import printable
+from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..files.names import printable
 from . import inspect_commands, missing
 
 try:
@@ -39,8 +39,8 @@ except ImportError as error:
     raise missing("inspect-ai", error) from error
 
 if TYPE_CHECKING:
-    from ..client import AsyncSandbox
-    from ..execution import ExecutionError
+    from ..sdk.client import AsyncSandbox
+    from ..sdk.execution import ExecutionError
 
 MODULE = "_sandbox_commands"
 """The name of `inspect_commands` in the kernel."""
@@ -61,7 +61,7 @@ class SandboxKernelConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> SandboxKernelConfig:
-        from ..config import from_keywords
+        from ..config.sources import from_keywords
 
         try:
             from_keywords(**self.model_dump())
@@ -257,7 +257,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         """Start the sandbox of one sample."""
-        from ..client import AsyncSandbox
+        from ..sdk.client import AsyncSandbox
 
         try:
             asyncio.get_running_loop()
@@ -280,7 +280,8 @@ class KernelSandboxEnvironment(SandboxEnvironment):
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002
         """Remove the sandboxes of evaluations that are gone; those of running ones stay."""
-        from ..config import from_keywords, make_engine
+        from ..config.sources import from_keywords
+        from ..engines.select import make_engine
 
         await make_engine(from_keywords()).reap()
 

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..config import SETTINGS, from_keywords
+from ..config.sources import SETTINGS, from_keywords
 from . import failure, missing, printed, told
 
 try:
@@ -20,8 +20,8 @@ except ImportError as error:
     raise missing("langchain-core", error) from error
 
 if TYPE_CHECKING:
-    from ..blocking import Sandbox
-    from ..execution import Execution
+    from ..sdk.blocking import Sandbox
+    from ..sdk.execution import Execution
 
     _Said = tuple[str | list[dict[str, str]], Execution]
 
@@ -69,7 +69,7 @@ class SandboxTool(BaseTool):
         """The sandbox of this tool, for files for instance; started if it is not there."""
         with self._lock:
             if self._sandbox is None:
-                from ..blocking import Sandbox
+                from ..sdk.blocking import Sandbox
 
                 self._sandbox = Sandbox(**self.settings)
             return self._sandbox

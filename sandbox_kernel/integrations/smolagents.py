@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..shown import plain
+from ..policy.shown import plain
 from . import failure, missing, printed
 from .answers import AnswerError, image, read
 
@@ -23,8 +23,8 @@ except ImportError as error:
     raise missing("smolagents", error) from error
 
 if TYPE_CHECKING:
-    from ..blocking import Sandbox
-    from ..execution import Execution
+    from ..sdk.blocking import Sandbox
+    from ..sdk.execution import Execution
 
 _MARK = "_sandbox_is_prepared"
 _FIND = """
@@ -65,7 +65,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         self._variables: dict[str, Any] = {}
         self._own = sandbox is None
         if sandbox is None:
-            from ..blocking import Sandbox as New
+            from ..sdk.blocking import Sandbox as New
 
             sandbox = New.create(**settings)
         self.sandbox = sandbox

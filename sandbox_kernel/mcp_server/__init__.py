@@ -1,4 +1,18 @@
-"""Door 3: sandboxes for hosts that speak the Model Context Protocol. Imports nothing, so that it costs nothing.
+"""A door: sandboxes for hosts that speak the Model Context Protocol.
 
-The package `mcp` and its web server are an extra; what needs them is imported when the command runs.
+Imports nothing, so that it costs nothing: the package `mcp` and its web server are an extra, and what needs them is
+imported when the command runs.
+
+- `shelf`: Outputs that are too large for an answer, and the addresses of resources.
+- `contents`: From an execution to text, images and links for a model.
+- `clients`: Clients, the sessions of each, and their ends.
+- `descriptions`: What a model is told before it calls anything.
+- `tools`: What the tools take, do and give back.
+- `catalogue`: The table of tools with their words, schemas and hints.
+- `service`: Tools and resources for whoever is connected, without a transport.
+- `presence`: Clients over HTTP that leave without a word.
+- `names`: Host and Origin as values, and which of them are this server's.
+- `connections`: Connections: a clock for whatever each waits for, and room for those that ask something.
+- `http`: Tokens, the gate before them, and the address to listen on.
+- `command`: `sandbox-kernel mcp`: its options, start and end.
 """

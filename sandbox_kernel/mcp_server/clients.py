@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from ..client import AsyncSandbox
-from ..client_files import relative
-from ..errors import SandboxError
-from ..model import Settings
-from ..names import FileLimits, check_size
+from ..core.errors import SandboxError
+from ..core.model import Settings
+from ..files.names import FileLimits, check_size
+from ..sdk.client import AsyncSandbox
+from ..sdk.files import relative
 from .shelf import SESSION_NAME, Shelf
 
 REMEMBERED = 100

@@ -17,10 +17,10 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import from_files_for_all, resolve
-from ..config_values import seconds
-from ..errors import ConfigurationError
-from ..model import Settings
+from ..config.sources import from_files_for_all, resolve
+from ..config.values import seconds
+from ..core.errors import ConfigurationError
+from ..core.model import Settings
 
 if TYPE_CHECKING:
     from .clients import ServerLimits

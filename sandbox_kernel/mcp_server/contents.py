@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 
-from ..execution import Execution, ExecutionError, Result
-from ..model import format_bytes
-from ..shown import plain as cleaned
+from ..core.model import format_bytes
+from ..policy.shown import plain as cleaned
+from ..sdk.execution import Execution, ExecutionError, Result
 from .shelf import KEPT, KEPT_BYTES, OUTPUT_BYTES, Shelf
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from ..config import SETTINGS
-from ..image import recipes_folder
-from ..model import SCRATCH, Limits, Settings, format_bytes
-from ..names import FileLimits
+from ..config.sources import SETTINGS
+from ..core.model import SCRATCH, Limits, Settings, format_bytes
+from ..core.resources import brought
+from ..files.names import FileLimits
 from .clients import ServerLimits
 
 CALL_BYTES = 32 << 20
@@ -80,7 +80,7 @@ def packages(settings: Settings) -> str:
     if settings.image != SETTINGS["image"].default:
         return "those of a custom image; `importlib.metadata.distributions()` lists them."
     try:
-        lines = (recipes_folder() / "data.in").read_text(encoding="utf-8").splitlines()
+        lines = (brought("images") / "data.in").read_text(encoding="utf-8").splitlines()
     except OSError:
         return "the usual ones for data analysis."
     names = [match[0] for line in lines if (match := re.match(r"[a-z][a-z0-9-]*", line))]

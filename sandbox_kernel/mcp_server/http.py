@@ -32,9 +32,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import ConfigurationError, FileRefused
-from ..model import MIB
-from ..places import open_file, open_parent
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import MIB
+from ..files.places import open_file, open_parent
 from .clients import Clients
 from .connections import Config
 from .descriptions import CALL_BYTES

@@ -39,8 +39,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from .. import __version__
-from ..errors import SandboxError
-from ..model import MIB, Settings, format_bytes
+from ..core.errors import SandboxError
+from ..core.model import MIB, Settings, format_bytes
 from . import descriptions, tools
 from .catalogue import entries
 from .clients import Client, Clients, Refused, ServerLimits

@@ -30,11 +30,11 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .. import shown as doors
-from ..errors import FileRefused
-from ..execution import Execution
-from ..model import format_bytes
+from ..core.errors import FileRefused
+from ..core.model import format_bytes
+from ..policy import shown as doors
 from ..policy.mime import image_type
+from ..sdk.execution import Execution
 from . import descriptions
 from .clients import Client, Refused
 from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, plain, rows

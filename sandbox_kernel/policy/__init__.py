@@ -1,4 +1,32 @@
-"""Pure decisions about what leaves the container and how much of it: no I/O here, and no clock."""
+"""Pure decisions about what leaves the container and how much of it: no I/O here, and no clock.
+
+- `verdict`: What a filter says: a verdict and its notes.
+- `plain`: JSON of bounded depth whose keys cannot reach into a browser's objects.
+- `terminal`: Text with colours and without any other power over a terminal.
+- `tex_words`: Macros and environments that only draw: an allow-list.
+- `tex`: Formulas: found on the host, of ordinary macros, and kept apart from everything else.
+- `css`: CSS that stays within its own output and loads nothing.
+- `blocks`: The style and script blocks of a piece of HTML, as a browser finds them.
+- `frame`: Active HTML in two frames, without origin and network.
+- `raster`: Images of pixels: their type, and how many pixels their headers claim.
+- `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
+- `svg_cost`: What an SVG costs to draw, with all that it refers to.
+- `svg`: SVG images: parsed here, and written anew from an allow-list.
+- `html`: HTML: sanitised if it is markup, framed if it is a program.
+- `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
+- `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
+- `budget`: How much a cell and a session may send.
+- `page`: How much of a cell's text goes onto the page of a person.
+- `widget_table`: The models of ipywidgets: module, view, and the rule of each trait; generated.
+- `widget_models`: The same as the policy uses it: what a message may say of its model.
+- `widget_bytes`: The bytes that go with a widget's state: where they may be put, and what an image may be.
+- `widget_rules`: What a trait may hold: its type first, then what its view does with it.
+- `widget_views`: How many views a widget comes to, with all that is in it.
+- `widgets`: Comms: the widgets of ipywidgets, their states checked trait by trait.
+- `replies`: Replies: text stays text, and no reply makes a front end act.
+- `outputs`: The table of filters that every message goes through.
+- `shown`: Text as every door hands it out, whatever let it pass before; lines for logs that are read for commands.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import OutputLimit
-from ..model import Decision, Limits, format_bytes
+from ..core.errors import OutputLimit
+from ..core.model import Decision, Limits, format_bytes
 
 SESSION_CELLS = 100
 """A session may send as much as this many cells that each reach their limit: it bounds the front end's document."""

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..model import Message, OutputMode
+from ..core.model import Message, OutputMode
 from . import replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .mime import Bundles

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
 from . import raster, svg_cost
-from .svg_cost import (  # the errors and the allowance are for callers of this module
+from .svg_cost import (
     LINES,
     LOCAL,
     MARKERS,

@@ -33,6 +33,9 @@ MARKERS = frozenset(("marker", "marker-start", "marker-mid", "marker-end"))
 LINES = frozenset(("path", "line", "polyline", "polygon"))
 """Elements that may have markers: others hand them on to all that they hold."""
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,3})?")
+_COMMENT = re.compile(r"<!--(?:[^<>-]|-(?!-)){0,10000}-->|<!doctype\b[^<>]{0,1000}>", re.IGNORECASE)
+"""Comments that every parser takes for the same: nothing in them begins or ends anything."""
+_DECLARED = re.compile(r"<[!?]")
 _REFERENCE = re.compile(r"<use\b|url\(\s{0,8}[\"']?#", re.IGNORECASE)
 
 
@@ -61,10 +64,14 @@ class Element:
 
 
 def is_costly_markup(source: str) -> bool:
-    """Return whether the SVG elements in the markup of a page expand to more than a browser bears."""
+    """Return whether the SVG elements in the markup of a page expand to more than a browser bears.
+
+    Where a comment, a declaration or a CDATA section ends is not the same to each parser, and what one of them hides
+    is drawn by another: all but the plainest are not read at all.
+    """
     if _REFERENCE.search(source) is None:
         return False
-    if len(source) > MAX_MARKUP:
+    if len(source) > MAX_MARKUP or _DECLARED.search(source := _COMMENT.sub("", source)):
         return True
     root = Element("svg", {})
     stack = [root]

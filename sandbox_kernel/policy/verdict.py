@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from ..model import Message
+from ..core.model import Message
 
 MAX_SHOWN = 8
 """Reasons of one message that a person sees: hostile output must not make a wall of them."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from engine_tools import ECHO, IMAGE, SMALL, receive_all
 
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.engines.docker_container import DockerContainer
-from sandbox_kernel.model import SandboxSpec
+from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 NOT_ON: dict[str, dict[str, str]] = {
     "runsc": {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sandbox_kernel import agent_report, agent_shield
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.engines.docker_container import DockerContainer
-from sandbox_kernel.model import MIB, Limits
+from sandbox_kernel.container import report as agent_report
+from sandbox_kernel.container import shield as agent_shield
+from sandbox_kernel.core.model import MIB, Limits
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 

@@ -20,13 +20,15 @@ from typing import Any
 import pytest
 from engine_tools import IMAGE, containers_of, receive_all, receive_line
 
-from sandbox_kernel.engines import docker, docker_container, guard
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.engines.docker_container import DockerContainer
+from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
+from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.engines import guard
+from sandbox_kernel.engines.docker import container as docker_container
+from sandbox_kernel.engines.docker import engine as docker
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import LABEL, container_arguments
 from sandbox_kernel.engines.owner import Owner, host_name
-from sandbox_kernel.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
-from sandbox_kernel.model import MIB, SandboxSpec
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
@@ -178,8 +180,8 @@ async def test_sigkill_of_the_owner_ends_it_within_a_second(
     spec = make_spec(runtime=runtime)
     owner = """
 import asyncio, sys
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.model import Limits, SandboxSpec
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
     session_id, image, runtime, *command = sys.argv[1:]
     spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
@@ -211,8 +213,8 @@ asyncio.run(main())
 
 OWNER = """
 import asyncio, os, sys
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.model import Limits, SandboxSpec
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
     session_id, image, runtime, closing, *command = sys.argv[1:]
     spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
@@ -369,7 +371,7 @@ async def test_more_cpus_than_the_machine_has_are_no_error(start: Start, make_sp
 
 def test_importing_the_engine_loads_nothing_heavy() -> None:
     """The engine's own client library takes 0.35 s, more than half of a start."""
-    code = "import asyncio, sys; import sandbox_kernel.engines.docker; print(*sys.modules)"
+    code = "import asyncio, sys; import sandbox_kernel.engines.docker.engine; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
@@ -612,7 +614,7 @@ async def test_reap_takes_the_dead_owner_s_and_leaves_the_living_one_s(
 
 HIDING = """
 import asyncio, ctypes, os, sys
-from sandbox_kernel.engines import docker
+from sandbox_kernel.engines.docker import engine as docker
 sessions, path, owner = sys.argv[1].split(","), sys.argv[2], sys.argv[3]
 docker.REAP_AGE_SECONDS = -5
 class Mine(docker.DockerEngine):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines import seccomp
-from sandbox_kernel.model import SandboxSpec
 
 MakeSpec = Callable[..., SandboxSpec]
 Run = Callable[[SandboxSpec], Awaitable[Any]]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.engines.pipe import READ_BYTES, Demultiplexer, Pipe
-from sandbox_kernel.errors import EngineError
 
 
 def framed(stream: int, payload: bytes) -> bytes:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from engine_tools import REPORT, receive_line, report_sources
 
+from sandbox_kernel.core.errors import AttestationFailed
+from sandbox_kernel.core.model import SCRATCH, SandboxSpec
 from sandbox_kernel.engines.attestation import attest, differences
-from sandbox_kernel.engines.docker_container import DockerContainer
+from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
-from sandbox_kernel.errors import AttestationFailed
-from sandbox_kernel.model import SCRATCH, SandboxSpec
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sandbox_kernel.model import SCRATCH
+from sandbox_kernel.core.model import SCRATCH
 
 Body = dict[str, Any]
 Given = dict[str, Any]

@@ -12,7 +12,7 @@ import pytest
 
 import tools
 from inside import ATTACKS
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
 
 Launch = Callable[..., Any]
 

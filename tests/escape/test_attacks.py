@@ -15,7 +15,7 @@ import pytest
 from alterations import ALTERATIONS
 from differences import DIFFERENCES
 from inside import ATTACKS
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.docker.engine import DockerEngine
 from tools import Outcomes, run
 
 Batch = Callable[[str, str | None], Outcomes]

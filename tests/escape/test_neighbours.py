@@ -15,8 +15,8 @@ from engine_tools import SMALL, receive_line
 
 from alterations import host, network
 from inside import ATTACKS
-from sandbox_kernel.engines.docker import DockerEngine
-from sandbox_kernel.engines.docker_container import DockerContainer
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import container_arguments
 from tools import run_once, spec_for
 

@@ -23,9 +23,9 @@ import attacks_limits  # noqa: F401
 import attacks_network  # noqa: F401
 import attacks_rights  # noqa: F401
 from alterations import ALTERATIONS, Alteration
-from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import container_arguments
-from sandbox_kernel.model import SandboxSpec
 
 MODULES = (
     "inside",

@@ -12,7 +12,7 @@ import pytest_asyncio
 from documents import run_example
 from sandboxes import sessions
 
-from sandbox_kernel.errors import ConfigurationError
+from sandbox_kernel.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from sandbox_kernel.integrations.autogen import SandboxCodeExecutor, SandboxCodeResult

@@ -212,7 +212,7 @@ async def test_a_command_without_a_time_of_its_own_has_that_of_a_cell() -> None:
 async def test_a_sample_never_goes_on_in_an_empty_sandbox(first: str) -> None:
     from inspect_ai.util import SandboxUnavailableError
 
-    from sandbox_kernel.engines.docker import DockerEngine
+    from sandbox_kernel.engines.docker.engine import DockerEngine
 
     async for environment in new():
         await environment.write_file("made.txt", "made")

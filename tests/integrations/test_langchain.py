@@ -13,7 +13,7 @@ from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from sandboxes import sessions
 
-from sandbox_kernel.errors import ConfigurationError
+from sandbox_kernel.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolMessage

@@ -160,7 +160,7 @@ def test_a_lost_kernel_gets_tools_and_variables_again(executor: SandboxExecutor)
 
 
 def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
-    from sandbox_kernel.engines.docker import DockerEngine
+    from sandbox_kernel.engines.docker.engine import DockerEngine
     from sandbox_kernel.integrations.smolagents import SandboxExecutor
 
     with agent_of(SandboxExecutor(), "open('a', 'w').close(); data = [1]", "len(data)", "final_answer(1)") as agent:

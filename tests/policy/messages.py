@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox_kernel.model import Channel, Message
+from sandbox_kernel.core.model import Channel, Message
 from sandbox_kernel.policy import OutputPolicy, Verdict
 
 from .widget_spec import own_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.model import Limits
+from sandbox_kernel.core.model import Limits
 from sandbox_kernel.policy import CellBudget, SessionBudget
 from sandbox_kernel.policy.budget import SESSION_CELLS
 

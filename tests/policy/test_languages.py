@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.model import OutputMode
+from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy, markdown, tex
 from sandbox_kernel.policy.tex_words import MACROS
 

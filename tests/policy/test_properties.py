@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_kernel.model import Limits, Message
+from sandbox_kernel.core.model import Limits, Message
 from sandbox_kernel.policy import CellBudget, OutputPolicy, replies, terminal
 
 from .check import faults

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.model import Message
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
 
 from .check import faults

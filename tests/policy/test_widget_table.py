@@ -14,7 +14,7 @@ import orjson
 import pytest
 from comm.base_comm import BaseComm
 
-from sandbox_kernel.model import Message
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.policy.widget_models import NAMES, models
 

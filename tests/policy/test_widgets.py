@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from sandbox_kernel.model import Message
+from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy, widgets
 from sandbox_kernel.policy.budget import MAX_COMMS
 

@@ -1,0 +1,6 @@
+"""Settings: where they come from, how each is written, and what it may be.
+
+- `values`: How one value is read and checked.
+- `table`: The table of all settings, in groups.
+- `sources`: Where the settings come from, and the choice of the engine.
+"""

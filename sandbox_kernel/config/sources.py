@@ -1,0 +1,152 @@
+"""Settings: read from arguments, config files or keywords, and checked once against the table of config_table.py.
+
+Imports model, errors and config_table; the engine, and traitlets, are imported when they are needed. traitlets reads
+config files (`c.SandboxKernel.memory = "2G"`), and importing it costs 0.15 s: a start without such a file skips it.
+
+The command line wins over config files, and these over the defaults. The environment has no say: whoever may start a
+kernel may choose its environment, so no variable is a setting, chooses where config files are looked for, or says what
+`~` means. A notebook has no say either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ..core.errors import ConfigurationError
+from ..core.model import Limits, Settings
+from .table import SETTINGS
+from .values import config_path, did_you_mean, refuse
+
+__all__ = ["SETTINGS", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
+
+CONFIG_NAME = "jupyter_sandbox_kernel_config"
+FOLDERS_OF_A_NOTEBOOK = ("uploads", "downloads", "audit")
+"""Paths that start at the folder of each notebook if they are relative."""
+CLASS_NAME = "SandboxKernel"
+
+
+def _resembles_ours(class_name: str) -> bool:
+    import difflib
+
+    return difflib.SequenceMatcher(None, class_name.lower(), CLASS_NAME.lower()).ratio() >= 0.8
+
+
+def _known(name: str) -> str:
+    """Return the setting's name for `name` in either spelling, or say which one may be meant."""
+    name = name.replace("-", "_")
+    if name not in SETTINGS:
+        raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}", setting=name)
+    return name
+
+
+# --- where values come from -----------------------------------------------------------------------------------------
+
+
+def from_files(path: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the settings of the config files on `path`, unchecked. A stronger file wins, and .json wins over .py."""
+    found = [
+        file
+        for folder in reversed(list(config_path() if path is None else path))
+        for suffix in (".py", ".json")
+        if (file := Path(folder, CONFIG_NAME + suffix)).is_file()
+    ]
+    values: dict[str, Any] = {}
+    for file in found:
+        try:
+            values |= {_known(name): value for name, value in _load(file).items()}
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error.message}, in {file}", setting=error.setting) from None
+    return values
+
+
+def from_files_for_all() -> dict[str, Any]:
+    """Return `from_files` without relative paths, which belong to each notebook's own folder."""
+    return {name: value for name, value in from_files().items() if is_for_all(name, value)}
+
+
+def is_for_all(name: str, value: object) -> bool:
+    """Return whether a setting means the same wherever a kernel starts."""
+    return name not in FOLDERS_OF_A_NOTEBOOK or not isinstance(value, str) or value.startswith(("/", "~"))
+
+
+def _load(file: Path) -> Mapping[str, Any]:
+    from traitlets.config.loader import Config, JSONFileConfigLoader, PyFileConfigLoader
+
+    loader = PyFileConfigLoader if file.suffix == ".py" else JSONFileConfigLoader
+    try:
+        config: Config = loader(str(file)).load_config()
+    except Exception as error:  # a config file is a program of the user's: whatever it raises is the user's to see
+        raise ConfigurationError(f"the config file fails with {type(error).__name__}: {error}") from error
+    for section in config:
+        if section != CLASS_NAME and _resembles_ours(section):
+            raise ConfigurationError(f"there is no section {section!r} (did you mean {CLASS_NAME}?)", setting=section)
+    return cast("Mapping[str, Any]", config.get(CLASS_NAME, {}))
+
+
+def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None, dict[str, str]]:
+    """Split a kernel's arguments into the connection file and the settings, unchecked.
+
+    Settings are `--cell-timeout 120` or `--cell_timeout=120`, or in full `--SandboxKernel.cell_timeout=120`; the last
+    one of a name counts. `--Class.trait=value` of another class is IPython's and is passed over: nbclient adds such
+    arguments to every kernel it takes for ipykernel. Anything else is an error; but `jupyter run FILE` gives the names
+    of its files to the kernel as well, before it sends what they hold, and with `scripts` these are passed over.
+    """
+    words = iter(argv)
+    connection_file: str | None = None
+    values: dict[str, str] = {}
+    for word in words:
+        flag, given, value = word.partition("=")
+        name = flag.removeprefix("--").removeprefix("-")
+        owner, dot, trait = name.rpartition(".")
+        if not flag.startswith("-") or not name:
+            if scripts and connection_file is not None and Path(word).is_file():
+                continue
+            raise ConfigurationError(f"the argument {word!r} is not a setting", value=repr(word))
+        if dot and owner != CLASS_NAME:
+            if not given or _resembles_ours(owner):
+                raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(trait, SETTINGS)}", setting=name)
+            continue
+        is_file = flag in ("-f", "--f", "--connection-file", "--connection_file")
+        if not is_file:
+            if not flag.startswith("--"):
+                raise ConfigurationError(f"there is no setting {flag!r}", setting=flag)
+            name = _known(trait)
+        if not given:
+            # `--image --memory 2G` is a forgotten image, not an image named --memory.
+            value = next(words, "-")
+            if value.startswith("-"):
+                raise ConfigurationError(f"{flag} has no value", setting=name)
+        if not is_file:
+            values[name] = value
+        elif connection_file not in (None, value):
+            raise ConfigurationError("two connection files are given", value=f"{connection_file!r} and {value!r}")
+        else:
+            connection_file = value
+    return connection_file, values
+
+
+def resolve(values: Mapping[str, object]) -> Settings:
+    """Check `values`, keyed by the names of `SETTINGS`, and fill in the defaults."""
+    checked = {name: SETTINGS[name].form(name, value) for name, value in values.items()}
+    if "memory" in checked and "scratch_size" not in checked:
+        checked["scratch_size"] = checked["memory"] // 4
+    limits = {SETTINGS[name].field: value for name, value in checked.items() if SETTINGS[name].is_limit}
+    others = {SETTINGS[name].field: value for name, value in checked.items() if not SETTINGS[name].is_limit}
+    settings = Settings(limits=Limits(**limits), **others)
+    if settings.audit and settings.downloads and Path(settings.audit).is_relative_to(settings.downloads):
+        raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
+    return settings
+
+
+def from_argv(argv: Iterable[str]) -> tuple[str | None, Settings]:
+    """Return a kernel's connection file and its settings, from its arguments and the config files."""
+    connection_file, values = read_argv(argv, scripts=True)
+    return connection_file, resolve(from_files() | values)
+
+
+def from_keywords(**values: object) -> Settings:
+    """Return settings from keyword arguments of the same names and forms, and the config files. None is the default."""
+    given = {_known(name): value for name, value in values.items() if value is not None}
+    return resolve(from_files() | given)

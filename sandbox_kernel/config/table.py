@@ -1,0 +1,221 @@
+"""The table of all settings: what a user can choose, in groups, with how each is written and what it means.
+
+Imports config_values and model only. config.py says where values come from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
+from .values import Form, audit_file, choice, downloads, folder, number, seconds, size, text
+
+MAX_FILES = 10_000
+"""Of a folder: scratch is looked at up to 20,000 entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing a user can choose: its name everywhere, where it goes, how it is written, and what it means."""
+
+    name: str
+    field: str
+    """Of `Limits` if it has such a field, else of `Settings`."""
+    form: Form[Any]
+    help: str
+    default_text: str | None = None
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def default(self) -> Any:
+        return getattr(Limits() if self.is_limit else Settings(), self.field)
+
+    @property
+    def default_for_people(self) -> str:
+        if self.default_text is not None:
+            return self.default_text
+        is_size, is_time = self.field.endswith("_bytes"), self.field.endswith("_seconds")
+        return format_bytes(self.default) if is_size else f"{self.default:g} s" if is_time else str(self.default)
+
+    @property
+    def is_limit(self) -> bool:
+        return self.field in Limits.__dataclass_fields__
+
+
+GROUPS: dict[str, tuple[Setting, ...]] = {
+    "Where cells run": (
+        Setting(
+            "engine",
+            "engine",
+            text(
+                re.compile(r"docker|unix:///\S+"), 'docker, or the address of a Docker-compatible socket: "unix:///..."'
+            ),
+            'The container engine: "docker" finds a local Docker socket; "unix:///PATH" is a socket '
+            "that speaks the same API, such as Podman's.",
+        ),
+        Setting(
+            "runtime",
+            "runtime",
+            text(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"), "the name of an OCI runtime, such as runsc", none=True),
+            'The OCI runtime, as the engine knows it: "runsc" is gVisor. Empty for the engine\'s own default.',
+            "the engine's default",
+        ),
+        Setting(
+            "image",
+            "image",
+            text(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*"), "the name of an image"),
+            "The image that cells run in; any with Python (3.9 or newer) and ipykernel will do. It is never pulled.",
+        ),
+    ),
+    "What a session may use": (
+        Setting(
+            "memory",
+            "memory_bytes",
+            size(64 * MIB),
+            "Memory of one session, for all of its processes and all files in scratch, /tmp and /dev/shm. Swap is "
+            "never added. Over it, the cell ends as OutOfMemory.",
+        ),
+        Setting(
+            "cpus", "cpus", number(float, 0.05, 4096), "Processors that one session may keep busy; 0.5 is half of one."
+        ),
+        Setting("pids", "pids", number(int, 32, 4_000_000), "Processes and threads of one session, counted together."),
+        Setting("open_files", "open_files", number(int, 128, 1 << 20), "Files that one process may have open."),
+        Setting(
+            "scratch_size",
+            "scratch_bytes",
+            size(MIB),
+            "Size of /mnt/data, the working folder of the cells. It lives in memory and dies with the session.",
+            "a quarter of memory",
+        ),
+        Setting("tmp_size", "tmp_bytes", size(MIB), "Size of /tmp in the sandbox, in memory."),
+        Setting("shm_size", "shm_bytes", size(64 * KIB), "Size of /dev/shm in the sandbox, in memory."),
+    ),
+    "Time": (
+        Setting(
+            "cell_timeout",
+            "cell_seconds",
+            seconds(0.1),
+            "How long one cell may run, in seconds (or 10m, 2h). The clock stops while a cell waits for input() or "
+            "stands at a breakpoint. Over it, the cell ends as CellTimeout. Every cell has a clock, if a long one.",
+        ),
+        Setting(
+            "interrupt_grace",
+            "interrupt_grace_seconds",
+            seconds(0.1, 3600),
+            "How long a cell may take to end after the interrupt for its time limit, before its kernel is replaced.",
+        ),
+        Setting(
+            "idle_timeout",
+            "idle_seconds",
+            seconds(1),
+            "How long a session may be without a request (a cell, a completion, a file) before its sandbox ends, with "
+            "its variables and files.",
+        ),
+        Setting(
+            "start_timeout",
+            "start_seconds",
+            seconds(1, 3600),
+            "How long a start may take, until engine, agent and kernel are ready.",
+        ),
+    ),
+    "Output": (
+        Setting(
+            "output_limit", "output_bytes", size(KIB), "Output of one cell. Over it, the cell ends as OutputLimit."
+        ),
+        Setting(
+            "output_messages",
+            "output_messages",
+            number(int, 10, 1_000_000_000),
+            "Messages that one cell may send: pieces of text, displays and their updates.",
+        ),
+        Setting(
+            "message_limit",
+            "message_bytes",
+            # orjson crashes at texts near 2 GiB.
+            size(64 * KIB, GIB),
+            "Size of one message from the sandbox, such as one display with its buffers.",
+        ),
+        Setting(
+            "display_lines",
+            "display_lines",
+            number(int, 100, 1_000_000_000),
+            "Lines of one cell that a Jupyter kernel gives its front ends to show. The rest goes into a file below "
+            "/mnt/data/outputs, and its end is shown. Lines that are drawn over count once; a display counts as ten. "
+            "Clients that allow no input (nbclient, papermill, nbconvert), the Python interface, `run` and `mcp` have "
+            "no such limit.",
+        ),
+        Setting("display_size", "display_bytes", size(16 * KIB), "The same in characters, also of a single text."),
+        Setting(
+            "outputs",
+            "outputs",
+            choice("safe", "strict", "trusted"),
+            "What may reach the browser. safe: static types, sanitised HTML, active HTML in a sandboxed frame without "
+            "a network. strict: no active content. trusted: as it comes; scripts of a cell then run in the browser.",
+        ),
+    ),
+    "Files": (
+        Setting(
+            "uploads",
+            "uploads",
+            Form(folder, "a folder"),
+            "A host folder whose regular files are copied into scratch: at start, and what changed before each cell. A "
+            "relative path starts at the notebook's folder.",
+            "none",
+        ),
+        Setting(
+            "downloads",
+            "downloads",
+            Form(downloads, "a folder of its own"),
+            "A host folder that receives the regular files which cells make or change in scratch. Give it a folder of "
+            "its own: cells choose names and contents. A relative path starts at the notebook's folder.",
+            "none",
+        ),
+        Setting(
+            "file_limit",
+            "file_bytes",
+            size(KIB),
+            "Size of one file that is copied into the sandbox or out of it, by whatever way.",
+        ),
+        Setting(
+            "folder_limit",
+            "folder_bytes",
+            size(KIB),
+            "Size of all files of the uploads folder together; of all that one session puts into its downloads folder.",
+        ),
+        Setting(
+            "folder_files",
+            "folder_files",
+            number(int, 1, MAX_FILES),
+            "Number of files and folders, in the same two places.",
+        ),
+    ),
+    "Names and records": (
+        Setting(
+            "display_name",
+            "display_name",
+            text(re.compile(r"[^\x00-\x1f\x7f]{1,100}"), "a name of up to 100 printable characters"),
+            "The name that front ends show.",
+        ),
+        Setting(
+            "clients",
+            "clients",
+            choice("own", "any"),
+            "Whose processes may connect to the kernel's sockets. own: those of the user that runs the kernel, and "
+            "root's, if they are on this machine. any: of every user; the connection file's key then is the only wall.",
+        ),
+        Setting(
+            "audit",
+            "audit",
+            Form(audit_file, "a file in a folder that exists"),
+            "A host file that receives one JSON line a cell, and one for each thing that was refused.",
+            "none",
+        ),
+    ),
+}
+
+SETTINGS: dict[str, Setting] = {setting.name: setting for group in GROUPS.values() for setting in group}

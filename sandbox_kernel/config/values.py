@@ -1,0 +1,205 @@
+"""How one setting is written: forms that turn what a user wrote into a checked value, or say what is wrong with it.
+
+Imports errors, model's units, and the rules for places of the host. Every form takes the setting's name, for the error,
+and the raw value: text from a command line, or text, a number or None from a config file or a keyword.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import GIB, KIB, MIB, format_bytes
+from ..files.audit import FIRST_BYTES
+from ..files.grounds import config_path, why_not
+from ..files.places import Folder, check_log, open_folder
+from ..files.ways import home_folder
+
+__all__ = ["Form", "audit_file", "choice", "config_path", "downloads", "folder", "home_folder", "refuse", "text"]
+
+T = TypeVar("T")
+MOST_BYTES = 1 << 50
+MOST_SECONDS = 1e9
+
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?:([KMGT])(?:I?B)?|B)?", re.IGNORECASE)
+_TIME = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(s|m|min|h)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """A function that reads a value, and what it takes, in words."""
+
+    read: Callable[[str, object], T]
+    words: str
+
+    def __call__(self, name: str, raw: object) -> T:
+        return self.read(name, raw)
+
+
+def refuse(name: str, value: object, message: str, *, limit: str | None = None) -> ConfigurationError:
+    """Return the error for a value that cannot work."""
+    return ConfigurationError(message, limit=limit, value=repr(value), setting=name)
+
+
+def _check(name: str, raw: object, value: float, bounds: tuple[float, float], show: Callable[[float], str]) -> None:
+    low, high = bounds
+    if not low <= value <= high:  # so written, it refuses NaN too
+        side, bound = ("small", f"at least {show(low)}") if value < low else ("large", f"at most {show(high)}")
+        raise refuse(name, raw, f"{name} is too {side}", limit=bound)
+
+
+def size(low: int, high: int = MOST_BYTES) -> Form[int]:
+    """A size in bytes: an integer, or text such as 512M, 2G, 1.5GiB. Units count in 1024 with or without the i."""
+
+    def parse(name: str, raw: object) -> int:
+        match = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+        if match:
+            value = int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+        elif isinstance(raw, int) and not isinstance(raw, bool):
+            value = raw
+        else:
+            raise refuse(name, raw, f"{name} is not a size such as 512M or 2G")
+        _check(name, raw, value, (low, high), format_bytes)
+        return value
+
+    most = f" to {format_bytes(high)}" if high < MOST_BYTES else " or more"
+    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}")
+
+
+def seconds(low: float, high: float = MOST_SECONDS) -> Form[float]:
+    """A time in seconds: a number, or text such as 120, 90s, 10m, 2h. There is no value for "without a clock"."""
+
+    def parse(name: str, raw: object) -> float:
+        match = _TIME.fullmatch(raw.strip()) if isinstance(raw, str) else None
+        if match:
+            value = float(match[1]) * _SECONDS[(match[2] or "").lower()]
+        elif isinstance(raw, int | float) and not isinstance(raw, bool):
+            value = float(raw)
+        else:
+            raise refuse(name, raw, f"{name} is not a time such as 120 (seconds), 90s, 10m or 2h")
+        _check(name, raw, value, (low, high), lambda bound: f"{bound:g} s")
+        return value
+
+    most = f" to {high:g} s" if high < MOST_SECONDS else " or more"
+    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}")
+
+
+def number(kind: type[int] | type[float], low: float, high: float) -> Form[float]:
+    """A whole number, or a number."""
+    form = re.compile(r"[0-9]{1,18}" if kind is int else r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
+
+    def parse(name: str, raw: object) -> float:
+        if isinstance(raw, str) and form.fullmatch(raw.strip()):
+            value = kind(raw)
+        elif isinstance(raw, int | float) and not isinstance(raw, bool) and (kind is float or isinstance(raw, int)):
+            value = raw
+        else:
+            raise refuse(name, raw, f"{name} is not a {'whole ' if kind is int else ''}number")
+        _check(name, raw, value, (low, high), lambda bound: f"{bound:g}")
+        return value
+
+    return Form(parse, f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}")
+
+
+def choice(*choices: str) -> Form[str]:
+    """One of a few words."""
+
+    def parse(name: str, raw: object) -> str:
+        if isinstance(raw, str) and raw.strip().lower() in choices:
+            return raw.strip().lower()
+        raise refuse(name, raw, f"{name} is one of {', '.join(choices)}{did_you_mean(str(raw), choices)}")
+
+    return Form(parse, " or ".join(f"`{one}`" for one in choices))
+
+
+def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | None]:
+    """Text of one form; with `none`, also nothing at all."""
+
+    def parse(name: str, raw: object) -> str | None:
+        if none and (raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "none", "default"))):
+            return None
+        if isinstance(raw, str) and form.fullmatch(raw.strip()):
+            return raw.strip()
+        raise refuse(name, raw, f"{name} is not {what}")
+
+    return Form(parse, what)
+
+
+def folder(name: str, raw: object) -> str | None:
+    """A folder that exists: its absolute path, without a link. Relative ones start at the notebook's folder."""
+    found = _open(name, raw)
+    if found is None:
+        return None
+    with found:
+        return str(found.path)
+
+
+def downloads(name: str, raw: object) -> str | None:
+    """A folder that cells can fill without reaching anything which this machine later runs or reads as its own."""
+    found = _open(name, raw)
+    if found is None:
+        return None
+    with found:
+        if reason := why_not(found):
+            raise refuse(name, str(found.path), f"{name} {reason}; give it a folder of its own")
+        return str(found.path)
+
+
+def audit_file(name: str, raw: object) -> str | None:
+    """A file in a folder that exists: a new one, or an audit of this user's."""
+    written = _path(name, raw)
+    if written is None:
+        return None
+    try:
+        return str(check_log(written, FIRST_BYTES))
+    except OSError as error:
+        raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.strerror}") from None
+    except FileRefused as error:
+        raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.message}") from None
+
+
+def _open(name: str, raw: object) -> Folder | None:
+    written = _path(name, raw)
+    if written is None:
+        return None
+    try:
+        return open_folder(written)
+    except OSError:
+        message = f"{name} is not a folder of this machine; make it first, or name another"
+        raise refuse(name, _whole(written), message) from None
+    except FileRefused as error:
+        raise refuse(name, _whole(written), f"{name} is not opened: {error.message}") from None
+
+
+def _whole(written: str) -> str:
+    """Return a path from the root on, for an error: a relative one starts where a front end started the kernel."""
+    return os.path.abspath(written)  # noqa: PTH100 (no link is followed)
+
+
+def _path(name: str, raw: object) -> str | None:
+    """A path of the host, with `~` expanded."""
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
+        return None
+    if not isinstance(raw, str | os.PathLike) or "\0" in (written := os.fspath(raw)):
+        raise refuse(name, raw, f"{name} is not a path")
+    if written.startswith("~"):
+        user, _, rest = written[1:].partition("/")
+        home = home_folder(user)
+        if home is None:
+            raise refuse(name, raw, f"{name} begins with the home folder of a user who has none")
+        written = f"{home}/{rest}"
+    return written
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return " (did you mean ...?)" if one of `choices` is near to `word`, else nothing."""
+    import difflib
+
+    close = difflib.get_close_matches(word.lower(), list(choices), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,14 @@
+"""What runs inside the container: process 1, and what it needs.
+
+The host sends these modules along with every start, and imports none of them but `wire`. They use the standard
+library and each other, and are written for Python 3.9 and later. Only the agent needs pyzmq, which comes with ipykernel.
+
+- `wire`: Frames: encoding, and a decoder that refuses a length before it makes room for it. Shipped into the
+  container.
+- `messages`: A kernel's messages: taken, cut where they are large, and which of them may wait.
+- `process`: The agent's own process: pipes that never block, memory that is kept for a while.
+- `shield`: A filter around all that the agent starts: nobody in there slows, stops or limits it.
+- `report`: What the sandbox sees of itself.
+- `files`: Files of scratch, one bounded step a request.
+- `agent`: Process 1: starts ipykernel, and one loop between its sockets and the pipe.
+"""

@@ -1,0 +1,64 @@
+"""What the agent does with a kernel's messages: taking them, cutting large ones, letting some wait.
+
+Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from . import wire
+
+DELIMITER = b"<IDS|MSG>"
+PIECE = 4 << 20
+"""Bytes of a stream that go in one message."""
+SHORT = 64
+"""Bytes that hold the content of a status message."""
+
+_STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
+_PLAIN = re.compile(rb"[^\\\x80-\xff]{12}")
+
+
+def precedes(kind: int, parts: Sequence[bytes]) -> bool:
+    """Return whether a message says little without the next one: a cell's first words, or a reply.
+
+    The host keeps a reply until its request is idle in any case.
+    """
+    if kind != wire.IOPUB or len(parts) < 4:
+        return bool(kind == wire.SHELL)
+    return b'"execute_input"' in parts[0] or (len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3]))
+
+
+def receive(socket: Any, flags: int) -> list[Any] | None:
+    """Return the parts of a message from its header on, or None if it is none of Jupyter's."""
+    parts: list[Any] = [socket.recv(flags)]
+    while socket.rcvmore:
+        # After the delimiter: signature, header, parent and metadata. Content and buffers may be large: they are not
+        # copied out of the memory in which they came.
+        large = not isinstance(parts[-1], bytes) or (len(parts) > 4 and parts[-5] == DELIMITER)
+        parts.append(socket.recv(flags, copy=False).buffer if large else socket.recv(flags))
+    try:
+        return parts[parts.index(DELIMITER) + 2 :]
+    except ValueError:
+        return None
+
+
+def cut(parts: list[Any]) -> Sequence[list[Any]]:
+    """Return a message as several if it is a large stream: ipykernel joins whatever is printed in 0.2 s.
+
+    The host then never holds much of a flood at once. A cut never splits a character or an escape of JSON.
+    """
+    content = parts[3] if len(parts) == 4 else b""
+    head = _STREAM.match(content) if len(content) > 2 * PIECE else None
+    if head is None or bytes(content[-2:]) != b'"}':
+        return (parts,)
+    cuts = [head.end()]
+    for end in range(PIECE, len(content) - PIECE, PIECE):
+        found = [place.end() for place in _PLAIN.finditer(content[end - 4096 : end])]
+        if found:
+            cuts.append(end - 4096 + found[-1])
+    cuts.append(len(content) - 2)
+    pairs = zip(cuts, cuts[1:])  # noqa: B905, RUF007 (Python 3.9 has neither)
+    return [[*parts[:3], b"".join((head[0], content[start:end], b'"}'))] for start, end in pairs]

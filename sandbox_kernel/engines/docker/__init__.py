@@ -1,0 +1,6 @@
+"""Docker, and whatever speaks its API.
+
+- `http`: The little HTTP that the engine's API needs, on asyncio.
+- `container`: One running container: its pipe, and why it ended.
+- `engine`: The Docker engine: start, adopt, list, reap.
+"""

@@ -1,0 +1,234 @@
+"""One running container of a Docker engine: its pipe, and why it ended.
+
+Imports asyncio, the pipe and the model; the engine is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import EngineError, EngineUnavailable
+from ...core.model import ExitReason
+from ..guard import kill_processes
+from ..pipe import Pipe
+
+if TYPE_CHECKING:
+    from .engine import DockerEngine
+    from .http import Connection
+
+KILL_SECONDS = 4.0
+"""How long a removal is waited for. One that takes longer goes on without anybody who waits."""
+BY_HAND_SECONDS = 1.5
+LATE_OOM_SECONDS = 1.0
+"""The engine tells "out of memory" and "died" by two ways, and either may come first."""
+OOM_BEFORE_END_SECONDS = 5.0
+"""An older out-of-memory event was another process's end."""
+ENGINE_BACK_SECONDS = 3.0
+"""How long an engine may be gone before the sandbox counts as lost."""
+REPLAY_SECONDS = 1.0
+LAST_WORDS_SECONDS = 0.5
+SIGKILLED = 128 + 9
+
+
+@dataclass(slots=True)
+class DockerHandover:
+    """The pipe's file descriptor, and what `DockerEngine.adopt` needs with it (plain JSON)."""
+
+    fd: int
+    state: dict[str, Any]
+
+
+class DockerContainer:
+    """A running container. Made by `DockerEngine.start` and `DockerEngine.adopt` only."""
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        identity: str,
+        name: str,
+        session_id: str,
+        *,
+        pipe: Pipe,
+        events: Connection,
+        since: float,
+    ) -> None:
+        self.id = identity
+        self.name = name
+        self._engine = engine
+        self._session_id = session_id
+        self._pipe = pipe
+        self._since = since
+        self._events = events
+        self._exit_code: int | None = None
+        self._removed = False
+        self._oom = asyncio.Event()
+        self._oom_at = -math.inf
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[ExitReason] = loop.create_future()
+        self._concluding: asyncio.Task[None] | None = None
+        self._watching = loop.create_task(self._watch(), name=f"watch {name}")
+        self._watching.add_done_callback(lambda _: self._events.close())
+
+    async def send(self, data: bytes) -> None:
+        await self._pipe.send(data)
+
+    def offer(self, data: bytes) -> int:
+        return self._pipe.offer(data)
+
+    async def receive(self, minimum: int = 1) -> bytes:
+        return await self._pipe.receive(minimum)
+
+    async def wait(self) -> ExitReason:
+        """Return why the container ended; `detail` holds the end of its stderr, as far as `receive` has read."""
+        reason = await asyncio.shield(self._ended)
+        if reason.kind != "exited":
+            return reason
+        with contextlib.suppress(TimeoutError):  # whoever receives is about to meet the last words
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._pipe.ended.wait()
+        return replace(reason, detail=self._pipe.stderr)
+
+    async def inspect(self) -> dict[str, Any]:
+        """Return the engine's document on the container; "ImageEnv" is added, the environment that its image brings."""
+        found = await self._engine.inspect(self.id)
+        if found is None:
+            raise EngineError("the container is gone", survived="nothing")
+        image = await self._engine.request("GET", f"/images/{found['Image']}/json")
+        return {**found, "ImageEnv": image["Config"].get("Env") or []}
+
+    async def kill(self) -> None:
+        """End and remove the container, within 4 s. Raises `EngineError` when that is not done by then.
+
+        It is then left to the guard, which tries until it is; nobody else waits for it.
+        """
+        self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
+        self._pipe.close()
+        if self._removed:
+            return
+        removing = asyncio.create_task(self._engine.remove(self.id))
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                done, _ = await asyncio.wait({removing}, timeout=BY_HAND_SECONDS)
+                if not done:
+                    await asyncio.to_thread(kill_processes, self.id)
+                await removing
+            self._removed = True
+            self._engine.guard.forget(self.id)
+        except EngineUnavailable:
+            pass  # no engine, no container; and without its pipe the agent ends anyway
+        except EngineError:
+            self._engine.guard.remove(self.id)
+            raise
+        except TimeoutError as error:
+            self._engine.guard.remove(self.id)
+            raise EngineError("the engine did not remove the container", limit=f"{KILL_SECONDS:.0f} s") from error
+        finally:
+            removing.cancel()
+
+    def abandon(self) -> None:
+        self._pipe.abandon()
+        self._events.close()
+        self._engine.guard.abandoned(self.id)
+
+    async def rename_owner(self, pid: int) -> None:
+        """Write into the container's name that it belongs to process `pid` from now on."""
+        self.name = await self._engine.rename(self.id, self._session_id, pid)
+
+    def detach(self) -> DockerHandover:
+        """Give the pipe away. The container lives on for as long as somebody holds the file descriptor."""
+        for task in (self._watching, self._concluding):
+            if task is not None:
+                task.cancel()
+        fd, pipe = self._pipe.detach()
+        self._engine.guard.handed_over(self.id)
+        state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
+        return DockerHandover(fd, state)
+
+    # --- why it ended -----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Follow the engine's events until the container has ended, over lost connections and engine restarts."""
+        while True:
+            try:
+                async for event in self._events.lines():
+                    self._note(event)
+            except (OSError, ValueError, EngineError):
+                pass  # the stream is lost; whether the container is, the engine must tell
+            self._events.close()
+            try:
+                self._events = await self._subscribe_again()
+                found = await self._engine.inspect(self.id)
+            except EngineError as error:
+                self._pipe.close()
+                self._end(ExitReason(kind="engine_lost", detail=error.message))
+                return
+            if found is not None and self._pipe.ended.is_set():
+                # An engine that keeps containers over its own restart does not keep their pipes.
+                self._end(ExitReason(kind="engine_lost", detail="the container engine was restarted"))
+                return
+            if found is None or not found["State"]["Running"]:
+                # It ended while nobody listened. The engine tells again what it remembers, if it is still the same.
+                self._exit_code = found["State"]["ExitCode"] if found else None
+                asyncio.get_running_loop().call_later(REPLAY_SECONDS, self._has_ended)
+
+    async def _subscribe_again(self) -> Connection:
+        deadline = time.monotonic() + ENGINE_BACK_SECONDS
+        while True:
+            try:
+                return await self._engine.subscribe(self._session_id, self._since)
+            except EngineUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Take in one event of the engine; it may be another container's of this session, which is on its way out."""
+        if event.get("Actor", {}).get("ID", self.id) != self.id:
+            return
+        what = str(event.get("Action") or event.get("status"))
+        if what == "oom":
+            self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's
+            self._oom.set()
+        elif what == "die":
+            code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
+            self._exit_code = int(code) if code.isdigit() else None
+            self._has_ended()
+
+    def _has_ended(self) -> None:
+        if self._concluding is None:
+            self._concluding = asyncio.get_running_loop().create_task(self._conclude())
+
+    async def _conclude(self) -> None:
+        """Tell from what was noted why the container ended."""
+        if self._exit_code != SIGKILLED:
+            self._end(ExitReason(kind="exited", exit_code=self._exit_code))
+            return
+        if time.monotonic() - self._oom_at > OOM_BEFORE_END_SECONDS:
+            self._oom.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LATE_OOM_SECONDS):
+                    await self._oom.wait()
+        if self._oom.is_set():
+            self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
+            return
+        try:
+            # An engine that shuts down closes its door first, and then kills what it runs.
+            await self._engine.inspect(self.id)
+        except EngineUnavailable as error:
+            self._end(ExitReason(kind="engine_lost", exit_code=SIGKILLED, detail=error.message))
+        except EngineError:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the engine refuses to say by whom"))
+        else:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
+
+    def _end(self, reason: ExitReason) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+            for task in (self._watching, self._concluding):
+                if task is not None and task is not asyncio.current_task():
+                    task.cancel()

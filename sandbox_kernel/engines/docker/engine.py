@@ -1,0 +1,342 @@
+"""The Docker engine: a container for each session, over the Engine API that Docker and Podman share.
+
+Imports asyncio, its own HTTP, the pipe and the pure hardening; never the engine's client library (see http.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from ... import __version__
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
+from ...core.model import SandboxSpec
+from .. import guard
+from ..hardening import LABEL, container_arguments, digest
+from ..owner import UNKNOWN_HOST, Owner, host_name
+from ..pipe import Pipe
+from .container import DockerContainer
+from .http import Connection
+
+T = TypeVar("T")
+Rows = list[dict[str, Any]]
+
+REQUEST_SECONDS = 30.0
+"""One answer of the engine; a create took 0.1 s here, and takes seconds on a machine that is out of breath."""
+REAP_SECONDS = 30.0
+REAP_AGE_SECONDS = 30
+"""A container younger than this may belong to a start that is under way."""
+API = (1, 41)
+"""Docker 20.10, the oldest that knows `CgroupnsMode`."""
+
+
+class DockerEngine:
+    """A Docker engine, or another that speaks its API, behind a unix socket."""
+
+    def __init__(self, base_url: str | None = None, *, owner_pid: int | None = None) -> None:
+        """`base_url` is like "unix:///path", and found by itself if None; `owner_pid` is the process to name."""
+        self.path = socket_path(base_url)
+        self.owner_pid = owner_pid or os.getpid()
+        self.guard = guard.of(self.path)
+        self._background: set[asyncio.Task[Any]] = set()
+
+    # --- the seam ---------------------------------------------------------------------------------------------------
+
+    async def start(self, spec: SandboxSpec) -> DockerContainer:
+        """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
+        body = container_arguments(spec)
+        body["Labels"] |= {
+            f"{LABEL}.spec": digest(spec),
+            f"{LABEL}.host": host_name(),
+            f"{LABEL}.uid": str(os.getuid()),
+            f"{LABEL}.version": __version__,
+            f"{LABEL}.created": str(int(time.time())),
+        }
+        return await self.start_body(spec.session_id, body)
+
+    async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
+        """Start what `body` says; for `start`, and for tests that leave a protection out."""
+        name = Owner.of(self.owner_pid).container_name(session_id)
+        since = time.time()
+        # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
+        # ended a container that removes itself is told once, to those who listen.
+        listening = self._task(self.subscribe(session_id, since))
+        self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
+        creating = self._task(self.request("POST", f"/containers/create?name={name}", body))
+        pipe: Pipe | None = None
+        try:
+            created = await asyncio.shield(creating)
+            self.guard.created(name, created["Id"])
+            pipe = await self.attach(created["Id"])
+            events = await asyncio.shield(listening)
+            await asyncio.shield(self._task(self.request("POST", f"/containers/{created['Id']}/start")))
+        except BaseException:
+            if pipe is not None:
+                pipe.close()
+            await asyncio.shield(self._task(self._undo(name, creating, listening)))
+            raise
+        return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
+        """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""
+        try:
+            identity, session_id, since = str(state["id"]), str(state["session"]), float(state["since"])
+            pipe = Pipe.attach(fd, state["pipe"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise EngineError(f"no container can be adopted from this state ({error!r})") from error
+        events: Connection | None = None
+        try:
+            events = await self.subscribe(session_id, since)
+            name = await self.rename(identity, session_id, self.owner_pid)
+        except BaseException:
+            pipe.close()
+            if events is not None:
+                events.close()
+            raise
+        self.guard.watch(identity)
+        return DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
+
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        """Note for `reap` that a parked container now belongs to another process."""
+        await self.rename(str(state["id"]), str(state["session"]), owner_pid)
+
+    async def reap(self) -> int:
+        """Remove containers whose owner is dead, of this host only; return how many. Takes a minute at most.
+
+        Those of other users are left alone, unless this is root's: they have starts of their own.
+        Raises the first `EngineError` that a removal met, after it has tried the others.
+        """
+        count, failure = 0, None
+        deadline = time.monotonic() + REAP_SECONDS
+        for found in await self._ours():
+            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+            if (
+                host_name() == UNKNOWN_HOST
+                or labels.get(f"{LABEL}.host") != host_name()
+                or os.getuid() not in {0, int(labels.get(f"{LABEL}.uid", os.getuid()))}
+                or (owner is not None and owner.alive())
+                or time.time() - found["Created"] < REAP_AGE_SECONDS
+                or time.monotonic() > deadline
+            ):
+                continue
+            try:
+                count += await self.remove(found["Id"])
+            except EngineError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return count
+
+    # --- for people -------------------------------------------------------------------------------------------------
+
+    async def list(self) -> Rows:
+        """Return one line for each container of ours: what `sandbox-kernel ps` shows. Ages in seconds."""
+        rows: Rows = []
+        for found in await self._ours():
+            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+            here = labels.get(f"{LABEL}.host") == host_name()
+            rows.append(
+                {
+                    "session": labels.get(f"{LABEL}.session", ""),
+                    "container": found["Id"][:12],
+                    "owner_pid": owner.pid if owner else None,
+                    "owner_alive": owner.alive() if owner and here else None,
+                    "state": found["State"],
+                    "age_seconds": max(0, int(time.time() - found["Created"])),
+                    "image": found["Image"],
+                    "memory_bytes": int(labels.get(f"{LABEL}.memory") or 0),
+                    "version": labels.get(f"{LABEL}.version", ""),
+                }
+            )
+        return rows
+
+    async def version(self) -> dict[str, Any]:
+        """Return the engine's version document. Raises `EngineError` for an engine that is too old."""
+        found: dict[str, Any] = await self.request("GET", "/version")
+        text = str(found.get("ApiVersion", "0"))
+        if tuple(int(part) for part in text.split(".") if part.isdigit()) < API:
+            raise EngineError(
+                "the container engine is too old: it must be Docker 20.10 or Podman 4", limit="API 1.41", value=text
+            )
+        return found
+
+    async def info(self) -> dict[str, Any]:
+        """Return the engine's description of itself and its machine: runtimes, cgroup version, security options."""
+        found: dict[str, Any] = await self.request("GET", "/info")
+        return found
+
+    # --- what a container uses --------------------------------------------------------------------------------------
+
+    async def request(self, method: str, target: str, body: object = None) -> Any:
+        """Return the engine's answer, decoded."""
+        connection = await self._ask(method, target, body)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await connection.json()
+        except TimeoutError as error:
+            raise _silent(target) from error
+
+    async def subscribe(self, session_id: str, since: float) -> Connection:
+        """Return the stream of what happens to a session's container, from the time `since` on (seconds)."""
+        filters = {
+            "type": ["container"],
+            "label": [f"{LABEL}.session={session_id}"],
+            "event": ["oom", "die", "destroy"],
+        }
+        return await self._ask("GET", f"/events?since={since:.9f}&filters={quote(json.dumps(filters), safe='')}")
+
+    async def attach(self, identity: str) -> Pipe:
+        """Return the pipe into a container that was created and is not started yet."""
+        target = f"/containers/{identity}/attach?stream=1&stdin=1&stdout=1&stderr=1"
+        return Pipe(*(await self._ask("POST", target, upgrade=True)).release())
+
+    async def inspect(self, identity: str) -> dict[str, Any] | None:
+        """Return the engine's document on a container, None when there is none of that name."""
+        try:
+            found: dict[str, Any] = await self.request("GET", f"/containers/{identity}/json")
+        except NoSuchContainer:
+            return None
+        return found
+
+    async def rename(self, identity: str, session_id: str, owner_pid: int) -> str:
+        """Write a new owner into a container's name and return it. Raises `EngineError` when the container is gone."""
+        name = Owner.of(owner_pid).container_name(session_id)
+        await self.request("POST", f"/containers/{identity}/rename?name={name}")
+        return name
+
+    async def remove(self, identity: str) -> bool:
+        """End and remove a container; return whether this call did. Returns when it is gone."""
+        try:
+            await self.request("DELETE", f"/containers/{identity}?force=1&v=1")
+        except NoSuchContainer:
+            return False
+        except BeingRemoved:
+            deadline = time.monotonic() + REQUEST_SECONDS
+            while await self.inspect(identity) is not None:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.02)
+            return False
+        return True
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> Connection:
+        """Send a request and return its reply, the body unread. The engine's refusals are translated here only."""
+        connection = Connection(self.path)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                status = await connection.ask(method, target, body, upgrade=upgrade)
+                if status < 400:
+                    return connection
+                answer = await connection.json()
+        except TimeoutError as error:
+            connection.close()
+            raise _silent(target) from error
+        except BaseException:
+            connection.close()
+            raise
+        raise refusal(status, str(answer.get("message", "")) if isinstance(answer, dict) else "", body)
+
+    async def _ours(self) -> Rows:
+        filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")
+        found: Rows = await self.request("GET", f"/containers/json?all=1&filters={filters}")
+        return found
+
+    async def _undo(self, name: str, creating: asyncio.Task[Any], listening: asyncio.Task[Connection]) -> None:
+        """Remove what a start that did not succeed may have created by now, or creates yet."""
+        results: list[object] = list(await asyncio.gather(creating, listening, return_exceptions=True))
+        if isinstance(results[1], Connection):
+            results[1].close()
+        identity = str(results[0]["Id"]) if isinstance(results[0], dict) else name
+        try:
+            if isinstance(results[0], dict):
+                await self.remove(identity)
+            elif isinstance(results[0], EngineUnavailable):
+                raise results[0]  # it may have taken the request, and do what it says later
+        except EngineError:
+            self.guard.remove(identity)
+        for each in (name, identity):
+            self.guard.forget(each)
+
+    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` to its end even when nobody waits for it any more; asyncio itself keeps no reference."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+class NoSuchContainer(EngineError):
+    """The container is gone."""
+
+
+class BeingRemoved(EngineError):
+    """Somebody else removes the container just now."""
+
+
+def _silent(target: str) -> EngineUnavailable:
+    return EngineUnavailable(
+        f"the container engine does not answer {target.partition('?')[0]}", limit=f"{REQUEST_SECONDS:.0f} s"
+    )
+
+
+def refusal(status: int, message: str, body: object) -> EngineError:
+    """Translate what the engine says into whose fault it is and what to do."""
+    text = message.strip().lower()
+    if status == 404 and "no such container" in text:
+        return NoSuchContainer("the container is gone", survived="nothing")
+    if status == 409 and "removal" in text:
+        return BeingRemoved("the container is being removed", survived="nothing")
+    host = body.get("HostConfig", {}) if isinstance(body, dict) else {}
+    if status == 404 and ("image" in text or "manifest" in text):
+        image = body.get("Image", "") if isinstance(body, dict) else ""
+        return ImageMissing(f"there is no image {image!r}: build it with: sandbox-kernel build", setting="image")
+    if "runtime" in text and ("unknown" in text or "not found" in text or "invalid" in text) and host.get("Runtime"):
+        return EngineError(
+            f"the engine has no runtime {host['Runtime']!r}: add it to /etc/docker/daemon.json and restart the engine",
+            setting="runtime",
+        )
+    if "seccomp profile" in text or "unknown mount option" in text:
+        return EngineError(
+            "this engine does not take all protections of a sandbox over Docker's API (nor does Podman 4): use Docker "
+            f"Engine 20.10 or later (it said: {message.strip()[:100]})",
+            setting="engine",
+        )
+    return EngineError(f"the container engine refused ({status}): {message.strip()[:500]}")
+
+
+def socket_path(base_url: str | None) -> str:
+    """Return the path of the engine's socket: what was asked for, else the first that is there.
+
+    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
+    `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
+    """
+    url = base_url or ""
+    if url.startswith("/"):
+        return url
+    if url.startswith("unix://"):
+        return url.removeprefix("unix://")
+    if url:
+        raise ConfigurationError(
+            f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
+            "network would have to be secured first; ssh -L can forward the socket of another machine",
+            setting="engine",
+        )
+    user = os.getuid()
+    runtime, home = f"/run/user/{user}", pwd.getpwuid(user).pw_dir
+    places = [
+        "/var/run/docker.sock",
+        f"{runtime}/docker.sock",
+        f"{home}/.docker/run/docker.sock",
+        f"{home}/.docker/desktop/docker.sock",
+        f"{runtime}/podman/podman.sock",
+        "/run/podman/podman.sock",
+    ]
+    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), places[0])

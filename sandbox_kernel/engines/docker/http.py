@@ -1,0 +1,153 @@
+"""HTTP/1.1 over the engine's unix socket: just what the engine's API needs, on asyncio's socket calls.
+
+The engine's own client library takes about 0.35 s to import, more than half of a whole start, and cannot be awaited.
+This needs nothing that asyncio has not loaded. One connection carries one request; every reply has a size limit and
+the callers bound the time. Imports errors only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ...core.errors import EngineError, EngineUnavailable
+
+HEAD_BYTES = 64 << 10
+BODY_BYTES = 16 << 20
+"""An inspect is about 10 KiB; a list of a thousand containers is about 1 MiB."""
+LINE_BYTES = 1 << 20
+
+
+class Connection:
+    """One request to the engine and its reply. Use `ask` once, then one of `json`, `lines` and `release`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._buffer = bytearray()
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    async def ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> int:
+        """Send a request and return the reply's status, once its head has arrived.
+
+        Raises `EngineUnavailable` when nothing answers at the socket and `EngineError` for a reply that is not HTTP.
+        """
+        content = b"" if body is None else json.dumps(body).encode()
+        head = [
+            f"{method} {target} HTTP/1.1",
+            "Host: engine",
+            "User-Agent: sandbox-kernel",
+            "Connection: Upgrade\r\nUpgrade: tcp" if upgrade else "Connection: close",
+            "Content-Type: application/json",
+            f"Content-Length: {len(content)}",
+        ]
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_connect(self._socket, self._path)
+            await loop.sock_sendall(self._socket, "\r\n".join(head).encode() + b"\r\n\r\n" + content)
+            lines = (await self._until(b"\r\n\r\n", HEAD_BYTES)).decode("latin-1").split("\r\n")
+        except OSError as error:
+            self.close()
+            raise unavailable(self._path, error) from error
+        except BaseException:
+            self.close()
+            raise
+        try:
+            self.status = int(lines[0].split(" ", 2)[1])
+        except (IndexError, ValueError) as error:
+            self.close()
+            raise EngineError(f"{self._path} does not speak HTTP: {lines[0][:80]!r}") from error
+        self.headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines[1:])}
+        return self.status
+
+    async def json(self) -> Any:
+        """Return the reply's body, decoded, and close; None for an empty one."""
+        try:
+            if self.status in {204, 304}:
+                return None
+            content = bytearray()
+            async for piece in self._pieces():
+                content += piece
+                if len(content) > BODY_BYTES:
+                    raise EngineError(f"the engine's reply is over the limit of {BODY_BYTES} bytes")
+            return json.loads(content) if content.strip() else None
+        except OSError as error:
+            raise unavailable(self._path, error) from error
+        except ValueError as error:
+            raise EngineError("the engine's reply is not JSON") from error
+        finally:
+            self.close()
+
+    async def lines(self) -> AsyncIterator[Any]:
+        """Yield the JSON objects of an endless reply, one a line, until the engine ends it. Raises OSError."""
+        rest = b""
+        async for piece in self._pieces():
+            *whole, rest = (rest + piece).split(b"\n")
+            if len(rest) > LINE_BYTES:
+                raise EngineError(f"the engine sent a line over the limit of {LINE_BYTES} bytes")
+            for line in whole:
+                if line.strip():
+                    yield json.loads(line)
+
+    def release(self) -> tuple[socket.socket, bytes]:
+        """Give away the socket of an upgraded connection, and the bytes that came after the head."""
+        return self._socket, bytes(self._buffer)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body in pieces, whichever of HTTP's three ways tells its end."""
+        if "chunked" in self.headers.get("transfer-encoding", "").lower():
+            while size := int((await self._until(b"\r\n", 1024)).split(b";")[0], 16):
+                async for piece in self._exactly(size):
+                    yield piece
+                await self._until(b"\r\n", 2)
+        elif (length := self.headers.get("content-length")) is not None:
+            async for piece in self._exactly(int(length)):
+                yield piece
+        else:
+            while self._buffer or await self._fill():
+                piece, self._buffer = bytes(self._buffer), bytearray()
+                yield piece
+
+    async def _exactly(self, size: int) -> AsyncIterator[bytes]:
+        while size > 0:
+            if not self._buffer and not await self._fill():
+                raise ConnectionResetError("the reply ended in the middle")
+            piece = bytes(self._buffer[:size])
+            del self._buffer[:size]
+            size -= len(piece)
+            yield piece
+
+    async def _until(self, end: bytes, limit: int) -> bytes:
+        while (position := self._buffer.find(end)) < 0:
+            if len(self._buffer) > limit:
+                raise EngineError(f"{self._path} does not speak HTTP: no end of a line within {limit} bytes")
+            if not await self._fill():
+                raise ConnectionResetError("the reply ended in the middle")
+        found = bytes(self._buffer[:position])
+        del self._buffer[: position + len(end)]
+        return found
+
+    async def _fill(self) -> bool:
+        data = await asyncio.get_running_loop().sock_recv(self._socket, 64 << 10)
+        self._buffer += data
+        return bool(data)
+
+
+def unavailable(path: str, error: OSError) -> EngineUnavailable:
+    """Translate what the system says of a socket into what a person can do about it."""
+    if isinstance(error, FileNotFoundError):
+        why = f"there is no container engine at {path}: start it (systemctl start docker), or name its socket"
+    elif isinstance(error, PermissionError):
+        why = f"{path} may not be opened by this user: join its group (usermod -aG docker USER), log in again"
+    elif isinstance(error, ConnectionRefusedError):
+        why = f"nothing answers at {path}: start the container engine (systemctl start docker)"
+    else:
+        why = f"the connection to the container engine at {path} was lost ({error})"
+    return EngineUnavailable(why, setting="engine")

@@ -1,0 +1,293 @@
+"""The way to every file and folder of the host that is named by a path: one rule, and handles in place of names.
+
+**The working folder is as hostile as the cell**: a notebook from elsewhere comes in a folder from elsewhere. So a path
+is opened one name at a time, and no link is followed on it (ways.py). Files are regular, with one name; what is written
+appears whole under its name, in place of a regular file at most; an opened folder is kept as a handle, so that a name
+which is swapped later changes nothing.
+
+Imports errors, names and ways only. Everything here raises `FileRefused` for what the rule forbids, and OSError.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..core.errors import ConfigurationError, FileRefused
+from .names import printable
+from .ways import Way, kind
+
+Name = str | os.PathLike[str]
+WhyNot = Callable[["Folder"], str | None]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_HANDED_OVER = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""What a shell names a pipe by: a handle that this process has, and no place."""
+
+
+def require_regular(status: os.stat_result) -> None:
+    """Raise `FileRefused` for anything but a regular file with one name.
+
+    A second name may lie anywhere: it lets a file of this user's be read, or be written to, under an innocent name.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise FileRefused(f"it is {kind(status)}")
+    if status.st_nlink > 1:
+        raise FileRefused("it has another name elsewhere (a hard link); make a copy of it")
+
+
+class Folder:
+    """An open folder. What is done in it goes by its handle, wherever its name leads meanwhile."""
+
+    def __init__(self, handle: int, path: Path) -> None:
+        """Take over a handle. `path` is the way on which it was reached, without a link."""
+        self.handle = handle
+        self.path = path
+        self._close = weakref.finalize(self, os.close, handle)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode."""
+        status = os.fstat(self.handle)
+        return status.st_dev, status.st_ino
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the folder was removed; to move it elsewhere does not count."""
+        return os.fstat(self.handle).st_nlink == 0
+
+    def opened(self) -> int:
+        """Return a new handle of the same folder, for reading it and opening what is in it."""
+        return os.open(".", _FOLDER, dir_fd=self.handle)
+
+    def open_file(self, path: str) -> int:
+        """Open a regular file beneath for reading; no link is followed to it."""
+        *folders, name = path.split("/")
+        with Way.beneath(self.handle) as way:
+            way.go(folders)
+            return _open_regular(name, way.end)
+
+    def require_readable(self, name: str) -> os.stat_result:
+        """Return the state of a regular file of this folder that can be read."""
+        handle = _open_regular(name, self.handle)
+        try:
+            return os.fstat(handle)
+        finally:
+            os.close(handle)
+
+    def create(self, name: str) -> NewFile:
+        """Begin a file."""
+        return NewFile(self, name)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class Held:
+    """A host folder that was opened once, and is this one from then on, wherever its name may lead.
+
+    It may be missing at first, and one that was removed is looked for again under its name; to move it, or to put
+    another one in its place, changes nothing.
+    """
+
+    def __init__(self, path: str | Path | Folder, setting: str, why_not: WhyNot = lambda folder: None) -> None:
+        """`why_not` says of an opened folder why it cannot be used, None if it can."""
+        self._why_not = why_not
+        self._folder: Folder | None = None
+        if isinstance(path, Folder):
+            self.path, self._folder = path.path, path
+            return
+        try:
+            self.path = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 (no link is followed)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ConfigurationError(f"no such folder: {error}", setting=setting) from None
+        with suppress(FileRefused):  # it is told when the folder is used
+            self._keep()
+
+    def open(self) -> int:
+        """Return a new handle of the folder. Raises `FileRefused` without a path of the host."""
+        folder = self._folder
+        if folder is None or folder.is_gone:
+            folder = self._keep()
+        try:
+            return folder.opened()
+        except OSError as error:
+            raise _cannot(error) from None
+
+    def close(self) -> None:
+        """Let go of the folder; without this, that happens with the last use of the object. Idempotent."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.close()
+
+    def _keep(self) -> Folder:
+        try:
+            folder = open_folder(self.path)
+        except FileRefused:
+            problem = "a link is on its path, or something else in the place of a folder"
+            raise FileRefused(f"the host's folder cannot be opened: {problem}") from None
+        except OSError as error:
+            raise _cannot(error) from None
+        if reason := self._why_not(folder):
+            raise FileRefused(f"the host's folder {reason}")
+        self._folder = folder
+        return folder
+
+
+class NewFile:
+    """A file that appears whole under its name, or not at all. It is nobody's old file: others' names stay theirs."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        if not name or name in {".", ".."} or "/" in name or "\0" in name:
+            raise FileRefused(f"{printable(name)!r} is no name of a file")
+        self._folder = folder
+        self._name = name
+        self._partial = f".sandbox-{secrets.token_hex(8)}.part"
+        self._handle = os.open(self._partial, _NEW, 0o666, dir_fd=folder.handle)
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._handle, view) :]
+
+    def commit(self, *, links: bool = False) -> str:
+        """Give the file its name, in place of a regular file that has it, and return it.
+
+        With `links`, also in place of a link, which is not followed.
+        """
+        folder = self._folder.handle
+        with suppress(FileNotFoundError):
+            status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode) and not (links and stat.S_ISLNK(status.st_mode)):
+                raise FileRefused(f"there is {kind(status)} of that name")
+        os.fsync(self._handle)
+        os.rename(self._partial, self._name, src_dir_fd=folder, dst_dir_fd=folder)
+        self._partial = ""
+        return self._name
+
+    def close(self) -> None:
+        """Remove what was not committed. Idempotent."""
+        if self._partial:
+            with suppress(OSError):
+                os.unlink(self._partial, dir_fd=self._folder.handle)
+            self._partial = ""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def open_folder(path: Name, *, make: bool = False) -> Folder:
+    """Open a folder; with `make`, those that are missing are made."""
+    with Way(os.fspath(path)) as way:
+        way.go_on(make=make)
+        return Folder(os.open(".", _FOLDER, dir_fd=way.end), way.path)
+
+
+def open_file(path: Name, *, pipes: bool = False) -> int:
+    """Open a regular file for reading; with `pipes`, also a FIFO, and what the shell or a parent handed over."""
+    text = os.fspath(path)
+    if pipes and text.startswith(_HANDED_OVER):
+        return os.open(text, os.O_RDONLY | os.O_CLOEXEC)
+    with Way(text) as way:
+        name = way.go_to_last()
+        if pipes and stat.S_ISFIFO(os.stat(name, dir_fd=way.end, follow_symlinks=False).st_mode):
+            return os.open(name, _READ & ~os.O_NONBLOCK, dir_fd=way.end)  # waits for its writer
+        return _open_regular(name, way.end)
+
+
+def is_folder(path: Name) -> bool:
+    """Return whether there is a folder of that name; what is no folder need not be there."""
+    with Way(os.fspath(path)) as way:
+        name = way.go_to_last(or_folder=True)
+        return not name or stat.S_ISDIR(os.stat(name, dir_fd=way.end, follow_symlinks=False).st_mode)
+
+
+def open_parent(path: Name, *, follow: bool = False) -> tuple[Folder, str]:
+    """Open the folder of a file, and return it with the file's own name; with `follow`, by the way that is read."""
+    text = os.fspath(path)
+    if follow:
+        with Way(text) as way:
+            name = way.go_to_last()
+            return Folder(os.open(".", _FOLDER, dir_fd=way.end), way.path), name
+    parent, name = os.path.split(text)
+    if name in {"", ".", ".."}:
+        raise FileRefused("it is a folder")
+    return open_folder(parent or "."), name
+
+
+def open_log(path: Name, begins: bytes) -> int:
+    """Open a file for appending: a new one, or one of ours that is empty or begins with `begins`."""
+    parent, name = os.path.split(os.fspath(path))
+    with open_folder(parent or ".") as folder:
+        try:
+            handle = os.open(name, _APPEND, 0o600, dir_fd=folder.handle)
+        except OSError:
+            with suppress(FileNotFoundError):  # say what is there in place of "too many levels of symbolic links"
+                require_regular(os.stat(name, dir_fd=folder.handle, follow_symlinks=False))
+            raise
+    try:
+        status = os.fstat(handle)
+        require_regular(status)
+        if status.st_uid != os.geteuid():
+            raise FileRefused("it belongs to another user")
+        if os.pread(handle, len(begins), 0) not in {b"", begins}:
+            raise FileRefused("it holds something else already, and is not appended to")
+        if status.st_mode & 0o022:
+            os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~0o022)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def check_log(path: Name, begins: bytes) -> Path:
+    """Return the path of a file that `open_log` would take, without a link. Makes no file."""
+    parent, name = os.path.split(os.fspath(path))
+    with open_folder(parent or ".") as folder:
+        if name in {"", ".", ".."}:
+            raise FileRefused("it is a folder")
+        with suppress(FileNotFoundError):
+            require_regular(os.stat(name, dir_fd=folder.handle, follow_symlinks=False))
+            os.close(open_log(folder.path / name, begins))
+        return folder.path / name
+
+
+def _cannot(error: OSError) -> FileRefused:
+    return FileRefused(f"the host's folder cannot be opened: {os.strerror(error.errno or 0)}")
+
+
+def _open_regular(name: str, folder: int) -> int:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    require_regular(status)
+    handle = os.open(name, _READ, dir_fd=folder)
+    try:
+        require_regular(os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle

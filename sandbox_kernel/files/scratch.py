@@ -1,0 +1,186 @@
+"""Single files of scratch: written, read, listed and removed by asking the agent for one chunk after another.
+
+The agent is not believed: names are checked, a file is exactly as long as it was said to be, and of a listing only so
+many entries are looked at. `Ask` is what a session offers: one request to the agent, in bounded time.
+
+Imports errors and names only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple
+
+from ..core.errors import FileRefused, SandboxError
+from .names import CHUNK_BYTES, FileLimits, check_name, check_size
+
+Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
+"""`await ask(op, data=b"", **fields)` returns the agent's reply and its data. Raises `SandboxError`."""
+
+MAX_LISTED = 20_000
+"""Entries of scratch that one listing looks at."""
+DISCARD_SECONDS = 2.0
+
+_REASONS = {
+    "missing": "there is no such file",
+    "link": "it is a link, lies behind one, or is no regular file",
+    "is_folder": "there is a folder of that name",
+    "not_folder": "a part of its path is a file",
+    "not_empty": "the folder is not empty",
+    "denied": "the sandbox may not touch it",
+    "bad_name": "scratch cannot hold a file of that name",
+}
+
+
+class Stamp(NamedTuple):
+    """What tells one state of a file in scratch from another, as far as the sandbox says."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def parse(cls, value: object) -> Stamp:
+        """Check what came from the sandbox. Raises `FileRefused`."""
+        if not isinstance(value, list) or len(value) != 4:
+            raise FileRefused("the sandbox gave no proper description of it")
+        if not all(type(number) is int and 0 <= number < 1 << 64 for number in value):
+            raise FileRefused("the sandbox gave no proper description of it")
+        return cls(*value)
+
+
+class ScratchFile(NamedTuple):
+    """A regular file of scratch."""
+
+    path: str
+    stamp: Stamp
+
+
+async def write(ask: Ask, path: str, data: bytes | BinaryIO, limit: int = FileLimits().file_bytes) -> int:
+    """Write a file of scratch as a whole and return its size. Raises `FileRefused`; then there is no part of it."""
+    check_name(path)
+    size = len(data) if isinstance(data, bytes) else None
+    check_size(size or 0, limit)
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+
+    done = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal done
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            done += len(chunk)
+            check_size(done, limit)
+            yield chunk
+
+    await send(ask, path, chunks(), size)
+    return done
+
+
+async def read(ask: Ask, path: str, limit: int = FileLimits().file_bytes) -> bytes:
+    """Return the content of a file of scratch, of at most `limit` bytes. Raises `FileRefused`."""
+    return b"".join([data async for data in stream(ask, path, limit)])
+
+
+async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) -> AsyncIterator[bytes]:
+    """Yield a file of scratch in chunks. Raises `FileRefused` if it is not, or does not stay, what `stamp` says."""
+    offset = 0
+    while True:
+        seen, data = await chunk(ask, path, offset, CHUNK_BYTES, limit)
+        stamp = stamp or seen
+        if seen != stamp:
+            raise FileRefused("it changed while it was copied")
+        offset += len(data)
+        yield data
+        if offset == stamp.size:
+            return
+
+
+async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tuple[Stamp, bytes]:
+    """Return the state of a file and up to `size` bytes of it. Raises `FileRefused`, also if it is over `limit`."""
+    check_name(path)
+    reply, data = await call(ask, "file.read", path=path, offset=offset, size=size)
+    stamp = Stamp.parse(reply.get("stamp"))
+    check_size(stamp.size, limit)
+    # A short answer would be honest only for a file that changed, and could go on for ever.
+    if len(data) != max(0, min(size, stamp.size - offset)):
+        raise FileRefused("it changed while it was copied")
+    return stamp, data
+
+
+async def listing(ask: Ask, limit: int = MAX_LISTED) -> list[ScratchFile]:
+    """Return the regular files of scratch that have proper names, in the order of their paths."""
+    return (await scan(ask, limit))[0]
+
+
+async def scan(ask: Ask, limit: int = MAX_LISTED) -> tuple[list[ScratchFile], bool]:
+    """Return what `listing` does, and whether scratch was looked at as a whole."""
+    reply, _ = await call(ask, "file.list", limit=limit)
+    # A long listing is not for the loop's thread.
+    return await asyncio.to_thread(_proper, reply, limit), reply.get("complete") is True
+
+
+def _proper(reply: dict[str, Any], limit: int) -> list[ScratchFile]:
+    files = {}
+    for path, value in entries(reply, limit):
+        with suppress(FileRefused):
+            check_name(path)
+            files[path] = Stamp.parse(value)
+    return sorted(ScratchFile(*item) for item in files.items())
+
+
+async def make_folder(ask: Ask, path: str) -> None:
+    """Make a folder of scratch, with those above it. Raises `FileRefused`."""
+    check_name(path)
+    await call(ask, "file.mkdir", path=path)
+
+
+async def remove(ask: Ask, path: str) -> None:
+    """Remove a file, a link or an empty folder of scratch. Raises `FileRefused`."""
+    check_name(path)
+    await call(ask, "file.remove", path=path)
+
+
+async def send(ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | None) -> Stamp:
+    """Write a file under another name and give it its own with the last chunk; leave nothing of it otherwise."""
+    token, offset, chunk = secrets.token_hex(8), 0, b""
+    try:
+        async for following in chunks:
+            if chunk:
+                start, offset = offset, offset + len(chunk)
+                await call(ask, "file.write", chunk, path=path, token=token, offset=start, size=size, final=False)
+            chunk = following
+        reply, _ = await call(ask, "file.write", chunk, path=path, token=token, offset=offset, size=size, final=True)
+        return Stamp.parse(reply.get("stamp"))
+    except BaseException:
+        if offset:
+            with suppress(SandboxError, TimeoutError):
+                async with asyncio.timeout(DISCARD_SECONDS):
+                    await ask("file.discard", token=token)
+        raise
+
+
+async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+    """Ask, and turn a refusal into ours: the sandbox chooses among our sentences, it does not write them."""
+    reply, content = await ask(op, data=data, **fields)
+    if not isinstance(reply, dict) or not isinstance(content, bytes):
+        raise FileRefused("the sandbox gave no proper answer")
+    if reply.get("ok") is True:
+        return reply, content
+    error = reply.get("error")
+    if error == "no_space":
+        raise FileRefused("scratch is full", setting="scratch_size")
+    raise FileRefused(_REASONS.get(error, "the sandbox could not do it") if isinstance(error, str) else "no answer")
+
+
+def entries(reply: dict[str, Any], limit: int = MAX_LISTED) -> Iterator[tuple[str, object]]:
+    """Yield path and the rest of each entry of a listing, of at most `limit` of them."""
+    files = reply.get("files")
+    for entry in files[:limit] if isinstance(files, list) else ():
+        match entry:
+            case [str(path), *stamp]:
+                yield path, stamp

@@ -1,0 +1,332 @@
+"""Keeping the host's folders and scratch in step: what is new or changed goes in before a cell, and out after it.
+
+Nothing that the agent answers is believed, or reaches a report as it is, and everything that grows has a limit.
+
+Imports errors, model, names, files and scratch only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..core.errors import FileRefused
+from ..core.model import format_bytes
+from .names import FileLimits, check_downloaded_name, check_size, folded, is_habitual, printable
+from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
+from .tree import DownloadFolder, HostFile, HostStamp, UploadFolder
+
+__all__ = ["Ask", "Downloads", "Ledger", "Report", "Uploads"]
+
+T = TypeVar("T")
+F = TypeVar("F", "HostFile", "ScratchFile")
+MAX_OTHERS = 100
+"""Things in scratch that are no regular files, of which a listing is believed."""
+MAX_REPORTED = 50
+"""Refusals that a report names; the rest is counted."""
+FOLDER_SECONDS = 15.0
+"""How long a folder of the host may take for one step; the walk through it is the longest."""
+
+_KINDS = {
+    "link": "it is a link",
+    "fifo": "it is a FIFO",
+    "socket": "it is a socket",
+    "device": "it is a device",
+    "too deep": "it lies too deep",
+    "undecodable": "its name is not UTF-8",
+    "unreadable": "the folder cannot be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one synchronisation did. Every text is safe to print, and the whole is bounded."""
+
+    copied: tuple[tuple[str, int], ...] = ()
+    """Path and size in bytes."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """Path and reason; the same refusal is not repeated in the next report."""
+    more_refused: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.copied or self.refused)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What both sides are known to have, shared by the two directions so that no file goes round in a circle.
+
+    `state()` is plain JSON, for a restarted host process that takes over the container.
+    """
+
+    sent: dict[str, HostStamp] = field(default_factory=dict)
+    """Files of the upload folder that are inside, as they were then."""
+    inside: dict[str, Stamp] = field(default_factory=dict)
+    """Files of scratch that the host has, as they were then: uploaded, or downloaded."""
+    written: dict[str, HostStamp] = field(default_factory=dict)
+    """Files of the download folder as they were written: not to be uploaded, should the upload folder show them."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Sizes of all files that the session has put into the download folder: its limits outlive a container."""
+    upload_root: tuple[int, int] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One synchronisation at a time, when cells of several subshells begin and end together."""
+
+    def forget_scratch(self) -> None:
+        """A new container has an empty scratch: everything goes in again."""
+        self.sent.clear()
+        self.inside.clear()
+        self.written.clear()
+
+    def state(self) -> dict[str, Any]:
+        return {name: dict(getattr(self, name)) for name in ("sent", "inside", "written", "held")}
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Ledger:
+        return cls(
+            {path: HostStamp(*stamp) for path, stamp in state["sent"].items()},
+            {path: Stamp(*stamp) for path, stamp in state["inside"].items()},
+            {path: HostStamp(*stamp) for path, stamp in state["written"].items()},
+            dict(state["held"]),
+        )
+
+
+class Uploads:
+    """Copies what is new or changed in a host folder into scratch. What is gone on the host stays inside."""
+
+    def __init__(self, folder: UploadFolder, ledger: Ledger, limits: FileLimits) -> None:
+        self._folder = folder
+        self._ledger = ledger
+        self._limits = limits
+        self._disk = _Disk()
+        self._notes = _Notes()
+
+    async def sync(self, ask: Ask) -> Report:
+        """Run before a cell. A file that cannot go in is a line of the report; raises `SandboxError` of `ask` only."""
+        async with self._ledger.lock:
+            await self._sync(ask)
+            return self._notes.report()
+
+    async def _sync(self, ask: Ask) -> None:
+        try:
+            scan = await self._disk.run(self._folder.scan)
+        except FileRefused as reason:
+            self._notes.refuse(self._folder.path.name, reason)
+            return
+        ledger = self._ledger
+        ledger.upload_root = scan.root
+        ledger.sent = {file.path: ledger.sent[file.path] for file in scan.files if file.path in ledger.sent}
+        ours = set(ledger.written.values())
+        changed = [file for file in scan.files if file.stamp not in ours and file.stamp != ledger.sent.get(file.path)]
+        for path, refusal in scan.refused:
+            self._notes.refuse(path, refusal)
+        await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
+
+    async def _copy(self, ask: Ask, file: HostFile) -> int:
+        source = self._folder.source(file)
+
+        async def chunks() -> AsyncIterator[bytes]:
+            await self._disk.run(source.open)
+            while data := await self._disk.run(source.read):
+                yield data
+
+        try:
+            stamp = await send(ask, file.path, chunks(), file.stamp.size)
+        finally:
+            await self._disk.finish(source.close)
+        self._ledger.sent[file.path] = file.stamp
+        self._ledger.inside[file.path] = stamp
+        return file.stamp.size
+
+
+class Downloads:
+    """Copies the regular files that cells made or changed in scratch into a host folder. Nothing is deleted there."""
+
+    def __init__(self, folder: DownloadFolder, ledger: Ledger, limits: FileLimits) -> None:
+        self.folder = folder
+        self._ledger = ledger
+        self._limits = limits
+        self._names = _Names()
+        self._disk = _Disk()
+        self._notes = _Notes()
+
+    async def sync(self, ask: Ask) -> Report:
+        """Run after a cell. A file that cannot go out is a line of the report; raises `SandboxError` of `ask` only."""
+        async with self._ledger.lock:
+            await self._sync(ask)
+            return self._notes.report()
+
+    async def _sync(self, ask: Ask) -> None:
+        try:
+            reply, _ = await call(ask, "file.list", limit=MAX_LISTED)
+        except FileRefused as reason:
+            self._notes.refuse(".", reason)
+            return
+        files, refused = await self._disk.run(_regular_files, reply)
+        for path, refusal in refused:
+            self._notes.refuse(path, refusal)
+        if reply.get("complete") is True:
+            self._ledger.inside = {path: stamp for path, stamp in self._ledger.inside.items() if path in files}
+        else:
+            self._notes.refuse(".", FileRefused("scratch has more entries than are looked at", limit=f"{MAX_LISTED}"))
+        changed = [ScratchFile(*item) for item in files.items() if item[1] != self._ledger.inside.get(item[0])]
+        await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
+
+    async def _copy(self, ask: Ask, file: ScratchFile) -> int:
+        limits, held, size = self._limits, self._ledger.held, file.stamp.size
+        check_size(size, limits.file_bytes)
+        new = self._names.new(file.path, held)
+        if file.path not in held and len(self._names) + len(new) > limits.files:
+            limit = f"{limits.files} files and folders"
+            raise FileRefused("the session has put too many files out", limit=limit, setting="folder_files")
+        if (total := sum(held.values()) - held.get(file.path, 0) + size) > limits.total_bytes:
+            limit, value = format_bytes(limits.total_bytes), format_bytes(total)
+            message = "the session's files are too large together"
+            raise FileRefused(message, limit=limit, value=value, setting="folder_limit")
+        target = self.folder.target(file.path)
+        try:
+            await self._disk.run(target.open)
+            async for data in stream(ask, file.path, limits.file_bytes, file.stamp):
+                await self._disk.run(target.write, data)
+            root, replaced = await self._disk.run(target.replaces)
+            self._require_known(root, replaced)
+            held[file.path] = size
+            self._names.add(new)
+            self._ledger.written[file.path] = await self._disk.run(target.commit)
+        finally:
+            await self._disk.finish(target.close)
+        self._ledger.inside[file.path] = file.stamp
+        return size
+
+    def _require_known(self, root: tuple[int, int], replaced: HostStamp | None) -> None:
+        """Where one folder is both, a file that a person has put there or changed is not written over."""
+        known = (*self._ledger.sent.values(), *self._ledger.written.values(), None)
+        if root == self._ledger.upload_root and replaced not in known:
+            raise FileRefused("the host's file of that name is not the one that the sandbox knows")
+
+
+def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
+    """Divide a listing into what may be copied and what not. It may be a long one: not for the loop's thread."""
+    files: dict[str, Stamp] = {}
+    refused: list[tuple[str, FileRefused]] = []
+    for path, value in entries(reply):
+        try:
+            check_downloaded_name(path)
+            files[path] = Stamp.parse(value)
+        except FileRefused as reason:
+            refused.append((path, reason))
+    others = reply.get("others")
+    for other in others[:MAX_OTHERS] if isinstance(others, list) else ():
+        match other:
+            case [str(path), str(kind)]:
+                refused.append((path, FileRefused(_KINDS.get(kind, "it is no regular file"))))
+    return files, refused
+
+
+def _one_of_each_first(notes: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the refusals so that none hides behind many of another kind, and what tools leave by habit comes last."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for path, reason in notes:
+        kind = reason.partition(" Limit:")[0]
+        ranked.append((is_habitual(path, reason), seen[kind], (path, reason)))
+        seen[kind] += 1
+    return [note for *_, note in sorted(ranked, key=lambda row: row[:2])]
+
+
+class _Names:
+    """The files and folders that a session has put out: how many, and how each is written.
+
+    Two names that differ by case or normal form are one file on many systems, and the second would replace the first.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[str, str] = {}
+        self._held = 0
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    def new(self, path: str, held: dict[str, int]) -> dict[str, str]:
+        """Return what a file would add, of itself and the folders above it. Raises `FileRefused` for another's name."""
+        if self._held > len(held) or (held and not self._written):  # of a process before this one
+            self._written.clear()
+        if not self._written:
+            for one in held:
+                self.add(self._parts(one))
+        self._held = len(held)
+        parts = self._parts(path)
+        for key, name in parts.items():
+            if self._written.get(key, name) != name:
+                raise FileRefused(f"on other systems its name is that of {printable(self._written[key])}")
+        return {key: name for key, name in parts.items() if key not in self._written}
+
+    def add(self, names: dict[str, str]) -> None:
+        self._written |= names
+
+    @staticmethod
+    def _parts(path: str) -> dict[str, str]:
+        steps = path.split("/")
+        names = ["/".join(steps[: depth + 1]) for depth in range(len(steps))]
+        return {folded(name): name for name in names}
+
+
+class _Notes:
+    """Collects one report after another, and remembers which refusals were told already."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+        self._refused: dict[tuple[str, str], None] = {}
+        self._copied: list[tuple[str, int]] = []
+
+    def refuse(self, path: str, reason: FileRefused) -> None:
+        self._refused[printable(path), printable(str(reason), 400)] = None
+
+    async def each(self, seconds: float, files: list[F], copy: Callable[[F], Awaitable[int]]) -> None:
+        """Copy files until the time is up, and note what became of each."""
+        left = deque(files)
+        try:
+            async with asyncio.timeout(seconds):
+                while left:
+                    try:
+                        self._copied.append((left[0].path, await copy(left[0])))
+                    except FileRefused as reason:
+                        self.refuse(left[0].path, reason)
+                        await asyncio.sleep(0)  # thousands of refusals would otherwise hold up the loop
+                    left.popleft()
+        except TimeoutError:
+            late = FileRefused(f"time is up; {len(left)} files are left for the next cell", limit=f"{seconds:g} s")
+            self.refuse(left[0].path, late)
+
+    def report(self) -> Report:
+        new = _one_of_each_first([note for note in self._refused if note not in self._told])
+        report = Report(tuple(self._copied), tuple(new[:MAX_REPORTED]), max(0, len(new) - MAX_REPORTED))
+        self._told = set(self._refused)
+        self._refused, self._copied = {}, []
+        return report
+
+
+class _Disk:
+    """A thread for the files of one folder: a slow disk holds up neither the loop, nor the order of the steps."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "sandbox-files")
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Return what `function` does. Raises `FileRefused` after `FOLDER_SECONDS`; later steps wait for this one."""
+        try:
+            async with asyncio.timeout(FOLDER_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+        except TimeoutError:
+            raise FileRefused("the host's folder does not answer", limit=f"{FOLDER_SECONDS:.0f} s") from None
+
+    async def finish(self, function: Callable[[], None]) -> None:
+        """Run `function` after all steps before it, also when the caller was cancelled, and wait for it a little."""
+        done = self._thread.submit(function)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FOLDER_SECONDS):
+                await asyncio.shield(asyncio.wrap_future(done))

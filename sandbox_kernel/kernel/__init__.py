@@ -1,0 +1,11 @@
+"""A door: the kernel process that a front end starts.
+
+- `keeper`: A process that holds the pipe for the seconds between two kernel processes of a restart.
+- `handover`: A container left with the keeper by one kernel process and taken by the next.
+- `heap`: Memory that large messages took, kept for the next one.
+- `guests`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
+- `sockets`: The five ZMQ sockets: binding, signing, reading from asyncio.
+- `file_messages`: Files of scratch over the control channel, chunk by chunk.
+- `overflow`: What a page does not bear: a file of scratch, and its end shown.
+- `proxy`: The kernel process that a front end starts.
+"""

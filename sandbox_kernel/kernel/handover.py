@@ -1,0 +1,68 @@
+"""A session's container given to the kernel process that follows this one, through a keeper, and taken from it.
+
+Imports keeper and the types of a session; what is handed over is the session's to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from . import keeper
+
+if TYPE_CHECKING:
+    from ..core.model import Settings
+    from ..session.session import Session
+
+
+def collect(session: Session, place: keeper.Place, *, wanted: bool = True) -> bool:
+    """Have the session go on with the container that was left at `place`; return whether there was one.
+
+    One that is not `wanted`, or was started with other settings, ends.
+    """
+    left = keeper.collect(place)
+    if left is None:
+        return False
+    fd, state = left
+    if wanted and state.get("settings") == _digest(session.settings):
+        session.adopt(fd, state["container"])
+        return True
+    os.close(fd)
+    return False
+
+
+async def leave(session: Session, place: keeper.Place) -> None:
+    """Leave the session's container at `place`. Raises `SandboxError` or `OSError` if it cannot be left there."""
+    listener, path = keeper.listen(place)
+    with listener, contextlib.ExitStack() as undo:
+        undo.callback(keeper.forget, path)
+        handover = await session.park()
+        try:
+            state = json.dumps({"settings": _digest(session.settings), "container": handover.state}).encode()
+            process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
+                [sys.executable, "-I", "-S", keeper.__file__, str(listener.fileno()), str(handover.fd), path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                pass_fds=(listener.fileno(), handover.fd),
+                start_new_session=True,  # a front end may kill this process's group
+            )
+            if process.stdin is not None:
+                process.stdin.write(state)
+                process.stdin.close()
+            undo.pop_all()
+        finally:
+            os.close(handover.fd)
+    await session.engine.pass_on(handover.state, process.pid)
+    process.returncode = 0  # it outlives this process; nobody here waits for it
+
+
+def _digest(settings: Settings) -> str:
+    return hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,334 @@
+"""Door 1: a Jupyter kernel's five sockets in front of a session.
+
+A front end sees an ordinary kernel. What concerns the kernel process itself is answered here: who it is, where it
+listens, what it uses, interrupt, restart and shutdown. Everything else is the session's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import signal
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..core.errors import ConfigurationError, SandboxError
+from ..core.model import Message, Settings, format_bytes
+from ..engines.refusal import Refusal
+from ..engines.select import make_engine
+from ..session import protocol
+from ..session.introduction import LANGUAGE
+from ..session.session import Session
+from . import handover, heap, keeper
+from .file_messages import Answer, FileMessages
+from .overflow import Overflow
+
+if TYPE_CHECKING:
+    from .sockets import FrontSockets
+
+SHUTDOWN_SECONDS = 2.0
+"""jupyter_client sends SIGTERM 2.5 s after the request."""
+PARENT_SECONDS = 1.0
+SUBSCRIBE_SECONDS = 0.25
+"""How long after the sockets are bound a request for the kernel waits at least.
+
+After a restart, clients connect again to each socket by itself, within 0.1 to 0.2 s. A kernel that is ready at once
+would publish the outputs of the first cell, and the idle that ends it, before they can be heard.
+"""
+
+NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
+"""Requests whose statuses a Jupyter Server does not take for the kernel's."""
+
+HELP_LINKS = [
+    {"text": "Python Reference", "url": "https://docs.python.org/3"},
+    {"text": "IPython Reference", "url": "https://ipython.org/documentation.html"},
+]
+
+
+def main(connection_file: str, settings: Settings | ConfigurationError) -> int:
+    """Run a kernel until its shutdown; returns the process's exit code.
+
+    With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
+    else see a kernel that dies again and again.
+    """
+    connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
+    return asyncio.run(Proxy(connection_file, connection, settings).run())
+
+
+class Proxy:
+    """The front door of one kernel process."""
+
+    def __init__(
+        self, connection_file: str, connection: dict[str, Any], settings: Settings | ConfigurationError
+    ) -> None:
+        self.connection = connection
+        self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
+        self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
+        self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
+        engine = make_engine(self.settings) if self.problem is None else Refusal(self.problem)
+        self.session = Session(self.settings, engine, self)
+        self.audit = self.session.audit
+        self.files = FileMessages(
+            self.session.started,
+            self.session.ask,
+            self.audit,
+            limit=self.settings.limits.file_bytes,
+            unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
+            arrived=self.session.folders.arrived,
+        )
+        self.overflow = Overflow(self.session, lambda message: self.sockets.send(message, None))
+        self.sockets: FrontSockets
+        self._stopping = asyncio.Event()
+        self._cpu = (0.0, 0.0)
+        self._shutdown: tuple[Message, bytes] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._early: list[tuple[Message, bytes]] | None = []
+        """Requests that came before they could be answered in public; None once they can."""
+
+    async def run(self) -> int:
+        heap.share_arena()
+        loop = asyncio.get_running_loop()
+        # A front end interrupts by message; what a terminal sends to the whole group is not for this process.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
+        self._start_session()
+        # The slow imports run while the engine works.
+        sockets = await asyncio.to_thread(importlib.import_module, "sandbox_kernel.kernel.sockets")
+        self.sockets = sockets.FrontSockets(
+            self.connection,
+            self.receive,
+            self.audit,
+            message_bytes=self.settings.limits.message_bytes,
+            anybody=self.settings.clients == "any",
+        )
+        self._publish_status("starting", {})
+        self.sockets.listen()
+        loop.call_later(SUBSCRIBE_SECONDS, self._open)
+        parent = loop.create_task(self._watch_parent())
+        self._spawn(self._reap())
+        try:
+            await self._stopping.wait()
+            await self._stop()
+        finally:
+            parent.cancel()
+            await self.overflow.close()
+            await self.session.close()
+            self.sockets.close()
+            await asyncio.to_thread(self.sockets.destroy)
+        return 0
+
+    # --- the session's front ---
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        if client is None:
+            self.overflow.publish(message)
+        else:
+            self.sockets.send(message, client)
+
+    def drain(self) -> None:
+        self.sockets.drain()
+
+    # --- requests ---
+
+    def receive(self, request: Message, client: bytes) -> None:
+        """Take a request that the sockets have verified."""
+        known = protocol.REQUESTS.get(request.type)
+        if known is not None and request.channel not in known.channels and request.channel != "stdin":
+            self.audit("refused", reason=f"{request.type} on {request.channel}")
+        elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
+            self._spawn(self._answer(request, client))
+        elif self._early is not None:
+            self._early.append((request, client))
+        else:
+            self.session.submit(request, client)
+
+    def _open(self) -> None:
+        early, self._early = self._early or [], None
+        for request, client in early:
+            self.session.submit(request, client)
+
+    async def _answer(self, request: Message, client: bytes) -> None:
+        """Answer with a reply and idle, whatever fails on the way."""
+        buffers: list[bytes] = []
+        try:
+            self._publish_status("busy", request.header)
+            content, buffers = await self._content(request)
+            self._reply(request, client, {"status": "ok", **content}, buffers)
+        except Exception as defect:
+            # What a sandbox says may find a defect of ours; whoever asked must not wait for ever.
+            logging.getLogger("sandbox_kernel").exception("a defect, met in a %s", request.type)
+            self.audit("defect", type=request.type, reason=repr(defect))
+            content = {"status": "error", "ename": type(defect).__name__, "traceback": []}
+            content["evalue"] = f"sandbox_kernel failed at this {request.type}; the kernel's log has the details"
+            self._reply(request, client, content, [])
+        finally:
+            self._publish_status("idle", request.header)
+        if request.type not in NO_WORK:
+            self._still_busy()
+        if request.type == "shutdown_request":
+            self._shutdown = (request, client)
+            self._stopping.set()
+
+    async def _content(self, request: Message) -> Answer:
+        match request.type:
+            case "kernel_info_request":
+                return await self._kernel_info(), []
+            case "connect_request":
+                ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+                return {port: self.connection[port] for port in ports}, []
+            case "interrupt_request":
+                await self.session.interrupt()
+                return {}, []
+            case "usage_request":
+                return await self._usage(), []
+            case "shutdown_request":
+                return {"restart": bool(request.content.get("restart", False))}, []
+            case _:
+                return await self.files.answer(request)
+
+    async def _kernel_info(self) -> dict[str, Any]:
+        await self.session.settled()
+        described = self.session.kernel_info
+        return {
+            "protocol_version": protocol.PROTOCOL_VERSION,
+            "implementation": "sandbox_kernel",
+            "implementation_version": __version__,
+            "language_info": described.get("language_info", LANGUAGE),
+            "banner": f"sandbox_kernel {__version__}: {self._banner()}",
+            "help_links": HELP_LINKS,
+            "supported_features": described.get("supported_features", []),
+            "debugger": "debugger" in described.get("supported_features", []),
+            "sandbox": self._about(),
+        }
+
+    def _banner(self) -> str:
+        if self.session.failure is not None:
+            return f"no sandbox is running.\n{self.session.failure.name}: {self.session.failure}"
+        version, limits = self.session.kernel_info.get("implementation_version", ""), self.settings.limits
+        return (
+            f"IPython {version} in a container without network.\n"
+            f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
+            f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+        )
+
+    def _about(self) -> dict[str, Any]:
+        """The `sandbox` entry of kernel_info: what programs may want to know."""
+        failure = {} if self.session.failure is None else {"problem": str(self.session.failure)}
+        if self.problem is not None:
+            return failure
+        return failure | {
+            "image": self.settings.image,
+            "runtime": self.settings.runtime or "default",
+            "outputs": self.settings.outputs,
+            "network": "none",
+            "limits": asdict(self.settings.limits),
+            "file_messages": self.files.described(),
+        }
+
+    async def _usage(self) -> dict[str, Any]:
+        limits = self.settings.limits
+        content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
+        try:
+            usage = await self.session.usage()
+        except SandboxError:
+            return content  # the sandbox is starting or gone: what is known remains
+        if usage.cpu_seconds is not None:
+            content["kernel_cpu"] = self._cpu_percent(usage.cpu_seconds)
+            content["host_cpu_percent"] = content["kernel_cpu"] / limits.cpus
+        if usage.memory_bytes is not None:
+            content["kernel_memory"] = used = min(usage.memory_bytes, limits.memory_bytes)
+            content["host_virtual_memory"] = {
+                "total": limits.memory_bytes,
+                "available": limits.memory_bytes - used,
+                "percent": round(100 * used / limits.memory_bytes, 1),
+                "used": used,
+                "free": limits.memory_bytes - used,
+            }
+        return content
+
+    def _cpu_percent(self, seconds: float) -> float:
+        """Return the load since the last question in percent of one core; 0 for the first."""
+        now = time.monotonic()
+        (last, before), self._cpu = self._cpu, (now, seconds)
+        return round(max(0.0, 100 * (seconds - before) / (now - last)), 1) if last else 0.0
+
+    def _still_busy(self) -> None:
+        """Say of running cells that they run: a Jupyter Server keeps one state for a kernel, and just heard idle."""
+        for entry in self.session.traffic.ledger.running_cells():
+            if entry.busy:
+                self._publish_status("busy", entry.request.header)
+
+    def _reply(self, request: Message, client: bytes, content: dict[str, Any], buffers: list[bytes]) -> None:
+        self.deliver(
+            Message(
+                channel=request.channel,
+                header={"msg_type": protocol.reply_type(request.type)},
+                parent=request.header,
+                content=content,
+                buffers=tuple(buffers),
+            ),
+            client,
+        )
+
+    def _publish_status(self, state: str, parent: Any) -> None:
+        content = {"execution_state": state}
+        self.deliver(Message(channel="iopub", header={"msg_type": "status"}, parent=parent, content=content), None)
+
+    # --- from start to end ---
+
+    def _start_session(self) -> None:
+        if not handover.collect(self.session, self.meeting_place, wanted=self.problem is None):
+            self.session.launch()
+
+    async def _stop(self) -> None:
+        await self.files.close()
+        request = self._shutdown[0] if self._shutdown is not None else None
+        if request is None:
+            return
+        restart = bool(request.content.get("restart", False))
+        header = {"msg_type": "shutdown_reply"}
+        content = {"status": "ok", "restart": restart}
+        self.deliver(Message(channel="iopub", header=header, parent=request.header, content=content), None)
+        if restart:
+            try:
+                async with asyncio.timeout(SHUTDOWN_SECONDS):
+                    await handover.leave(self.session, self.meeting_place)
+            except (SandboxError, TimeoutError, OSError) as error:
+                self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
+
+    async def _reap(self) -> None:
+        """Remove what earlier kernels left that were killed between creating a container and starting it."""
+        await self.session.settled()
+        try:
+            if count := await self.session.engine.reap():
+                self.audit("reaped", containers=count)
+        except (SandboxError, TimeoutError, OSError) as error:
+            self.audit("reap_failed", reason=str(error))
+
+    async def _watch_parent(self) -> None:
+        """End when the process that started this kernel is gone, as ipykernel does."""
+        starter, parent = os.environ.get("JPY_PARENT_PID"), os.getppid()
+        if starter is None or starter == "1":
+            return
+        # Process 1 inherits the orphans: the starter was gone before this process could look.
+        while parent != 1:
+            await asyncio.sleep(PARENT_SECONDS)
+            if os.getppid() != parent:
+                break
+        self._stopping.set()
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _until_mended(error: ConfigurationError) -> ConfigurationError:
+    message = f"{error.message}. No sandbox is started; restart the kernel once this is mended"
+    return ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting)

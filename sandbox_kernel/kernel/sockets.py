@@ -1,0 +1,266 @@
+"""The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio.
+
+Imports guests, jupyter_client's `Session` for the signatures, and pyzmq; knows nothing of containers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import zmq
+from jupyter_client.session import DELIM, Session
+
+from ..core.errors import ProtocolError
+from ..core.model import Channel, Message
+from ..session import protocol
+from .guests import Guests
+
+if TYPE_CHECKING:
+    from .heap import Heap
+
+NO_COPY = 1 << 16
+"""Bytes from which a part is handed to ZMQ without a copy."""
+LARGE = 1 << 20
+"""Bytes of a part from which it pays to keep the memory for the next one."""
+BURST = 100
+"""Messages read in a row before other work gets its turn."""
+SMALL_FRAME = 1024
+"""Bytes of a heartbeat or a subscription: clients send a few at most."""
+REQUEST_FRAME = 4 << 20
+"""Bytes of a frame that can always come: a chunk of a file in base64 is 1.4 million."""
+WAITING_REQUESTS = 100
+"""Of each client, between ZMQ and this process; more of them wait in the system's buffers."""
+MAX_NOTED = 1000
+"""Lines of the audit about what is no request of ours: nobody needs a key for those."""
+LINGER_MS = 1000
+QUEUED_MESSAGES = 110_000
+"""For each client; a cell's own limits (`output_messages`, `output_limit`) bound what there is to wait."""
+
+OnRequest = Callable[[Message, bytes], None]
+OnRefused = Callable[..., None]
+
+
+class FrontSockets:
+    """Bound sockets, whose requests go to `on_request` with the identity of the client."""
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        on_request: OnRequest,
+        on_refused: OnRefused,
+        *,
+        message_bytes: int,
+        anybody: bool = False,
+    ) -> None:
+        """Bind; call from the loop. A request may have `message_bytes`; `anybody` of this machine may connect.
+
+        A frame of up to twice that size is read, so that what is too large is answered; a larger one ends its
+        connection. Nothing but a signature tells whether who sent it may, and that comes with the last frame.
+        """
+        self._on_request = on_request
+        self._on_refused = on_refused
+        self._noted = 0
+        self._connection = connection
+        self._frame_bytes = max(2 * message_bytes, REQUEST_FRAME)
+        scheme = str(connection.get("signature_scheme") or "hmac-sha256")
+        self._session = Session(key=str(connection.get("key", "")).encode(), signature_scheme=scheme)
+        # Only the signatures are left to it: each part is parsed once, here.
+        self._session.unpack = lambda part: {"msg_id": "", "msg_type": "", "version": protocol.PROTOCOL_VERSION}
+        self.session_id: str = self._session.session
+        self._numbers = itertools.count(1)
+        self._context = zmq.Context()
+        self._sockets: dict[Channel, zmq.Socket[Any]] = {}
+        self._leaving: list[tuple[zmq.MessageTracker, int]] = []
+        self._heap: Heap | None = None
+        loop = asyncio.get_running_loop()
+        self._guests = None if anybody else Guests(self._context, lambda why: _call(loop, self._shut_out, why))
+        for channel, kind in (
+            ("shell", zmq.ROUTER),
+            ("control", zmq.ROUTER),
+            ("stdin", zmq.ROUTER),
+            ("iopub", zmq.XPUB),
+        ):
+            self._sockets[channel] = self._bind(channel, kind)  # type: ignore[index]
+        # Heartbeats are answered by a thread inside libzmq, off the interpreter and its loop: clients allow 1 s.
+        self._heartbeat = self._bind("hb", zmq.ROUTER)
+        if self._guests is not None:
+            self._guests.start()
+        self._beat = threading.Thread(target=self._echo, name="heartbeat", daemon=True)
+        self._beat.start()
+
+    def _bind(self, channel: str, kind: int) -> zmq.Socket[Any]:
+        connection = self._connection
+        socket = self._context.socket(kind)
+        socket.linger = LINGER_MS
+        socket.maxmsgsize = SMALL_FRAME if channel in ("iopub", "hb") else self._frame_bytes
+        socket.rcvhwm = WAITING_REQUESTS
+        if channel == "hb":
+            socket.sndhwm = WAITING_REQUESTS
+        if kind == zmq.ROUTER:
+            socket.router_handover = 1
+        else:
+            socket.xpub_verbose = 1  # every subscription gets its welcome
+            # All of a cell's outputs may wait for a slow client; beyond ZMQ's 1,000, idle itself would be lost.
+            socket.sndhwm = QUEUED_MESSAGES
+        if connection.get("curve_secretkey"):
+            socket.curve_secretkey = str(connection["curve_secretkey"]).encode()
+            socket.curve_publickey = str(connection["curve_publickey"]).encode()
+            socket.curve_server = True
+        if self._guests is not None:
+            self._guests.watch(socket)
+        transport, ip, port = connection.get("transport", "tcp"), connection["ip"], connection[f"{channel}_port"]
+        mask = os.umask(0o177)  # with the transport ipc, a socket is a file
+        try:
+            socket.bind(f"{transport}://{ip}{':' if transport == 'tcp' else '-'}{port}")
+        finally:
+            os.umask(mask)
+        return socket
+
+    def _note(self, event: str, reason: str) -> None:
+        self._noted += 1
+        if self._noted < MAX_NOTED:
+            self._on_refused(event, reason=reason)
+        elif self._noted == MAX_NOTED:
+            self._on_refused(event, reason=reason, last="no more of this is written")
+
+    def _shut_out(self, why: str) -> None:
+        if not self._noted:
+            sys.stderr.write(f"sandbox-kernel: refused {why} (setting: clients)\n")
+        self._note("refused", f"{why}; setting: clients")
+
+    def _echo(self) -> None:
+        try:
+            zmq.proxy(self._heartbeat, self._heartbeat)
+        except zmq.ZMQError:
+            pass
+        finally:
+            self._heartbeat.close(linger=0)
+
+    def listen(self) -> None:
+        """Begin to read; call from the loop."""
+        loop = asyncio.get_running_loop()
+        for channel, socket in self._sockets.items():
+            loop.add_reader(socket.fileno(), self._readable, channel)
+            self._readable(channel)
+
+    def drain(self, channel: Channel = "shell") -> None:
+        """Take in every request that has arrived."""
+        while self._read_one(channel):
+            pass
+
+    def _readable(self, channel: Channel) -> None:
+        # ZMQ's file descriptor is edge-triggered: whatever is not read now must be asked for again.
+        for _ in range(BURST):
+            if not self._read_one(channel):
+                return
+        asyncio.get_running_loop().call_soon(self._readable, channel)
+
+    def _read_one(self, channel: Channel) -> bool:
+        socket = self._sockets.get(channel)
+        if socket is None or socket.closed:
+            return False
+        try:
+            parts: list[bytes] = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        if channel == "iopub":
+            self._subscribed(parts[0])
+            return True
+        try:
+            message, client = self._decode(channel, parts)
+        except (ProtocolError, ValueError, TypeError, LookupError) as error:
+            self._note("refused", f"not a proper request on {channel}: {error}")
+        else:
+            self._on_request(message, client)
+        return True
+
+    def _decode(self, channel: Channel, parts: list[bytes]) -> tuple[Message, bytes]:
+        identities, signed = self._session.feed_identities(parts)
+        rest: list[Any] = list(signed)
+        if len(identities) != 1:
+            raise ProtocolError(f"{len(identities)} routing identities")
+        self._session.deserialize(rest)  # the signature, and that it is no replay
+        header, _, metadata, content = (protocol.parse_object(part) for part in rest[1:5])
+        protocol.check_identifiers(header)
+        message = Message(channel=channel, header=header, metadata=metadata, content=content, buffers=tuple(rest[5:]))
+        return message, identities[0]
+
+    def _subscribed(self, event: bytes) -> None:
+        if event[:1] == b"\x01":
+            content = {"subscription": event[1:].decode(errors="replace")}
+            message = Message(channel="iopub", header={"msg_type": "iopub_welcome"}, content=content)
+            self.send(message, None, topic=event[1:])
+
+    def send(self, message: Message, client: bytes | None, *, topic: bytes | None = None) -> None:
+        """Sign and send a message with a header of our own. Raises `ProtocolError` if it cannot be said in JSON."""
+        kind = message.type
+        header = {
+            "msg_id": f"{self.session_id}_{next(self._numbers)}",
+            "msg_type": kind,
+            "username": "kernel",
+            "session": self.session_id,
+            "date": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "version": protocol.PROTOCOL_VERSION,
+        }
+        parts = [protocol.dumps(part) for part in (header, message.parent, message.metadata, message.content)]
+        prefix = topic if topic is not None else f"kernel.{self.session_id}.{kind}".encode()
+        first = client if client is not None else prefix
+        everything = [first, DELIM, self._session.sign(parts), *parts, *message.buffers]
+        if client is None and not prefix:
+            del everything[0]
+        socket = self._sockets[message.channel]
+        large = any(len(part) >= NO_COPY for part in everything)
+        if large and any(len(part) >= LARGE for part in everything):
+            self._keep_memory()
+        track = large and client is not None
+        try:
+            tracker = socket.send_multipart(everything, zmq.NOBLOCK, copy=not large, track=track)
+            if tracker is not None:
+                self._leaving.append((tracker, len(everything[-1])))
+        except zmq.Again:
+            self._note("lost", f"a client reads too slowly: a {kind} was not sent")
+        if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
+            asyncio.get_running_loop().call_soon(self._readable, message.channel)
+
+    def _keep_memory(self) -> None:
+        if self._heap is None:
+            from .heap import Heap
+
+            self._heap = Heap()
+        self._heap.keep()
+
+    def unsent_bytes(self) -> int:
+        """Return the bytes of large replies that no client has taken yet."""
+        self._leaving = [(tracker, size) for tracker, size in self._leaving if not tracker.done]
+        return sum(size for _, size in self._leaving)
+
+    def close(self) -> None:
+        """Close the sockets; what was sent still gets a second to leave."""
+        loop = asyncio.get_running_loop()
+        for socket in self._sockets.values():
+            loop.remove_reader(socket.fileno())
+            socket.close()
+        self._sockets = {}
+        if self._heap is not None:
+            self._heap.close()
+
+    def destroy(self) -> None:
+        """End the context and the heartbeat; waits for what is still leaving, a second at most."""
+        self._context.term()
+        self._beat.join(LINGER_MS / 1000)
+        if self._guests is not None:
+            self._guests.join(LINGER_MS / 1000)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], argument: str) -> None:
+    """Call from another thread; a loop that has ended needs no calls."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, argument)

@@ -1,0 +1,99 @@
+r"""Text as a door hands it to a person, a model or a log: whatever let it pass before, nobody obeys it.
+
+The output policy cleans what it passes; with `outputs = trusted` it passes all, and paths, reasons and names come by
+other ways. So each door asks here, at its last step. Imports policy.terminal only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from . import terminal
+
+_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,64}m|\x1b\[[0-2]?K")
+_OTHERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_HIDING = re.compile(r"[\r\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What makes a line read otherwise than it is, or as two."""
+
+LINE = 320
+"""Characters of a line that are remembered for what follows it."""
+_SPACE = r"(?:[^\S\r\n]|[\ufeff\u180e\u200b-\u200f\u2060])"
+"""Without the ends of lines: from each of them on the same would be looked at again."""
+_BEFORE = re.compile(rf"^{_SPACE}+")
+_COMMANDS = (
+    re.compile(rf"((?:^|[\r\n]){_SPACE}*:)(?=:)"),  # GitHub: ::set-env name=a::b, after any space
+    re.compile(r"(##[\w.-]{0,80})(?=\[)"),  # GitHub, Azure, TeamCity, Octopus: ##[a], ##vso[a], anywhere in a line
+    re.compile(r"((?:section|travis)_[a-z]{3,8})(?=:)"),  # GitLab, Travis: section_start:1:a
+)
+_BUILDKITE = re.compile(r"((?:^|[\r\n])(?:---|\+\+\+|~~~|\^\^\^))(?= )")
+_MARKS = ("::", "##", "section_", "travis_")
+
+
+def coloured(text: str) -> str:
+    """Return text that may have colours, and nothing else that a terminal would obey."""
+    return terminal.clean(text)
+
+
+class Stream:
+    """What cells print: colours, and the cursor going up over its own lines, as nested progress bars need it."""
+
+    def __init__(self) -> None:
+        self._screen = terminal.Screen()
+
+    def feed(self, name: str, text: str, cell: str = "") -> str:
+        """Return what may be printed of `text`, which a cell has printed on the stream `name`."""
+        return self._screen.feed(name, cell, text)
+
+
+def plain(text: str) -> str:
+    """Return text without colours, and without any control but tab, newline and carriage return."""
+    if terminal.is_plain(text) and "\b" not in text:
+        return text
+    return _OTHERS.sub("", _COLOURS.sub("", terminal.clean(text)))
+
+
+def ours(text: str) -> str:
+    """Return lines of our own, which may quote what a cell chose: in plain text that reads as it is."""
+    return _HIDING.sub(lambda match: match[0].encode("unicode_escape").decode(), plain(text))
+
+
+def tree(value: Any) -> Any:
+    """Return JSON in which each text, also of a key, may have colours and nothing else. No deeper than JSON may be."""
+    if isinstance(value, str):
+        return terminal.clean(value)
+    if isinstance(value, dict):
+        return {terminal.clean(str(key)): tree(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [tree(item) for item in value]
+    return value
+
+
+class LogLines:
+    """A stream on its way into a log that somebody else reads for commands: its lines are none, and look nearly so.
+
+    A space is put where each kind of command would be told from text (`: :add-mask::`, `##vso [`). What was written
+    stays as it was, so a command that comes in pieces is none either.
+    """
+
+    def __init__(self, *, buildkite: bool = False) -> None:
+        self._line = ""
+        """What the line holds by now; if that is long, its end behind a character that stands for the rest."""
+        self._buildkite = buildkite
+
+    def feed(self, text: str, *, act: bool = True) -> str:
+        """Return what to write of `text`, which follows what was fed before; without `act`, it is only remembered."""
+        whole = self._line + text
+        if act and (self._buildkite or any(mark in whole for mark in _MARKS)):
+            for command in _COMMANDS:
+                whole = command.sub(r"\1 ", whole)
+            if self._buildkite:
+                whole = _BUILDKITE.sub(r"\1:", whole)
+        shown = whole[len(self._line) :]
+        line = whole[max(whole.rfind("\n"), whole.rfind("\r")) + 1 :]
+        if len(line) > LINE:
+            line = _BEFORE.sub(" ", line)  # after any number of spaces, a line still begins
+        if len(line) > LINE:
+            line = "x" + line[-LINE + 1 :]
+        self._line = line
+        return shown

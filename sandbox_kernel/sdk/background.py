@@ -1,0 +1,125 @@
+"""The event loop of all blocking sandboxes of a process, in a thread that starts with the first and ends with the last.
+
+Imports client and errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+from ..core.errors import SandboxClosed
+from .client import AsyncSandbox
+
+T = TypeVar("T")
+EXIT_SECONDS = 5.0
+"""For the sandboxes that are open when the interpreter exits; what is left then ends with the process."""
+
+
+class Background:
+    """The event loop of all blocking sandboxes of this process, in a thread of its own."""
+
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+    _current: ClassVar[Background | None] = None
+    _pid: ClassVar[int] = os.getpid()
+
+    def __init__(self) -> None:
+        self._users: dict[str, AsyncSandbox] = {}
+        self._listening = threading.Event()
+        self._stopping: asyncio.Event
+        self.loop: asyncio.AbstractEventLoop
+        # A daemon, so that the interpreter comes to `atexit`, where it is stopped properly.
+        self.thread = threading.Thread(target=asyncio.run, args=[self._main()], name="sandbox_kernel", daemon=True)
+        self.thread.start()
+        self._listening.wait()
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._listening.set()
+        await self._stopping.wait()
+
+    @classmethod
+    def join(cls, sandbox: AsyncSandbox) -> Background:
+        """Return the running one, for one more sandbox."""
+        with cls._lock:
+            if cls._current is None:
+                cls._current = cls()
+            cls._current._users[sandbox.id] = sandbox
+            return cls._current
+
+    def leave(self, identity: str, *, wait: bool = True) -> None:
+        """Note that a sandbox has ended; the last one ends the thread."""
+        with self._lock:
+            self._users.pop(identity, None)
+            if self._users or not self.loop.is_running():
+                return
+            if Background._current is self:
+                Background._current = None
+        self.loop.call_soon_threadsafe(self._stopping.set)
+        if wait and threading.current_thread() is not self.thread:
+            self.thread.join(EXIT_SECONDS)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop and return the result; interrupted (Ctrl-C), `work` is cancelled."""
+        try:
+            self.check_thread()
+        except SandboxClosed:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def check_thread(self) -> None:
+        """Raise `SandboxClosed` in the loop's own thread."""
+        if threading.current_thread() is self.thread:
+            raise SandboxClosed("a blocking call would wait for itself here: use AsyncSandbox in async functions")
+
+    def drop(self, identity: str) -> None:
+        """End a sandbox that nobody holds any more. Called by the garbage collector, in any thread."""
+        if os.getpid() == self._pid and self.loop.is_running():
+            self.loop.call_soon_threadsafe(self._drop, identity)
+
+    def _drop(self, identity: str) -> None:
+        sandbox = self._users.get(identity)
+        if sandbox is not None:
+            task = self.loop.create_task(sandbox.kill())
+            task.add_done_callback(lambda _: self.leave(identity, wait=False))
+
+    @classmethod
+    def close_all(cls) -> None:
+        """End all sandboxes that are open when the interpreter exits."""
+        background = cls._current
+        if background is None or not background.thread.is_alive():
+            return
+        users = list(background._users.items())
+
+        async def end() -> None:
+            async with asyncio.timeout(EXIT_SECONDS):
+                await asyncio.gather(*(sandbox.kill() for _, sandbox in users), return_exceptions=True)
+
+        # What is left then ends with the process, as its connections do.
+        with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
+            background.run(end())
+        for identity, _ in users:
+            background.leave(identity)
+
+    @classmethod
+    def forked(cls) -> None:
+        """In a child there is no such thread; whoever held the lock is not there either."""
+        cls._pid = os.getpid()
+        cls._lock, cls._current = threading.RLock(), None
+
+
+os.register_at_fork(after_in_child=Background.forked)
+atexit.register(Background.close_all)

@@ -1,0 +1,156 @@
+"""One call of `run_code` as a request of a session, and the session's front for all of them.
+
+Imports callbacks, execution, errors, ledger, model, protocol and session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from ..core.errors import CallCancelled, ConfigurationError, EngineError
+from ..core.model import Message
+from ..session import protocol
+from ..session.ledger import Entry
+from ..session.session import Session
+from .callbacks import Prompt
+from .execution import CellUsage, Event, Execution, Recorder
+
+
+class Front:
+    """The session's front: each message goes to its cell. It must not hold the sandbox, which people may drop."""
+
+    def __init__(self, cells: dict[str, Cell]) -> None:
+        self._cells = cells
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        cell = self._cells.get(str(message.parent.get("msg_id")))
+        if cell is not None:
+            cell.take(message)
+
+    def drain(self) -> None:
+        """Nothing waits to be read: a call is submitted at once."""
+
+
+class Cell:
+    """One call of `run_code` under way."""
+
+    def __init__(self, code: str, wanted: frozenset[str], session: Session) -> None:
+        self.id = secrets.token_hex(16)
+        self.client = self.id.encode()
+        self.events: asyncio.Queue[Event | None] = asyncio.Queue()
+        """Bounded by what a cell may send, and ended by None."""
+        self._recorder = Recorder(code)
+        self._wanted = wanted
+        self._session = session
+        self._metering: asyncio.Task[tuple[float | None, int | None]] | None = None
+        self._asking: asyncio.Task[object] | None = None
+        self._questions: deque[int] = deque()
+        """The numbers of those for which nobody was asked yet."""
+        self._ended = False
+        self._seconds = 0.0
+
+    def request(self, stop_on_error: bool) -> Message:
+        content = {
+            "code": self._recorder.execution.code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": "input" in self._wanted,
+            "stop_on_error": stop_on_error,
+        }
+        head = header("execute_request", self._session.id, self.id)
+        return Message(channel="shell", header=head, content=content)
+
+    @property
+    def entry(self) -> Entry | None:
+        return self._session.traffic.ledger.find(self.id)
+
+    def take(self, message: Message) -> None:
+        """Take in one message that has passed the output policy."""
+        if self._ended:
+            return
+        entry = self.entry
+        if "message" in self._wanted:
+            self.events.put_nowait(("message", message))
+        if message.type == "input_request":
+            prompt = Prompt.of(str(message.content["prompt"]), password=bool(message.content["password"]))
+            if self._asking is not None:
+                self._asking.cancel()  # the question before it was given up
+            self._questions.append(entry.questions if entry is not None else 0)
+            self.events.put_nowait(("input", prompt))
+        elif message.type == "status":
+            if message.content["execution_state"] == "busy":
+                self._session.start_meter()
+            else:
+                self._end(entry)
+            return
+        for event in self._recorder.take(message, entry.verdict if entry is not None else None):
+            if event[0] in self._wanted:
+                self.events.put_nowait(event)
+        if entry is None:
+            self._end(None)  # refused: nothing follows
+
+    def _end(self, entry: Entry | None) -> None:
+        self._ended = True
+        if self._asking is not None:
+            self._asking.cancel()
+        if entry is not None and entry.started:
+            self._seconds = time.monotonic() - entry.started
+            # Asked for now: the next cell, which may be on its way already, starts the meter anew.
+            self._metering = asyncio.get_running_loop().create_task(self._session.read_meter())
+        self.events.put_nowait(None)
+
+    async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
+        """Answer the cell's `input()` with what `asking` returns; the cell may end before that."""
+        number = self._questions.popleft()
+        self._asking = asyncio.get_running_loop().create_task(asking)
+        try:
+            await asyncio.wait({self._asking})
+            answer = None if self._asking.cancelled() else self._asking.result()
+        finally:
+            self._asking.cancel()
+            self._asking = None
+        entry = self.entry
+        if self._ended or entry is None or not entry.awaiting_input or entry.questions != number:
+            return  # it was interrupted meanwhile, and may have asked something else
+        if isinstance(answer, str):
+            head = header("input_reply", self._session.id)
+            self._session.submit(Message(channel="stdin", header=head, content={"value": answer}), self.client)
+        else:
+            await self._session.interrupt()  # nobody will ever answer, and the cell's clock stands still
+
+    def give_up(self) -> None:
+        """End the cell, for which nobody waits any more."""
+        entry = self.entry
+        if self._metering is not None:
+            self._metering.cancel()
+        if entry is not None and not entry.finished:
+            self._session.traffic.withdraw(entry, CallCancelled("the caller gave the cell up"))
+
+    async def finish(self) -> Execution:
+        execution, entry = self._recorder.execution, self.entry
+        execution.seconds = self._seconds
+        if self._metering is not None:
+            cpu, peak = await self._metering
+            execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)
+        verdict = entry.verdict if entry is not None else None
+        if isinstance(verdict, (EngineError, ConfigurationError)):
+            raise verdict
+        return execution
+
+
+def header(kind: str, session: str, identity: str | None = None) -> dict[str, str]:
+    return {
+        "msg_id": identity or secrets.token_hex(16),
+        "msg_type": kind,
+        "session": session,
+        "username": "",
+        "date": datetime.now(UTC).isoformat(),
+        "version": protocol.PROTOCOL_VERSION,
+    }

@@ -1,0 +1,343 @@
+"""Door 2: a sandbox in the caller's process, awaited. `Sandbox` in blocking.py is the same without `await`.
+
+A session runs on the caller's event loop; there is no subprocess and no socket but the one into the container. This
+module turns `run_code` into a request of the session, and the messages that come back into an `Execution`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, ClassVar, Self, Unpack
+
+from ..config.sources import from_keywords
+from ..config.values import seconds as parse_seconds
+from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
+from ..core.model import Message, Settings, format_bytes
+from ..engines.select import make_engine
+from ..files.names import FileLimits
+from ..files.scratch import Ask, Stamp
+from ..session.session import Session
+from .callbacks import Callback, Callbacks, Prompt
+from .cell import Cell, Front
+from .execution import Execution, ExecutionError, Result
+from .files import AsyncFiles
+from .lifetimes import Tie
+from .values import Keywords, SandboxInfo, SandboxUsage
+
+STARTS_PER_CPU = 2
+"""Sandboxes that start at once on one loop: more of them only take turns, and each start has a time limit."""
+MARGIN_SECONDS = 5.0
+
+Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
+
+_starts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+
+
+class AsyncSandbox:
+    """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
+
+    `async with AsyncSandbox(memory="1G") as sandbox` starts it and ends it; so do `create` and `kill`. It belongs to
+    the event loop that it was started on. What a sandbox has lost (its container was killed, was idle for too long)
+    is told by the error of one call; the next call has a new sandbox.
+    """
+
+    _reaped: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
+        """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
+        if settings is not None and keywords:
+            raise ConfigurationError("give either settings or keywords", setting=next(iter(keywords)))
+        self.settings = settings or from_keywords(**keywords)
+        self._cells: dict[str, Cell] = {}
+        self._session = Session(self.settings, make_engine(self.settings), Front(self._cells))
+        self.files = AsyncFiles(_Place(self), FileLimits.of(self.settings.limits))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
+        self._tie: Tie | None = None
+        self._turn = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
+        self._reaping: asyncio.Task[None] | None = None
+        self._calls = self._interrupts = 0
+
+    @classmethod
+    async def create(cls, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> Self:
+        """Return a sandbox that has started. Raises `SandboxError` if none can start, and leaves nothing then."""
+        return await cls(settings, **keywords).__aenter__()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.kill()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.kill()
+
+    async def start(self) -> None:
+        """Start now what the first call would start. Raises `SandboxError` if that fails."""
+        await self._ready(fresh=True)
+
+    # --- cells ---
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        on_stdout: Callback[str] | None = None,
+        on_stderr: Callback[str] | None = None,
+        on_result: Callback[Result] | None = None,
+        on_error: Callback[ExecutionError] | None = None,
+        on_message: Callback[Message] | None = None,
+        on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
+        stop_on_error: bool = False,
+    ) -> Execution:
+        """Run a cell and return what it brought; code that fails, or meets a limit, gives `Execution.error`.
+
+        Calls of one sandbox run one after another, in the order of the calls; each is independent of the others unless
+        `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
+        moment the cell runs, and never extends `cell_timeout`. Cancelling the call interrupts the cell.
+
+        The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
+        `Result` in the execution, and only `on_message` hears of it. One that raises is not called
+        again; the cell runs on to its end, and then `CallbackFailed` is raised, which has the execution. Without
+        `on_input`, `input()` raises StdinNotImplementedError in the cell; if it fails, the cell is interrupted.
+
+        Raises `EngineError` if no sandbox can be started, and `SandboxClosed` after `kill`.
+        """
+        callbacks = Callbacks(
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            on_result=on_result,
+            on_error=on_error,
+            on_message=on_message,
+            on_input=on_input,
+        )
+        execution = await self._run(code, timeout, stop_on_error, callbacks.wanted, callbacks.call)
+        return callbacks.finish(execution)
+
+    async def _run(
+        self, code: str, timeout: float | None, stop_on_error: bool, wanted: frozenset[str], tell: Tell
+    ) -> Execution:
+        """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
+        if not isinstance(code, str):
+            raise ConfigurationError(f"code must be text, not {type(code).__name__}", setting="code")
+        limit = None if timeout is None else _seconds(timeout)
+        interrupts = self._interrupts
+        self._calls += 1
+        try:
+            if self._session.state != "ready":
+                await self._ready(fresh=True)
+            self._check()
+            if interrupts != self._interrupts:
+                error = ExecutionError.of(CellInterrupted("the cell was interrupted before it ran"))
+                if "error" in wanted:
+                    await tell("error", error)
+                return Execution(code=code, error=error)
+            return await self._run_now(Cell(code, wanted, self._session), limit, stop_on_error, tell)
+        finally:
+            self._calls -= 1
+
+    async def _run_now(self, cell: Cell, limit: float | None, stop_on_error: bool, tell: Tell) -> Execution:
+        self._cells[cell.id] = cell
+        try:
+            self._session.submit(cell.request(stop_on_error), cell.client, limit)
+            while (event := await cell.events.get()) is not None:
+                if event[0] == "input":
+                    await cell.ask(tell(*event))
+                else:
+                    await tell(*event)
+        except BaseException:
+            cell.give_up()
+            raise
+        finally:
+            del self._cells[cell.id]
+        return await cell.finish()
+
+    async def interrupt(self) -> bool:
+        """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
+
+        What waits for its files, or for the sandbox to start, ends without having run.
+        """
+        self._check()
+        if not self._calls:
+            return False
+        self._interrupts += 1
+        await self._session.interrupt()
+        return True
+
+    async def restart(self) -> None:
+        """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
+        await self._ready(fresh=True)
+        await self._session.restart()
+        await self._ready(fresh=False, again=True)
+
+    # --- what it is ---
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a container runs that was attested."""
+        return self._session.state == "ready" and self._pid == os.getpid()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never started."""
+        return self._loop is None
+
+    @property
+    def info(self) -> SandboxInfo:
+        language = self._session.kernel_info.get("language_info", {})
+        return SandboxInfo(
+            id=self.id,
+            image=self.settings.image,
+            engine=self.settings.engine,
+            runtime=self.settings.runtime or "default",
+            outputs=self.settings.outputs,
+            network="none",
+            limits=self.settings.limits,
+            python=str(language["version"]) if "version" in language else None,
+        )
+
+    async def usage(self) -> SandboxUsage:
+        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
+        await self._ready(fresh=False)
+        said = await self._session.usage()
+        return SandboxUsage(
+            memory_bytes=said.memory_bytes,
+            cpu_seconds=said.cpu_seconds,
+            processes=said.processes,
+            scratch_bytes=said.scratch_bytes,
+        )
+
+    def __repr__(self) -> str:
+        limits = self.settings.limits
+        state = "killed" if self._closing is not None else {"new": "not started"}.get(self._session.state, "")
+        return (
+            f"<{type(self).__name__} {self.id[:12]}{' ' if state else ''}{state}: {self.settings.image}, "
+            f"{format_bytes(limits.memory_bytes)} of memory, {limits.cell_seconds:g} s a cell>"
+        )
+
+    # --- from start to end ---
+
+    async def kill(self) -> None:
+        """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent."""
+        if self._pid != os.getpid():
+            return  # its connection was closed with the fork
+        running, own = asyncio.get_running_loop(), self._loop or asyncio.get_running_loop()
+        if own.is_closed():
+            self._session.abandon()
+        elif own is not running and own.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.kill(), own))
+        elif own is not running:
+            raise SandboxClosed("the sandbox belongs to an event loop that does not run, so it cannot be ended there")
+        else:
+            self._closing = self._closing or own.create_task(self._close())
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        session = self._session
+        session.traffic.sandbox_died(SandboxDied("the sandbox was ended by its owner", survived="nothing"))
+        if self._reaping is not None:
+            self._reaping.cancel()
+            await asyncio.gather(self._reaping, return_exceptions=True)
+        await session.close()
+        if self._tie is not None:
+            self._tie.loosen()
+
+    async def _ready(self, *, fresh: bool, again: bool = False) -> None:
+        """Wait for a sandbox that is attested and ready; with `fresh`, start one if there is none.
+
+        Without, the loss of the last one is raised: what a caller looks for is gone with it.
+        """
+        self._check()
+        async with self._turn:
+            session = self._session
+            if session.state == "ready" and not again:
+                return
+            if session.state == "gone" and not fresh:
+                raise session.failure or SandboxDied("the sandbox is gone", survived="nothing")
+            self._begin(asyncio.get_running_loop())
+            async with _starts_of(asyncio.get_running_loop()):
+                self._check()
+                await self._started()
+        if not AsyncSandbox._reaped:
+            AsyncSandbox._reaped = True
+            self._reaping = asyncio.create_task(self._reap())
+
+    async def _started(self) -> None:
+        """Start, within the time that is set for it."""
+        seconds = self.settings.limits.start_seconds + MARGIN_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._session.started()
+        except TimeoutError:
+            raise SandboxDied("the kernel did not say what it is", limit=f"{seconds:g} s") from None
+        except SandboxError:
+            self._check()  # killed meanwhile: that is the reason, then
+            raise
+
+    async def _reap(self) -> None:
+        """Remove, once in a process, what others left that were killed between creating a container and starting it."""
+        try:
+            if count := await self._session.engine.reap():
+                self._session.audit("reaped", containers=count)
+        except (SandboxError, TimeoutError, OSError) as error:
+            self._session.audit("reap_failed", reason=str(error))
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._tie is None:
+            self._loop = loop
+            self._tie = Tie(self, self._session, loop)
+
+    def _check(self) -> None:
+        """Raise `SandboxClosed` unless this sandbox may be used here."""
+        if self._pid != os.getpid():
+            raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
+        if self._loop is not None and self._loop.is_closed():
+            raise SandboxClosed("the sandbox ended with its event loop, which was closed")
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise SandboxClosed("the sandbox belongs to another event loop: the one it was started on")
+        if self._closing is not None or self._session.state == "closed":
+            raise SandboxClosed("the sandbox was killed: make a new one")
+
+
+class _Place:
+    """The sandbox, as its files see it."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = weakref.ref(sandbox)
+
+    def _there(self) -> AsyncSandbox:
+        if (sandbox := self._sandbox()) is None:
+            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
+        return sandbox
+
+    async def ask(self, *, fresh: bool) -> Ask:
+        sandbox = self._there()
+        await sandbox._ready(fresh=fresh)
+        return sandbox._session.ask
+
+    def arrived(self, path: str, stamp: Stamp) -> None:
+        self._there()._session.folders.arrived(path, stamp)
+
+
+def _starts_of(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+    if loop not in _starts:
+        _starts[loop] = asyncio.Semaphore(STARTS_PER_CPU * (os.cpu_count() or 1))
+    return _starts[loop]
+
+
+def _seconds(value: object) -> float:
+    return float(str(parse_seconds(0.001)("timeout", value)))

@@ -1,0 +1,342 @@
+"""What `run_code` brings back, in the shape people know from hosted code interpreters, and how it is put together.
+
+Values, and one recorder from Jupyter messages to them. Imports errors, model and shown. Everything in here has passed
+the output policy of the session, so with `outputs` at `safe` or `strict` it may be shown in a browser. In every mode it
+may be printed: no text, of whatever type, holds anything but colours that a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..core.errors import Fault, SandboxError
+from ..core.model import Message, format_bytes
+from ..policy.shown import Stream, plain, tree
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_FORMATS = {
+    "text": "text/plain",
+    "html": "text/html",
+    "markdown": "text/markdown",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "jpeg": "image/jpeg",
+    "latex": "text/latex",
+    "json": "application/json",
+    "javascript": "application/javascript",
+}
+"""The names people use, in the order in which `Result.formats` gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One thing that a cell displayed, or its last expression: a value in one or more representations."""
+
+    data: Mapping[str, Any]
+    """Representations by MIME type, as Jupyter has them: images are base64 text, JSON is decoded."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_main_result: bool = False
+    """Whether it is the value of the cell's last expression; everything else was displayed."""
+    display_id: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        return self._text("text")
+
+    @property
+    def html(self) -> str | None:
+        """A table, or in a frame of its own what is a program (plotly, altair, bokeh)."""
+        return self._text("html")
+
+    @property
+    def markdown(self) -> str | None:
+        return self._text("markdown")
+
+    @property
+    def svg(self) -> str | None:
+        """None unless `outputs` is `trusted`: the other modes turn a drawing into an image in `html`."""
+        return self._text("svg")
+
+    @property
+    def png(self) -> str | None:
+        """Base64 text."""
+        return self._text("png")
+
+    @property
+    def jpeg(self) -> str | None:
+        """Base64 text."""
+        return self._text("jpeg")
+
+    @property
+    def latex(self) -> str | None:
+        return self._text("latex")
+
+    @property
+    def json(self) -> Any:
+        return self.data.get(_FORMATS["json"])
+
+    @property
+    def javascript(self) -> str | None:
+        """None unless `outputs` is `trusted`."""
+        return self._text("javascript")
+
+    def formats(self) -> list[str]:
+        """Return what this result has, by these names; a type without a name is given in full."""
+        known = [name for name, kind in _FORMATS.items() if kind in self.data]
+        return known + [kind for kind in self.data if kind not in _FORMATS.values()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return asdict(self)
+
+    def _text(self, name: str) -> str | None:
+        value = self.data.get(_FORMATS[name])
+        return value if isinstance(value, str) else None
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        # A widget's model lives in another page, if anywhere.
+        return {kind: value for kind, value in self.data.items() if kind != _WIDGET}, dict(self.metadata)
+
+    def _as_html(self) -> str:
+        if self.html is not None:
+            return self.html
+        for kind in ("image/png", "image/jpeg", "image/gif", "image/webp"):
+            if isinstance(self.data.get(kind), str):
+                return f'<img src="data:{kind};base64,{html.escape(self.data[kind])}">'
+        return _pre(next((text for text in (self.markdown, self.latex, self.text) if text), ""))
+
+    def __repr__(self) -> str:
+        text = f", text={_short(self.text)}" if self.text is not None else ""
+        return f"Result({', '.join(self.formats())}{text})"
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What a cell printed, in the pieces in which it came."""
+
+    stdout: list[str] = field(default_factory=list)
+    stderr: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both as plain JSON."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        return f"Logs(stdout={_short(''.join(self.stdout))}, stderr={_short(''.join(self.stderr))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionError:
+    """Why a cell did not succeed: its own exception, or the limit that ended it."""
+
+    name: str
+    """The type of the exception; `CellTimeout`, `OutOfMemory`, `OutputLimit`, `KernelDied` or `SandboxDied` if it was
+    ended from outside."""
+    value: str
+    """Its text, with limit, figure and remedy in words."""
+    traceback: str = ""
+    """Plain text, without colours."""
+    fault: Fault = "user code"
+    from_sandbox: bool = False
+    """Whether the host ended the cell. A cell can raise an exception of any name; this it cannot set."""
+    limit: str | None = None
+    reached: str | None = None
+    survived: str | None = None
+    """What is left; None for an exception of the code's own, which takes nothing away."""
+    setting: str | None = None
+    """The setting to change."""
+
+    @classmethod
+    def of(cls, error: SandboxError, traceback: str = "") -> ExecutionError:
+        return cls(
+            name=error.name,
+            value=str(error),
+            traceback=traceback or f"{error.name}: {error}",
+            fault=error.fault,
+            from_sandbox=True,
+            limit=error.limit,
+            reached=error.value,
+            survived=error.survived,
+            setting=error.setting,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value}"
+
+    def __repr__(self) -> str:
+        return f"ExecutionError({_short(str(self), 200)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellUsage:
+    """What one cell used, as far as it is known. A cell can make its sandbox lie: figures for people."""
+
+    cpu_seconds: float | None = None
+    memory_peak_bytes: int | None = None
+
+    def __repr__(self) -> str:
+        cpu = "?" if self.cpu_seconds is None else f"{self.cpu_seconds:.3f} s"
+        peak = "?" if self.memory_peak_bytes is None else format_bytes(self.memory_peak_bytes)
+        return f"CellUsage(cpu={cpu}, memory peak={peak})"
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """What one cell brought."""
+
+    code: str = ""
+    results: list[Result] = field(default_factory=list)
+    logs: Logs = field(default_factory=Logs)
+    error: ExecutionError | None = None
+    execution_count: int | None = None
+    seconds: float = 0.0
+    """From the moment the kernel was given the cell to its end."""
+    usage: CellUsage = field(default_factory=CellUsage)
+
+    @property
+    def text(self) -> str | None:
+        """The value of the last expression as text, None if there was none."""
+        return next((result.text for result in self.results if result.is_main_result), None)
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"text": self.text, **asdict(self)}
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        parts = [_pre("".join(self.logs.stdout)), _pre("".join(self.logs.stderr), "background:#fdd;color:#000")]
+        parts += [f"<div>{result._as_html()}</div>" for result in self.results]
+        if self.error is not None:
+            parts.append(_pre(self.error.traceback or str(self.error), "color:#b00"))
+        return {"text/plain": repr(self), "text/html": "".join(parts) or _pre("(no output)")}
+
+    def __repr__(self) -> str:
+        shown: list[str] = [f"text={_short(self.text)}"] if self.text is not None else []
+        if len(self.results) > (self.text is not None):
+            shown.append(f"results={self.results!r}")
+        shown += [
+            f"{name}={_short(''.join(pieces))}"
+            for name, pieces in (("stdout", self.logs.stdout), ("stderr", self.logs.stderr))
+            if pieces
+        ]
+        if self.error is not None:
+            shown.append(f"error={self.error!r}")
+        return f"Execution({', '.join([*shown, f'{self.seconds:.2f} s'])})"
+
+
+Event = tuple[str, Any]
+"""The name of a callback (`stdout`, `stderr`, `result`, `error`, `message`) and what it is called with."""
+
+
+class Recorder:
+    """Turns the messages of one cell into its `Execution`, and says which callbacks each concerns."""
+
+    def __init__(self, code: str) -> None:
+        self._execution = Execution(code=code)
+        self._stream = Stream()
+        self._clear = False
+        self._updates: dict[str | None, tuple[int, Mapping[str, Any]]] = {}
+        """The newest update of each display, and how many results there were then: those are what it is for.
+
+        Looked up once at the end, as a cell may send as many updates as displays.
+        """
+
+    @property
+    def execution(self) -> Execution:
+        """What there is now, every update included."""
+        updates, self._updates = self._updates, {}
+        for number, result in enumerate(self._execution.results if updates else ()):
+            before, content = updates.get(result.display_id, (0, {}))
+            if number < before:
+                self._execution.results[number] = Result(
+                    tree(content["data"]), tree(content["metadata"]), result.is_main_result, result.display_id
+                )
+        return self._execution
+
+    def take(self, message: Message, verdict: SandboxError | None) -> Iterator[Event]:
+        """Take in one message that may be shown; `verdict` is why the host ends the cell, if it does."""
+        execution, content = self._execution, message.content
+        if message.type in {"stream", "display_data", "execute_result", "error"} and self._clear:
+            self._forget()
+        match message.type:
+            case "stream":
+                name = "stderr" if content["name"] == "stderr" else "stdout"
+                text = self._stream.feed(name, str(content["text"]))
+                getattr(execution.logs, name).append(text)
+                yield name, text
+            case "display_data" | "execute_result":
+                transient = content.get("transient")
+                result = Result(
+                    data=tree(content["data"]),
+                    metadata=tree(content["metadata"]),
+                    is_main_result=message.type == "execute_result",
+                    display_id=transient.get("display_id") if isinstance(transient, dict) else None,
+                )
+                execution.results.append(result)
+                yield "result", result
+            case "update_display_data":
+                self._update(content)
+            case "clear_output":
+                self._clear = True
+                if not content.get("wait"):
+                    self._forget()
+            case "execute_input":
+                execution.execution_count = content["execution_count"]
+            case "error":
+                yield from self._fail(content, verdict)
+            case "execute_reply":
+                yield from self._reply(content, verdict)
+
+    def _update(self, content: Mapping[str, Any]) -> None:
+        """Replace what an open display of this cell shows; those of earlier cells belong to their executions."""
+        if isinstance(display_id := content["transient"].get("display_id"), str):
+            self._updates[display_id] = len(self._execution.results), content
+
+    def _forget(self) -> None:
+        """Do what `clear_output` asks a front end for."""
+        self._clear = False
+        self._updates.clear()
+        self._execution.results.clear()
+        self._execution.logs.stdout.clear()
+        self._execution.logs.stderr.clear()
+
+    def _reply(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
+        if self._execution.execution_count is None and content.get("execution_count"):
+            self._execution.execution_count = content["execution_count"]
+        if self._execution.error is None and content["status"] == "error":
+            yield from self._fail(content, verdict)
+        elif content["status"] == "aborted":
+            yield from self._fail({"ename": "Aborted", "evalue": "an earlier cell failed"}, verdict)
+
+    def _fail(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
+        if self._execution.error is not None:
+            return
+        traceback = plain("\n".join(str(line) for line in content.get("traceback", ())))
+        if verdict is not None:
+            error = ExecutionError.of(verdict, traceback)
+        else:
+            name, value = plain(str(content.get("ename", "Error"))), plain(str(content.get("evalue", "")))
+            error = ExecutionError(name=name, value=value, traceback=traceback)
+        self._execution.error = error
+        yield "error", error
+
+
+def _short(text: str | None, limit: int = 60) -> str:
+    text = text or ""
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def _pre(text: str, style: str = "") -> str:
+    return f'<pre style="{style}">{html.escape(plain(text))}</pre>' if text else ""

@@ -1,0 +1,288 @@
+"""Files of a sandbox for callers of the SDK: written, read, listed, removed, uploaded and downloaded.
+
+Paths are relative to /mnt/data, where the cells run; absolute ones are taken if they lie there. Imports errors, model,
+the rules for names and places, and scratch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePath
+from typing import IO, Any, Literal, Protocol, TypeVar, overload
+
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import SCRATCH, format_bytes
+from ..files import scratch
+from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_name, check_size
+from ..files.places import Folder, is_folder, open_file, open_folder, open_parent
+from ..files.scratch import Ask, Stamp
+
+T = TypeVar("T")
+Name = str | PurePath
+Data = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
+"""Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file of the sandbox."""
+
+    path: str
+    """Relative to /mnt/data."""
+    size: int
+    """Bytes."""
+
+    def __repr__(self) -> str:
+        return f"FileInfo({self.path!r}, {format_bytes(self.size)})"
+
+
+FileList = list[FileInfo]
+
+
+class Scratch(Protocol):
+    """What files need of a sandbox."""
+
+    async def ask(self, *, fresh: bool) -> Ask:
+        """Return the way to ask the agent; with `fresh`, a sandbox that is gone is replaced by a new one."""
+
+    def arrived(self, path: str, stamp: Stamp) -> None:
+        """Note that a file was written by the caller, and not by a cell."""
+
+
+class AsyncFiles:
+    """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
+
+    def __init__(self, place: Scratch, limits: FileLimits) -> None:
+        self._place = place
+        self._limits = limits
+
+    async def write(self, path: Name, data: Data) -> FileInfo:
+        """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
+        name = relative(path)
+        if isinstance(data, os.PathLike):
+            with open_local(data) as file:
+                return await self._write(name, file)
+        if isinstance(data, str):
+            data = data.encode()
+        if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
+            raise ConfigurationError(
+                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}", setting="data"
+            )
+        return await self._write(name, data)
+
+    @overload
+    async def read(self, path: Name, format: Literal["bytes"] = "bytes") -> bytes: ...
+    @overload
+    async def read(self, path: Name, format: Literal["text"]) -> str: ...
+    @overload
+    async def read(self, path: Name, format: Literal["stream"]) -> AsyncIterator[bytes]: ...
+    async def read(
+        self,
+        path: Name,
+        format: Literal["bytes", "text", "stream"] = "bytes",  # noqa: A002 (the name people know)
+    ) -> bytes | str | AsyncIterator[bytes]:
+        """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
+        if format not in {"bytes", "text", "stream"}:
+            raise ConfigurationError(f'format must be "bytes", "text" or "stream", not {format!r}', setting="format")
+        pieces = self._pieces(relative(path))
+        if format == "stream":
+            return pieces
+        content = b"".join([piece async for piece in pieces])
+        if format == "bytes":
+            return content
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise FileRefused(f"{str(path)!r}: it is not UTF-8 text; read it as bytes") from None
+
+    async def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
+        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
+        name = relative(path)
+        return await named(name, self._part(name, offset, size))
+
+    async def list(self, path: Name = "") -> FileList:
+        """Return the regular files in a folder and in those below it, in the order of their paths."""
+        folder = str(path).rstrip("/") or str(path)
+        under = relative(folder) + "/" if folder not in {"", ".", SCRATCH} else ""
+        found = await scratch.listing(await self._place.ask(fresh=False))
+        return [FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under)]
+
+    async def exists(self, path: Name) -> bool:
+        """Return whether there is a regular file, or a folder, of that name."""
+        reply, _ = await (await self._place.ask(fresh=False))("file.read", path=relative(path), offset=0, size=0)
+        return reply.get("ok") is True or reply.get("error") == "is_folder"
+
+    async def remove(self, path: Name) -> None:
+        """Remove a file or an empty folder."""
+        name = relative(path)
+        await named(name, scratch.remove(await self._place.ask(fresh=False), name))
+
+    async def make_folder(self, path: Name) -> None:
+        """Make a folder and those above it; that it is there already is fine."""
+        name = relative(path)
+        await named(name, scratch.make_folder(await self._place.ask(fresh=True), name))
+
+    async def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
+        """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
+
+        Links in a folder are left out. Raises `FileRefused` for more files than `folder_files`.
+        """
+        source = Path(local)
+        name = relative(path if path is not None else Path.cwd().joinpath(source).name)
+        if not await asyncio.to_thread(_local, is_folder, source):
+            return [await self.write(name, source)]
+        with await asyncio.to_thread(_local, open_folder, source) as folder:
+            files = await asyncio.to_thread(regular_files, folder, self._limits.files)
+            return [await self._upload(f"{name}/{file}", folder, file) for file in files]
+
+    async def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
+        """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder.
+
+        An existing file is replaced, a link is replaced and not followed, and nothing is left of a copy that fails.
+        A name that tools act upon by themselves is written only where `local` says it.
+        """
+        name = relative(path)
+        target = Path(local) if local is not None else Path()
+        if await asyncio.to_thread(_local, _receives, target):
+            try:
+                target /= check_downloaded_name(PurePath(name).name)
+            except FileRefused as error:
+                raise FileRefused(f"{name!r}: {error.message}; say under which name it is to be written") from None
+        pieces = self._pieces(name)
+        folder, last = await asyncio.to_thread(_local, open_parent, target)
+        with folder, await asyncio.to_thread(folder.create, last) as file:
+            async for piece in pieces:
+                await asyncio.to_thread(file.write, piece)
+            await asyncio.to_thread(partial(file.commit, links=True))
+        return target
+
+    async def _upload(self, name: str, folder: Folder, path: str) -> FileInfo:
+        try:
+            descriptor = await asyncio.to_thread(folder.open_file, path)
+        except FileRefused as error:
+            raise about(path, error) from None
+        with os.fdopen(descriptor, "rb") as file:
+            return await self._write(name, file)
+
+    async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
+        whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
+        done = 0
+
+        async def chunks() -> AsyncIterator[bytes]:
+            nonlocal done
+            while True:
+                piece: Any
+                if whole is not None:
+                    piece = bytes(whole[done : done + CHUNK_BYTES])
+                else:
+                    piece = await asyncio.to_thread(data.read, CHUNK_BYTES)  # type: ignore[union-attr]
+                    if not isinstance(piece, bytes):
+                        raise ConfigurationError("the file must be opened in binary mode", setting="data")
+                if not piece:
+                    return
+                done += len(piece)
+                check_size(done, self._limits.file_bytes)
+                yield piece
+
+        async def copy() -> None:
+            check_size(len(whole) if whole is not None else 0, self._limits.file_bytes)
+            ask = await self._place.ask(fresh=True)
+            stamp = await scratch.send(ask, name, chunks(), len(whole) if whole is not None else None)
+            self._place.arrived(name, stamp)
+
+        await named(name, copy())
+        return FileInfo(name, done)
+
+    async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
+        if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
+            raise ConfigurationError("offset and size are numbers of bytes, not below 0", setting="offset or size")
+        ask = await self._place.ask(fresh=False)
+        stamp, data = await scratch.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
+        pieces, end = [data], min(offset + size, stamp.size)
+        while data and (done := offset + sum(map(len, pieces))) < end:
+            seen, data = await scratch.chunk(ask, name, done, min(end - done, CHUNK_BYTES), self._limits.file_bytes)
+            if seen != stamp:
+                raise FileRefused("it changed while it was copied")
+            pieces.append(data)
+        return b"".join(pieces), stamp.size
+
+    async def _pieces(self, name: str) -> AsyncIterator[bytes]:
+        ask = await self._place.ask(fresh=False)
+        try:
+            async for piece in scratch.stream(ask, name, self._limits.file_bytes):
+                yield piece
+        except FileRefused as error:
+            raise about(name, error) from None
+
+
+def relative(path: Name) -> str:
+    """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
+    if not isinstance(path, (str, PurePath)):
+        raise ConfigurationError(f"a path must be text, not {type(path).__name__}", setting="path")
+    text = str(path)
+    text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
+    while text.startswith("./"):
+        text = text[2:]
+    try:
+        return str(check_name(text))
+    except FileRefused as error:
+        if text.startswith("/"):
+            raise FileRefused(f"{text!r}: the sandbox's files are in {SCRATCH}") from None
+        raise about(text, error) from None
+
+
+def about(name: str, error: FileRefused) -> FileRefused:
+    """Return a refusal that says which file it is about."""
+    return FileRefused(f"{name!r}: {error.message}", limit=error.limit, value=error.value, setting=error.setting)
+
+
+async def named(name: str, work: Awaitable[T]) -> T:
+    """Wait for something that is done with a file, and name the file where it is refused."""
+    try:
+        return await work
+    except FileRefused as error:
+        raise about(name, error) from None
+
+
+def open_local(path: os.PathLike[str]) -> IO[bytes]:
+    """Open a regular file of this machine; a FIFO would block for ever, and a device has no end."""
+    return os.fdopen(_local(open_file, path), "rb")
+
+
+def regular_files(folder: Folder, limit: int) -> list[str]:
+    """Return the regular files of a folder of this machine, links left out. Raises `FileRefused` for too many."""
+    found: list[str] = []
+    for place, folders, names, handle in os.fwalk(".", dir_fd=folder.handle):
+        folders.sort()
+        for name in sorted(names):
+            if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                found.append(PurePath(place, name).as_posix())
+            if len(found) > limit:
+                where = str(folder.path)
+                raise FileRefused(f"{where!r}: it holds too many files", limit=str(limit), setting="folder_files")
+    return found
+
+
+def _receives(path: Path) -> bool:
+    """Return whether a path is a folder that files go into; a link to a file is what is replaced, and no folder."""
+    try:
+        return is_folder(path)
+    except FileNotFoundError:
+        return False
+    except FileRefused:
+        if path.is_symlink() and not path.is_dir():
+            return False
+        raise
+
+
+def _local(do: Callable[[Any], T], path: os.PathLike[str]) -> T:
+    """Do something with a path of this machine, and name it where it is refused."""
+    try:
+        return do(path)
+    except FileRefused as error:
+        raise about(os.fspath(path), error) from None

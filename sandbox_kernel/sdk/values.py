@@ -1,0 +1,66 @@
+"""What callers of the SDK give and get besides executions and files. Imports model only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from ..core.model import Limits
+
+
+class Keywords(TypedDict, total=False):
+    """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
+
+    engine: str | None
+    runtime: str | None
+    image: str | None
+    memory: str | int | None
+    cpus: float | None
+    pids: int | None
+    open_files: int | None
+    scratch_size: str | int | None
+    tmp_size: str | int | None
+    shm_size: str | int | None
+    cell_timeout: str | float | None
+    interrupt_grace: str | float | None
+    idle_timeout: str | float | None
+    start_timeout: str | float | None
+    output_limit: str | int | None
+    output_messages: int | None
+    message_limit: str | int | None
+    file_limit: str | int | None
+    folder_limit: str | int | None
+    folder_files: int | None
+    display_lines: int | None
+    display_size: str | int | None
+    outputs: str | None
+    uploads: str | None
+    downloads: str | None
+    audit: str | None
+    display_name: str | None
+    clients: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxInfo:
+    """What a sandbox is."""
+
+    id: str
+    image: str
+    engine: str
+    runtime: str
+    outputs: str
+    network: str
+    limits: Limits
+    python: str | None
+    """Version of the Python in it; None before its first start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxUsage:
+    """What a sandbox uses now, as it says itself; a cell can make it lie. None where it is not known."""
+
+    memory_bytes: int | None
+    cpu_seconds: float | None
+    processes: int | None
+    scratch_bytes: int | None

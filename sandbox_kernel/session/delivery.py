@@ -1,0 +1,152 @@
+"""What goes to the front ends of a session: the kernel's words as far as the policy lets them, and the host's own.
+
+Everything leaves with a parent header that the host itself received. Knows no clock, no container and no socket;
+imports errors, ledger, model, policy, protocol and weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from ..core import weight
+from ..core.errors import OutputLimit, ProtocolError, SandboxError
+from ..core.model import Message, format_bytes
+from ..policy import OutputPolicy, Verdict
+from ..policy.budget import MAX_REPLY
+from . import protocol
+from .ledger import Entry, Ledger, error_content, error_reply, parent_of
+
+MAX_NOTED = 10_000
+"""Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
+MAX_NOTICES = 100
+"""What waits to be said on stderr of the next cell."""
+
+Notes = list[str]
+Audit = Callable[..., None]
+
+
+class Front(Protocol):
+    """The front ends."""
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        """Send a message to one client, or publish it to all. Its header holds a type only."""
+
+    def drain(self) -> None:
+        """Submit the requests that have arrived but were not read yet."""
+
+
+class Delivery:
+    """See the module; one for a session's whole life."""
+
+    def __init__(self, front: Front, policy: OutputPolicy, audit: Audit, notices: Notes) -> None:
+        self.front = front
+        self.policy = policy
+        self.audit = audit
+        self.notices = notices
+        """Said once, on stderr of the next cell."""
+        self._own_words = OutputPolicy(policy.mode, policy.message_bytes)
+        """For what the host writes itself, which may come while another thread looks at a large message."""
+        self._noted = 0
+
+    def forget_kernel(self) -> None:
+        """Forget the displays and comms of a kernel that is gone."""
+        self.policy = self.policy.renewed()
+
+    # --- what a kernel said ---
+
+    def judge(self, message: Message, entry: Entry | None) -> Verdict:
+        """Apply the output policy. May run in another thread, for one message at a time."""
+        return _verdict(self.policy, replace(message, parent=parent_of(entry)))
+
+    def allowed(self, message: Message, entry: Entry | None, verdict: Verdict | None = None) -> Message | None:
+        """Return a message as it may pass, None if it may not; `verdict` is what `judge` said of it before."""
+        verdict = verdict or self.judge(message, entry)
+        for note in verdict.notes:
+            self.audit("policy", type=message.type, reason=note)
+        return verdict.message
+
+    def publish(self, message: Message, entry: Entry | None, verdict: Verdict | None = None) -> None:
+        if (allowed := self.allowed(message, entry, verdict)) is not None:
+            self._send(allowed)
+
+    def kept(self, message: Message, ledger: Ledger, entry: Entry, size: int, verdict: Verdict | None) -> Message:
+        """Return a reply as it will be delivered: filtered now, so that nothing else is kept until its idle comes."""
+        allowed = self.allowed(message, entry, verdict)
+        if allowed is None:
+            return self.ours(entry, ProtocolError("the reply was refused by the output policy"))
+        # A small one costs a bounded multiple of what it came as; of a large one, what is left of it counts.
+        try:
+            entry.held_bytes = 32 * size if size < weight.SMALL else weight.kept(protocol.dumps(allowed.content))
+        except ProtocolError as error:
+            return self.ours(entry, error)
+        if ledger.held_bytes > MAX_REPLY:
+            entry.held_bytes = 0
+            limit, value = f"{format_bytes(MAX_REPLY)} of memory", f"{format_bytes(size)} as it came"
+            return self.ours(entry, OutputLimit("the reply is larger than is kept for it", limit=limit, value=value))
+        return replace(allowed, header={"msg_type": message.type})
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write a line of the audit about a message that did not pass."""
+        self._noted += 1
+        if self._noted < MAX_NOTED:
+            self.audit(event, **fields)
+        elif self._noted == MAX_NOTED:
+            self.audit(event, **fields, last="no more of this is written in this session")
+
+    # --- what the host says ---
+
+    def status(self, state: str, entry: Entry) -> None:
+        header, content = {"msg_type": "status"}, {"execution_state": state}
+        self.front.deliver(Message(channel="iopub", header=header, parent=parent_of(entry), content=content), None)
+
+    def input(self, entry: Entry) -> None:
+        """Publish what is being run: the code as it was asked for, whatever the kernel says that it runs."""
+        content = {"code": entry.request.content.get("code", ""), "execution_count": entry.execution_count}
+        self._say("execute_input", content, entry)
+
+    def error(self, entry: Entry, error: SandboxError) -> None:
+        self._say("error", error_content(entry, error), entry)
+
+    def notice(self, *notices: str) -> None:
+        """Have something said on stderr of the next cell."""
+        self.notices.extend(notices[: max(0, MAX_NOTICES - len(self.notices))])
+
+    def say_notices(self, entry: Entry) -> None:
+        if entry.is_heard and self.notices:
+            text = "".join(f"[sandbox_kernel] {notice}\n" for notice in dict.fromkeys(self.notices[:20]))
+            self.notices.clear()
+            self._say("stream", {"name": "stderr", "text": text}, entry)
+
+    def reply(self, entry: Entry, reply: Message) -> None:
+        """Deliver a reply that has been filtered, or one that says why it cannot be sent."""
+        try:
+            self.front.deliver(reply, entry.client)
+        except ProtocolError as error:
+            self.note("dropped", reason=str(error), type=reply.type)
+            self.front.deliver(self.ours(entry, error), entry.client)
+
+    def ours(self, entry: Entry, error: SandboxError) -> Message:
+        """Return the reply that the host writes in place of the kernel's, as it may be delivered."""
+        reply = replace(error_reply(entry, error), parent=parent_of(entry))
+        allowed = _verdict(self._own_words, reply).message
+        return allowed if allowed is not None else replace(reply, content={"status": "error", "ename": error.name})
+
+    def _say(self, kind: str, content: dict[str, object], entry: Entry) -> None:
+        message = Message(channel="iopub", header={"msg_type": kind}, parent=parent_of(entry), content=content)
+        if (allowed := _verdict(self._own_words, message).message) is not None:
+            self._send(allowed)
+
+    def _send(self, message: Message) -> None:
+        try:
+            self.front.deliver(message, None)
+        except ProtocolError as error:
+            self.note("dropped", reason=str(error), type=message.type)
+
+
+def _verdict(policy: OutputPolicy, message: Message) -> Verdict:
+    try:
+        return policy.apply(message)
+    except RecursionError:
+        return Verdict(None, ("dropped: nested too deep",))

@@ -1,0 +1,173 @@
+"""The host's end of the wire to one agent: frames in both directions, and questions with answers.
+
+It believes nothing of what it reads: a byte that is no frame ends the link. Imports wire, errors, model and the engine
+seam only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import orjson
+
+from ..container import wire
+from ..core import weight
+from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
+from ..core.model import format_bytes
+from ..engines.base import Container
+
+MAX_QUEUED_BYTES = 256 << 20
+"""Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
+AGENT_RESERVE = 2 << 20
+"""Bytes by which a frame to the agent stays below what this end takes: the agent would end itself for a larger one."""
+MAX_HEAD_COST = 96 << 20
+"""Bytes that the JSON in a frame of the agent may cost: a list of 20,000 files is the largest, with a third of that."""
+AT_ONCE = 1 << 16
+"""Bytes up to which a frame is written without a detour over the queue, if nothing is in there."""
+PING_SECONDS = 10.0
+"""The agent ends itself after 60 s without a byte from the host."""
+ANSWER_SECONDS = 30.0
+"""A crowded sandbox gives its agent little of the processor; one that stays silent this long is lost."""
+
+
+class Link:
+    """Frames to and from one container. Use `frames()` from one task only; everything else from anywhere."""
+
+    def __init__(self, container: Container, max_frame: int) -> None:
+        self.container = container
+        self._decoder = wire.Decoder(max_frame)
+        self._max_sent = max_frame - AGENT_RESERVE
+        self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
+        self._queued_bytes = 0
+        self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._ping())]
+        self._over = False
+        self.failure: str | None = None
+        """Why the link was given up, where it was not the container's end."""
+
+    def send(self, kind: int, parts: Sequence[bytes]) -> None:
+        """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` if nobody takes it."""
+        if self._over:
+            raise SandboxDied("the sandbox ended")
+        try:
+            frame = wire.encode(kind, tuple(parts))
+        except wire.FrameError as error:
+            raise ProtocolError(f"the request cannot be sent: {error}") from None
+        size = sum(map(len, frame))
+        if size > self._max_sent:
+            limit, value = format_bytes(self._max_sent), format_bytes(size)
+            raise ProtocolError("the request is too large", limit=limit, value=value, setting="message_limit")
+        if self._queued_bytes + size > MAX_QUEUED_BYTES:
+            raise SandboxDied("the sandbox does not read what it is sent", limit=f"{MAX_QUEUED_BYTES} bytes waiting")
+        if not self._queued_bytes and size <= AT_ONCE:
+            data = b"".join(frame)
+            frame = [data[self.container.offer(data) :]]
+            size = len(frame[0])
+        if size:
+            self._queued_bytes += size
+            self._queue.put_nowait(frame)
+
+    def tell(self, op: str, **fields: Any) -> None:
+        """Send a command that has no answer."""
+        self.send(wire.AGENT, [json.dumps({**fields, "op": op}).encode()])
+
+    async def ask(
+        self, op: str, data: bytes = b"", *, timeout: float = ANSWER_SECONDS, **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send a command and return its answer, a JSON object and raw data. Raises `SandboxDied` without one."""
+        number = secrets.randbits(52)  # as far as JSON's numbers are whole everywhere
+        future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        try:
+            head = json.dumps({**fields, "op": op, "id": number}).encode()
+            self.send(wire.AGENT, [head, data] if data else [head])
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise SandboxDied(f"the sandbox did not answer {op!r}", limit=f"{timeout:g} s") from None
+        finally:
+            self._asked.pop(number, None)
+
+    async def frames(self) -> AsyncIterator[tuple[int, list[bytes]]]:
+        """Yield frames until the container's end; answers to `ask` are not among them. Raises `WireError`.
+
+        A frame may be 90 MB: who clears its list of parts frees them, nobody else holds them.
+        """
+        try:
+            while data := await self.container.receive(self._decoder.missing):
+                try:
+                    frames = self._decoder.feed(data)
+                except wire.FrameError as error:
+                    raise WireError(f"the sandbox sent bytes that are not frames: {error}") from None
+                frames.reverse()
+                while frames:
+                    kind, parts = frames[-1][0], list(frames.pop()[1])
+                    if kind != wire.AGENT:
+                        yield kind, parts
+                        continue
+                    head, extra = self._parse(parts)
+                    future = self._asked.get(head.get("id", 0)) if head["op"] == "reply" else None
+                    if future is not None and not future.done():
+                        future.set_result((head, extra))
+                    else:
+                        yield kind, parts
+        finally:
+            self._abandon()
+
+    @staticmethod
+    def _parse(parts: list[bytes]) -> tuple[dict[str, Any], bytes]:
+        try:
+            if weight.heavy(parts[0], MAX_HEAD_COST) is not None:
+                raise ValueError
+            head = orjson.loads(parts[0])
+            if not isinstance(head["op"], str) or not isinstance(head.get("id", 0), int):
+                raise TypeError
+        except (ValueError, LookupError, TypeError):
+            raise WireError("the sandbox sent an agent frame without a proper head") from None
+        return head, parts[1] if len(parts) > 1 else b""
+
+    @property
+    def pending(self) -> bytes:
+        """Bytes of an unfinished frame; empty at a frame's boundary."""
+        return self._decoder.pending
+
+    async def close(self) -> None:
+        """Stop the link's tasks; the container is left alone."""
+        self._abandon()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _abandon(self) -> None:
+        self._over = True  # nobody would answer what is asked from here on
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(SandboxDied("the sandbox ended"))
+                future.exception()  # the one who asks may be gone
+
+    async def _write(self) -> None:
+        with contextlib.suppress(EngineError):  # the reader sees the end too, and knows the reason
+            while (frame := await self._queue.get()) is not None:
+                small = b"".join(part for part in frame if len(part) <= 1 << 16)
+                if sum(map(len, frame)) == len(small):
+                    await self.container.send(small)
+                else:
+                    for part in frame:
+                        await self.container.send(part)
+                self._queued_bytes -= sum(map(len, frame))
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            try:
+                await self.ask("ping")
+            except SandboxDied as error:
+                if self.failure is None:
+                    self.failure = error.message
+                await self.container.kill()
+                return

@@ -1,0 +1,270 @@
+"""The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
+
+Pure. Nothing of the other side's bytes is passed on: a message is parsed, checked and written anew, so that a parser
+in a front end never sees a duplicate key, a NaN or a stray byte that ours did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from ..container import wire
+from ..core import weight
+from ..core.errors import ProtocolError
+from ..core.model import Channel, Message
+
+PROTOCOL_VERSION = "5.4"
+"""With subshells (JEP 91) and iopub_welcome (JEP 65)."""
+
+MAX_ID = 256
+"""Characters of an id, a name or a type; jupyter_client's are 36 to 80 long."""
+LARGE = 1 << 16
+"""Bytes from which it pays to know early that a text is plain."""
+MAX_HEADER = 1 << 16
+"""Bytes of a header, a parent header or metadata: looked at before they are parsed."""
+MEMORY_FACTOR = 3
+"""What a message may cost the host, in times the largest one that is allowed: as it came, parsed, and written anew."""
+
+_CHANNEL_OF_KIND: dict[int, Channel] = {
+    wire.SHELL: "shell",
+    wire.CONTROL: "control",
+    wire.STDIN: "stdin",
+    wire.IOPUB: "iopub",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is known of a request type: who answers, and with what."""
+
+    channels: frozenset[str]
+    reply: str | None
+    """Type of the reply; None if there is none."""
+    answered_by: Literal["kernel", "proxy"]
+
+
+_SHELL, _CONTROL, _BOTH = frozenset({"shell"}), frozenset({"control"}), frozenset({"shell", "control"})
+
+REQUESTS: dict[str, Request] = {
+    "execute_request": Request(_SHELL, "execute_reply", "kernel"),
+    "complete_request": Request(_BOTH, "complete_reply", "kernel"),
+    "inspect_request": Request(_BOTH, "inspect_reply", "kernel"),
+    "history_request": Request(_BOTH, "history_reply", "kernel"),
+    "is_complete_request": Request(_BOTH, "is_complete_reply", "kernel"),
+    "comm_info_request": Request(_BOTH, "comm_info_reply", "kernel"),
+    "comm_open": Request(_SHELL, None, "kernel"),
+    "comm_msg": Request(_SHELL, None, "kernel"),
+    "comm_close": Request(_SHELL, None, "kernel"),
+    "debug_request": Request(_CONTROL, "debug_reply", "kernel"),
+    "create_subshell_request": Request(_CONTROL, "create_subshell_reply", "kernel"),
+    "delete_subshell_request": Request(_CONTROL, "delete_subshell_reply", "kernel"),
+    "list_subshell_request": Request(_CONTROL, "list_subshell_reply", "kernel"),
+    "kernel_info_request": Request(_BOTH, "kernel_info_reply", "proxy"),
+    "connect_request": Request(_BOTH, "connect_reply", "proxy"),
+    "usage_request": Request(_CONTROL, "usage_reply", "proxy"),
+    "interrupt_request": Request(_BOTH, "interrupt_reply", "proxy"),
+    "shutdown_request": Request(_BOTH, "shutdown_reply", "proxy"),
+    # Our own, on the control channel so that they are answered while a cell runs; see file_messages.py.
+    "sandbox_file_write_request": Request(_CONTROL, "sandbox_file_write_reply", "proxy"),
+    "sandbox_file_read_request": Request(_CONTROL, "sandbox_file_read_reply", "proxy"),
+    "sandbox_file_list_request": Request(_CONTROL, "sandbox_file_list_reply", "proxy"),
+    "sandbox_file_mkdir_request": Request(_CONTROL, "sandbox_file_mkdir_reply", "proxy"),
+    "sandbox_file_remove_request": Request(_CONTROL, "sandbox_file_remove_reply", "proxy"),
+}
+
+COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
+
+PUBLISHED = frozenset(
+    {
+        "clear_output",
+        "comm_close",
+        "comm_msg",
+        "comm_open",
+        "debug_event",
+        "display_data",
+        "error",
+        "execute_input",
+        "execute_result",
+        "status",
+        "stream",
+        "update_display_data",
+    }
+)
+"""What a kernel may publish on iopub. Its iopub_welcome and its shutdown_reply are not for the front end."""
+
+_FAILURE = frozenset({"status", "ename", "evalue", "traceback"})
+
+CONTENT: dict[str, frozenset[str]] = {
+    "clear_output": frozenset({"wait"}),
+    "comm_close": frozenset({"comm_id", "data"}),
+    "comm_msg": frozenset({"comm_id", "data"}),
+    "comm_open": frozenset({"comm_id", "target_name", "target_module", "data"}),
+    "debug_event": frozenset({"type", "seq", "event", "body"}),
+    "display_data": frozenset({"data", "metadata", "transient"}),
+    "error": frozenset({"ename", "evalue", "traceback"}),
+    "execute_input": frozenset({"code", "execution_count"}),
+    "execute_result": frozenset({"data", "metadata", "transient", "execution_count"}),
+    "input_request": frozenset({"prompt", "password"}),
+    "status": frozenset({"execution_state"}),
+    "stream": frozenset({"name", "text"}),
+    "update_display_data": frozenset({"data", "metadata", "transient"}),
+    "execute_reply": _FAILURE | {"execution_count", "payload", "user_expressions"},
+    "complete_reply": _FAILURE | {"matches", "cursor_start", "cursor_end", "metadata"},
+    "inspect_reply": _FAILURE | {"found", "data", "metadata"},
+    "history_reply": _FAILURE | {"history"},
+    "is_complete_reply": _FAILURE | {"indent"},
+    "comm_info_reply": _FAILURE | {"comms"},
+    "debug_reply": _FAILURE | {"type", "seq", "request_seq", "success", "command", "message", "body"},
+    "create_subshell_reply": _FAILURE | {"subshell_id"},
+    "delete_subshell_reply": _FAILURE,
+    "list_subshell_reply": _FAILURE | {"subshell_id"},
+    "kernel_info_reply": frozenset({"status", "implementation_version", "language_info", "supported_features"}),
+}
+"""The keys of each type's content that mean something; all others are dropped as they arrive.
+
+A reply to a request that is not in the table above keeps what it has: its meaning is between a front end and a kernel.
+"""
+
+_REQUIRED: dict[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
+    "stream": (("name", str), ("text", str)),
+    "display_data": (("data", dict), ("metadata", dict)),
+    "execute_result": (("data", dict), ("metadata", dict), ("execution_count", int)),
+    "update_display_data": (("data", dict), ("metadata", dict), ("transient", dict)),
+    "error": (("ename", str), ("evalue", str), ("traceback", list)),
+    "execute_input": (("code", str), ("execution_count", int)),
+    "status": (("execution_state", str),),
+    "comm_open": (("comm_id", str), ("target_name", str), ("data", dict)),
+    "comm_msg": (("comm_id", str), ("data", dict)),
+    "comm_close": (("comm_id", str),),
+    "input_request": (("prompt", str), ("password", bool)),
+    "execute_reply": (("status", str),),
+    "complete_reply": (("status", str),),
+    "inspect_reply": (("status", str),),
+    "history_reply": (("status", str),),
+    "is_complete_reply": (("status", str),),
+    "comm_info_reply": (("status", str),),
+}
+"""Fields whose absence or type would break a front end."""
+
+
+def reply_type(request_type: str) -> str | None:
+    """Return the reply's type for a request's; a type we do not know follows the naming rule."""
+    known = REQUESTS.get(request_type)
+    if known is not None:
+        return known.reply
+    return request_type.removesuffix("_request") + "_reply" if request_type.endswith("_request") else None
+
+
+class TooHeavyError(ProtocolError):
+    """A message that is in order but was not parsed: it has the type `kind` and the parent header `parent`."""
+
+    def __init__(self, kind: str, parent: Mapping[str, Any], reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.parent = parent
+
+
+def decode(kind: int, parts: Sequence[bytes], max_message: int = 96 << 20) -> Message:
+    """Decode a channel frame from the container. Raises `ProtocolError` with the reason it may not pass.
+
+    Nothing is parsed that would cost more than `MEMORY_FACTOR` times `max_message` bytes: that is a `TooHeavyError`.
+    Replies and comms, which a filter may have to take apart and write anew, may cost a third of that.
+    """
+    channel = _CHANNEL_OF_KIND.get(kind)
+    if channel is None:
+        raise ProtocolError(f"frame kind {kind} is not a channel")
+    if len(parts) < 4:
+        raise ProtocolError(f"a message has {len(parts)} parts, at least 4 are needed")
+    if max(map(len, parts[:3])) > MAX_HEADER:
+        raise ProtocolError(f"a header or the metadata of a message is larger than {MAX_HEADER} bytes")
+    header, parent, metadata = (parse_object(part) for part in parts[:3])
+    check_identifiers(header)
+    if parent:
+        _identifier(parent, "msg_id")
+    body = parts[3]
+    _check_type(channel, header["msg_type"])
+    light = channel != "iopub" or header["msg_type"] in COMMS
+    if (reason := weight.heavy(body, max_message if light else MEMORY_FACTOR * max_message)) is not None:
+        raise TooHeavyError(header["msg_type"], parent, reason)
+    message = Message(
+        channel=channel,
+        header=header,
+        parent=parent,
+        metadata=metadata,
+        content=_known(header["msg_type"], parse_object(body)),
+        buffers=tuple(parts[4:]),
+        # JSON escapes control characters with a backslash, except DEL.
+        plain=len(body) > LARGE and body.isascii() and b"\\" not in body and b"\x7f" not in body,
+    )
+    for name, kinds in _REQUIRED.get(message.type, ()):
+        if not isinstance(message.content.get(name), kinds):
+            raise ProtocolError(f"{message.type} has no proper {name!r}")
+    return message
+
+
+def _known(kind: str, content: dict[str, Any]) -> dict[str, Any]:
+    """Drop the keys of a content that its type does not have; it is the very same object if there are none."""
+    known = CONTENT.get(kind)
+    if known is None or content.keys() <= known:
+        return content
+    return {key: value for key, value in content.items() if key in known}
+
+
+def encode(message: Message) -> list[bytes]:
+    """Return the parts of a channel frame for the container. Raises `ProtocolError` for what JSON cannot say."""
+    return [
+        dumps(message.header),
+        dumps(message.parent),
+        dumps(message.metadata),
+        dumps(message.content),
+        *message.buffers,
+    ]
+
+
+def dumps(value: object) -> bytes:
+    """Serialise JSON for the other side. Raises `ProtocolError` for what JSON cannot say.
+
+    orjson refuses NaN's makers, lone surrogates, and nesting deeper than 254, over which front ends would recurse.
+    """
+    try:
+        return orjson.dumps(value)
+    except (TypeError, RecursionError) as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+
+
+def _check_type(channel: Channel, kind: str) -> None:
+    if channel == "iopub":
+        if kind not in PUBLISHED:
+            raise ProtocolError(f"{kind} may not be published")
+    elif channel == "stdin":
+        if kind != "input_request":
+            raise ProtocolError(f"{kind} may not be sent on stdin")
+    elif not kind.endswith("_reply"):
+        raise ProtocolError(f"{kind} is not a reply and may not be sent on {channel}")
+
+
+def parse_object(part: bytes) -> dict[str, Any]:
+    """Parse a JSON object. Raises `ProtocolError` for anything else."""
+    try:
+        value = orjson.loads(part)
+    except orjson.JSONDecodeError as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("a part of the message is not a JSON object")
+    return value
+
+
+def check_identifiers(header: Mapping[str, Any]) -> None:
+    """Raise `ProtocolError` unless a header names its message and its type."""
+    _identifier(header, "msg_id")
+    _identifier(header, "msg_type")
+
+
+def _identifier(header: Mapping[str, Any], field: str) -> None:
+    value = header.get(field)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
+        raise ProtocolError(f"{field} must be a string of 1 to {MAX_ID} characters")

@@ -1,0 +1,117 @@
+"""Whether the Jupyter Server of this environment sends the second wall, and switching it on.
+
+The package's wheel brings the same file, so that an installation switches it on; this is for all other ways to install.
+Imports errors; Jupyter's packages are imported when they are needed, and may be missing.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import ssl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from ..core.errors import ConfigurationError
+
+EXTENSION = "sandbox_kernel.server_extension"
+CONTENT = {"ServerApp": {"jpserver_extensions": {EXTENSION: True}}}
+FOLDER, FILE = "jupyter_server_config.d", "sandbox_kernel.json"
+MAX_SERVERS = 8
+SERVER_SECONDS = 2.0
+"""For one running server to answer."""
+
+Row = tuple[Literal["ok", "note", "skipped"], str, str]
+"""What the doctor shows: status, what was found, and the remedy."""
+
+
+def is_needed() -> bool:
+    """Return whether this environment has a Jupyter Server."""
+    return importlib.util.find_spec("jupyter_server") is not None
+
+
+def switch_on(*, user: bool, prefix: str | None) -> Path:
+    """Write the configuration file and return its path. One that is there is left alone: it may say no.
+
+    Raises `ConfigurationError` if it cannot be written.
+    """
+    from jupyter_core.paths import jupyter_config_dir
+
+    root = Path(jupyter_config_dir()) if user else Path(prefix or sys.prefix) / "etc" / "jupyter"
+    path = root / FOLDER / FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(CONTENT, indent=2) + "\n")
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"Jupyter Server's configuration cannot be written ({error.strerror}); choose --user or --sys-prefix",
+            value=str(path),
+        ) from error
+    return path
+
+
+def row() -> Row:
+    """Say whether the servers of this environment send the second wall: those that run, and the next one."""
+    if not is_needed():
+        return "skipped", "no Jupyter Server in this environment; the one in use may be in another", ""
+    enabled = _is_enabled()
+    running = [(url, _sends(url)) for url in _running()]
+    missing = [url for url, sends in running if sends is False]
+    found = "Jupyter Server sends the second wall" if enabled else "Jupyter Server does not send the second wall"
+    if running:
+        count = sum(sends is True for _, sends in running)
+        found += f"; of {len(running)} that run now, {count} do" + (
+            f", but not {', '.join(missing)}" if missing else ""
+        )
+    if not enabled:
+        return "note", found, f"sandbox-kernel setup, or: jupyter server extension enable {EXTENSION} --sys-prefix"
+    if missing:
+        return "note", found, "start it again; if it is of another environment, install sandbox-kernel there"
+    return "ok", found, ""
+
+
+def _is_enabled() -> bool:
+    """Return what Jupyter Server's own configuration says, of all places in which it looks."""
+    from jupyter_core.paths import jupyter_config_path
+    from jupyter_server.extension.config import ExtensionConfigManager
+
+    manager: Any = ExtensionConfigManager(read_config_path=jupyter_config_path())
+    return bool(manager.get_jpserver_extensions().get(EXTENSION))
+
+
+def _running() -> Iterator[str]:
+    """Yield the addresses of this user's servers on this machine."""
+    from jupyter_server.serverapp import list_running_servers
+
+    for number, server in enumerate(list_running_servers()):
+        if number == MAX_SERVERS:
+            return
+        url = str(server.get("url", ""))
+        if urlsplit(url).hostname in {"localhost", "127.0.0.1", "::1"}:
+            yield url
+
+
+def _sends(url: str) -> bool | None:
+    """Return whether a server's pages come with our policy, None if it does not answer. The answer may be: log in."""
+    parts = urlsplit(url)
+    made: Any = http.client.HTTPConnection
+    options: dict[str, Any] = {"timeout": SERVER_SECONDS}
+    if parts.scheme == "https":
+        # Nothing is sent that a stranger may not see, and a server of one's own often has a certificate of its own.
+        made, options["context"] = http.client.HTTPSConnection, ssl._create_unverified_context()  # noqa: S323
+    connection = made(parts.hostname, parts.port, **options)
+    try:
+        connection.request("GET", f"{parts.path.rstrip('/')}/tree")
+        policies = connection.getresponse().headers.get_all("Content-Security-Policy") or ()
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return any("script-src-attr 'none'" in policy for policy in policies)

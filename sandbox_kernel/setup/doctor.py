@@ -1,0 +1,325 @@
+"""What a session needs of this machine, checked row by row, with a remedy for each row that is wrong.
+
+What can be said from the engine's own documents is said by pure functions; the last rows come from a real start.
+Imports config, install and the engine; prints nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import textwrap
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from ..config.sources import read_argv
+from ..core.errors import SandboxError
+from ..core.model import GIB, Settings, format_bytes
+from ..engines import attestation
+from ..engines.select import make_engine
+from ..policy.shown import ours
+from .install import NAME, check
+
+if TYPE_CHECKING:
+    from ..engines.docker.engine import DockerEngine
+
+FREE_DISK_BYTES = 4 * GIB
+"""The data image takes 1.5 GiB, and its build as much again; below this, `build` may fail half-way."""
+TOTAL_SECONDS = 120.0
+
+Status = Literal["ok", "note", "wrong", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row: what was looked at, what was found, and how to repair it."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+    details: tuple[attestation.Check, ...] = ()
+    """For the attested start: each protection, what was asked for, and what was found."""
+
+    @property
+    def ok(self) -> bool:
+        return self.status != "wrong"
+
+
+def diagnose(
+    settings: Settings, *, name: str = NAME, folder: Path | None = None, line_by_line: bool = True
+) -> list[Check]:
+    """Check everything, within two minutes; leaves nothing behind.
+
+    The kernelspec is the one in `folder`, or else the one that front ends find by `name`. `line_by_line` starts a
+    sandbox only for its attestation. Without it the first cell has to do: no cell runs in a sandbox that lacks one.
+    """
+
+    async def both() -> list[Check]:
+        reading = asyncio.to_thread(kernelspec_row, name, folder)
+        browser = asyncio.to_thread(_browser)
+        rows, *others = await asyncio.gather(_engine_and_start(settings, line_by_line), reading, browser)
+        return [*rows, *others]
+
+    return asyncio.run(both())
+
+
+async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Check]:
+    rows: list[Check] = []
+    try:
+        async with asyncio.timeout(TOTAL_SECONDS):
+            engine = make_engine(settings)
+            rows.append(await _engine(engine))
+            if not rows[0].ok:
+                return rows
+            info = await engine.info()
+            rows += engine_rows(info, settings)
+            rows.append(await _image(engine, settings.image, str(info.get("Architecture", ""))))
+            if not all(row.ok for row in rows):
+                return [*rows, Check("start", "skipped", "not tried while something above is wrong")]
+            if line_by_line:
+                rows.append(await _attested(engine, settings))
+            rows.append(await _first_cell(engine, settings))
+    except (SandboxError, TimeoutError) as error:
+        rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
+    return rows
+
+
+# --- the engine ------------------------------------------------------------------------------------------------------
+
+
+async def _engine(engine: DockerEngine) -> Check:
+    try:
+        version = await engine.version()
+    except SandboxError as error:
+        from .machine import find_engine  # it knows what to do on which system; importing it takes a while
+
+        status = find_engine(f"unix://{engine.path}")
+        return Check("engine", "wrong", status.problem or str(error), status.remedy)
+    return Check("engine", "ok", f"{version.get('Version')}, API {version.get('ApiVersion')}, at {engine.path}")
+
+
+def engine_rows(info: Mapping[str, Any], settings: Settings) -> list[Check]:
+    """Judge an engine by its own description (`GET /info`)."""
+    return [
+        _seccomp(info),
+        _limits(info),
+        _runtime(info, settings.runtime),
+        _gvisor(info),
+        _memory(info, settings),
+        _disk(info),
+    ]
+
+
+def _seccomp(info: Mapping[str, Any]) -> Check:
+    if any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()):
+        return Check("seccomp", "ok", "available")
+    return Check("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
+
+
+def _limits(info: Mapping[str, Any]) -> Check:
+    """Without one of these, a limit of the settings would be ignored, with a warning at best."""
+    needed = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
+    version = f"cgroup v{info.get('CgroupVersion', '1')}"
+    missing = [what for key, what in needed.items() if not info.get(key)]
+    if missing == ["swap"] and not _host_has_swap():
+        return Check("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
+    if missing:
+        return Check(
+            "limits",
+            "wrong",
+            f"{version}: the engine cannot limit {', '.join(missing)}",
+            "switch the cgroup controllers on (kernel parameters cgroup_enable=memory swapaccount=1, or cgroup v2 "
+            "with delegation for a rootless engine)",
+        )
+    return Check("limits", "ok", f"{version}: {', '.join(needed.values())}")
+
+
+def _host_has_swap() -> bool:
+    return len(Path("/proc/swaps").read_text().splitlines()) > 1
+
+
+def _runtime(info: Mapping[str, Any], wanted: str | None) -> Check:
+    there = sorted(name for name in info.get("Runtimes") or {} if not name.startswith("io.containerd."))
+    default = str(info.get("DefaultRuntime", "unknown"))
+    if wanted is None or wanted in there:
+        return Check("runtime", "ok", f"{wanted or f'{default} (the default)'}; there are {', '.join(there)}")
+    remedy = (
+        "sandbox-kernel setup --gvisor" if wanted == "runsc" else 'add it to "runtimes" of the engine\'s daemon.json'
+    )
+    return Check("runtime", "wrong", f"{wanted} is chosen; there are {', '.join(there)}", remedy)
+
+
+def _gvisor(info: Mapping[str, Any]) -> Check:
+    if "runsc" in (info.get("Runtimes") or {}):
+        return Check("gvisor", "ok", 'available: --runtime runsc, or c.SandboxKernel.runtime = "runsc"')
+    return Check("gvisor", "note", "not a runtime of the engine", "optional: sandbox-kernel setup --gvisor")
+
+
+def _memory(info: Mapping[str, Any], settings: Settings) -> Check:
+    total, wanted = int(info.get("MemTotal") or 0), settings.limits.memory_bytes
+    found = f"{format_bytes(wanted)} a session, of {format_bytes(total)} of the machine"
+    if total and wanted > total:
+        return Check("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")
+    return Check("memory", "ok", found)
+
+
+def _disk(info: Mapping[str, Any]) -> Check:
+    root = str(info.get("DockerRootDir") or "")
+    try:
+        free = shutil.disk_usage(root).free
+    except OSError:
+        return Check("disk", "skipped", f"{root or 'the engine folder'} cannot be seen from here")
+    found = f"{format_bytes(free)} free in {root}"
+    if free < FREE_DISK_BYTES:
+        return Check("disk", "note", found, f"an image build wants {format_bytes(FREE_DISK_BYTES)}")
+    return Check("disk", "ok", found)
+
+
+async def _image(engine: DockerEngine, name: str, architecture: str) -> Check:
+    try:
+        found = await engine.request("GET", f"/images/{quote(name, safe='/:@')}/json")
+    except SandboxError:
+        ours = name.startswith("sandbox-kernel:")
+        remedy = "sandbox-kernel build" if ours else f"build or load {name}; it is never pulled"
+        return Check("image", "wrong", f"{name} is not there", remedy)
+    text = f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}"
+    if name in ("sandbox-kernel:base", "sandbox-kernel:data"):
+        from .image import DIGEST_LABEL, Kind, _chain
+
+        kind: Kind = "base" if name.endswith("base") else "data"
+        current = _chain(kind, None, None, architecture, fresh=False)[-1].digest
+        if ((found.get("Config") or {}).get("Labels") or {}).get(DIGEST_LABEL) != current:
+            remedy = f"sandbox-kernel build --kind {kind}"
+            return Check("image", "note", f"{text}; this version would build another", remedy)
+        text += ", current"
+    return Check("image", "ok", text)
+
+
+def _browser() -> Check:
+    from .browser_wall import row
+
+    status, found, remedy = row()
+    return Check("browser", status, found, remedy)
+
+
+# --- a real start -----------------------------------------------------------------------------------------------------
+
+
+_IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes anew with: sandbox-kernel build --force"
+
+
+async def _attested(engine: DockerEngine, settings: Settings) -> Check:
+    from . import trial
+
+    try:
+        lines = await trial.attestation(settings, engine)
+    except SandboxError as error:
+        return Check("attestation", "wrong", str(error), _IMAGE_REMEDY)
+    lost = [line for line in lines if not line.ok]
+    if lost:
+        found = "; ".join(line.sentence for line in lost)
+        remedy = "such a sandbox is refused. Update the engine, or choose another runtime"
+        return Check("attestation", "wrong", found, remedy, lines)
+    return Check("attestation", "ok", f"a sandbox started, and all {len(lines)} protections are in place", "", lines)
+
+
+async def _first_cell(engine: DockerEngine, settings: Settings) -> Check:
+    from . import trial
+
+    began = time.perf_counter()
+    try:
+        shown = await trial.first_cell(settings, engine)
+    except SandboxError as error:
+        return Check("first cell", "wrong", f"{error.name}: {error}", _IMAGE_REMEDY)
+    if shown != "42":
+        return Check(
+            "first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", "rebuild the image: sandbox-kernel build --force"
+        )
+    return Check("first cell", "ok", f"answered {time.perf_counter() - began:.1f} s after its start")
+
+
+# --- the kernelspec --------------------------------------------------------------------------------------------------
+
+
+def kernelspec_row(name: str, folder: Path | None = None) -> Check:
+    """Check that front ends find the kernel, and that its command line works."""
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+
+    try:
+        found = KernelSpec.from_resource_dir(str(folder)) if folder else None
+        spec = found or KernelSpecManager().get_kernel_spec(name)
+    except NoSuchKernel:
+        return Check("kernelspec", "wrong", f"no kernel {name} is installed", f"sandbox-kernel install --name {name}")
+    except Exception as error:  # whatever a broken kernel.json leads to
+        unreadable = f"the kernel.json of {name} cannot be read: {type(error).__name__}: {error}"
+        return Check("kernelspec", "wrong", unreadable, f"sandbox-kernel install --name {name}, with its flags")
+    problem = _problem_of(list(spec.argv), spec.interrupt_mode)
+    where = f"{name} in {spec.resource_dir}"
+    if problem:
+        return Check(
+            "kernelspec", "wrong", f"{where}: {problem}", f"sandbox-kernel install --name {name}, with its flags"
+        )
+    return Check("kernelspec", "ok", where)
+
+
+def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
+    if "sandbox_kernel" not in argv:
+        return "it starts another kernel than this"
+    start = argv.index("sandbox_kernel") + 1
+    try:
+        connection_file, values = read_argv(argv[start:])
+        check(values)
+    except SandboxError as error:
+        return str(error)
+    if connection_file != "{connection_file}":
+        return "it does not pass the connection file on"
+    if interrupt_mode != "message":
+        return "its interrupt_mode is not message"
+    try:
+        command = [*argv[:start], "--version"]
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{argv[0]} does not run: {error}"
+    if tried.returncode != 0:
+        return f"{argv[0]} does not find sandbox_kernel: {tried.stderr.strip()[-200:]}"
+    return None
+
+
+# --- for people and programs -----------------------------------------------------------------------------------------
+
+_MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
+
+
+def table(rows: list[Check], *, details: bool = False) -> str:
+    """Return the rows for a terminal, each remedy beneath its row; with `details`, the attestation line by line."""
+    width = max(len(row.name) for row in rows)
+    lines = []
+    for row in rows:
+        indent = " " * (width + 9)
+        lines.append(
+            textwrap.fill(f"{_MARKS[row.status]:5}  {row.name:{width}}  {row.found}", 110, subsequent_indent=indent)
+        )
+        if row.remedy and row.status != "ok":
+            lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
+        for line in row.details if details else ():
+            mark = _MARKS["ok" if line.ok else "wrong"]
+            lines.append(
+                f"       {mark:5}  {line.name}: {line.found if line.ok else f'{line.found}, not {line.expected}'}"
+            )
+    wrong = sum(not row.ok for row in rows)
+    lines.append(
+        "everything a session needs is there" if not wrong else f"{wrong} of {len(rows)} checks found something wrong"
+    )
+    return "\n".join(ours(part) for line in lines for part in line.split("\n"))  # an engine says what it likes
+
+
+def as_json(rows: list[Check]) -> str:
+    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details"}, ...]}."""
+    return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)

@@ -1,0 +1,143 @@
+"""Installing the kernelspec: the template, this Python and the chosen settings become a kernel that front ends list.
+
+Imports config and errors; jupyter_client is imported when it is needed. Settings are checked before a file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sandbox_kernel
+
+from ..config.sources import SETTINGS, from_files, is_for_all, resolve
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import Settings, format_bytes
+from ..core.resources import brought
+from ..files.places import open_folder
+
+NAME = "sandbox-python"
+
+
+def template_folder() -> Path:
+    """Return the folder of kernel.json and the logos."""
+    folder = brought("kernelspec")
+    if (folder / "kernel.json").is_file():
+        return folder
+    raise ConfigurationError("this installation lacks its kernelspec template; install sandbox-kernel again")
+
+
+def check(values: Mapping[str, object]) -> Settings:
+    """Check settings for a kernel that will start elsewhere: a relative path belongs to each notebook's own folder."""
+    merged = from_files() | dict(values)
+    return resolve({name: value for name, value in merged.items() if is_for_all(name, value)})
+
+
+def kernel_spec(
+    values: Mapping[str, object], settings: Settings, *, python: str, isolation: list[str]
+) -> dict[str, Any]:
+    """Return kernel.json: the template with this Python, and `values` as arguments of the kernel.
+
+    The template's environment has glibc ask for large pages, which makes a display of 50 MB take half of the
+    processor's time; no variable is a setting.
+    """
+    spec: dict[str, Any] = json.loads((template_folder() / "kernel.json").read_text())
+    argv: list[str] = []
+    for word in spec["argv"]:
+        argv += [python] if word == "{python}" else isolation if word == "{isolation}" else [word]
+    argv += [f"{setting.flag}={values[name]}" for name, setting in SETTINGS.items() if name in values]
+    limits = settings.limits
+    # For people who read the kernel's description; the arguments above are what counts.
+    about = {
+        "version": sandbox_kernel.__version__,
+        "image": settings.image,
+        "runtime": settings.runtime or "default",
+        "network": "none",
+        "memory": format_bytes(limits.memory_bytes),
+        "cpus": limits.cpus,
+        "scratch": format_bytes(limits.scratch_bytes),
+        "cell_timeout": f"{limits.cell_seconds:g} s",
+        "idle_timeout": f"{limits.idle_seconds:g} s",
+        "outputs": settings.outputs,
+    }
+    metadata = spec["metadata"] | {"sandbox_kernel": about}
+    return spec | {"argv": argv, "display_name": settings.display_name, "metadata": metadata}
+
+
+def isolation_flags(python: str) -> list[str]:
+    """Return the flags with which `python` finds this package, and nothing that a start request or a cell chose.
+
+    Without them, Python looks for modules in the notebook's folder first, which is where `downloads` may put files
+    that cells made, and in PYTHONPATH. -I also leaves out the user's site folder, which is found through $HOME; where
+    the package is installed right there, -E and -P are the best that works.
+    """
+    for flags in (["-I"], ["-E", "-P"]):
+        command = [python, *flags, "-c", "import sandbox_kernel; print(sandbox_kernel.__file__)"]
+        found = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+        if found.returncode == 0 and Path(found.stdout.strip()).samefile(sandbox_kernel.__file__):
+            return flags
+    raise ConfigurationError(
+        "this Python finds sandbox_kernel only in the current folder or through PYTHONPATH, which a kernel must not "
+        "look at; install it first (pip install sandbox-kernel, or pip install -e . in a checkout)",
+        value=python,
+    )
+
+
+def install(
+    values: Mapping[str, object] | None = None,
+    *,
+    name: str = NAME,
+    user: bool = False,
+    prefix: str | None = None,
+) -> Path:
+    """Install the kernelspec, replacing one of that name, and return its folder.
+
+    Without `user` and `prefix` it goes to the system's folder, as with ipykernel. An engine that DOCKER_HOST names now
+    is written down as a setting: the kernel then finds it whatever environment a front end starts it in.
+    """
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    values = dict(values or {})
+    if prefix == "":
+        raise ConfigurationError("an empty prefix is no folder", setting="--prefix")
+    if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
+        values.setdefault("engine", host)
+    python = sys.executable
+    spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python))
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as scratch:
+        source = Path(scratch, "kernelspec")
+        shutil.copytree(template_folder(), source)
+        (source / "kernel.json").write_text(json.dumps(spec, indent=2, ensure_ascii=False) + "\n")
+        source.chmod(0o755)  # it is copied with its mode, and other users of a system-wide kernel must read it
+        try:
+            if prefix is not None:
+                _refuse_links(prefix, name)
+            return Path(KernelSpecManager().install_kernel_spec(str(source), name, user=user, prefix=prefix))
+        except ValueError as error:
+            raise ConfigurationError(str(error), value=repr(name), setting="--name") from error
+        except OSError as error:
+            raise ConfigurationError(
+                f"the kernelspec cannot be written ({error.strerror}); "
+                "choose --user or --sys-prefix, or install as root",
+                value=str(error.filename),
+            ) from error
+
+
+def _refuse_links(prefix: str, name: str) -> None:
+    """Refuse a prefix beneath which a link lies ready: what is at its end would be emptied, and written to."""
+    try:
+        with open_folder(Path(prefix, "share", "jupyter", "kernels")) as kernels:
+            if (kernels.path / name).is_symlink():
+                raise FileRefused(f"{name!r} is a link")
+    except FileNotFoundError:  # what there is on the way has no link
+        return
+    except FileRefused as error:
+        message = f"the kernelspec cannot go there; choose --user or --sys-prefix: {error.message}"
+        raise ConfigurationError(message, value=prefix, setting="--prefix") from None

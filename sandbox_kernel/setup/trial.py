@@ -1,0 +1,97 @@
+"""A real start for the doctor: one sandbox that attests itself, and one cell in a session.
+
+Neither touches a folder of the user's, and nothing is left behind. Imports session and the engine seam.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from dataclasses import replace
+from typing import Any
+
+from ..container import wire
+from ..core.errors import SandboxDied
+from ..core.model import Message, SandboxSpec, Settings
+from ..engines.attestation import Check, checks
+from ..engines.base import Engine
+from ..engines.shipping import agent_command
+from ..session.session import UID_RANGE, Session
+
+REPORT_BYTES = 4 << 20
+
+
+async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
+    """Start a sandbox and return the comparison of what it is with what was asked for, line by line."""
+    low, high = UID_RANGE
+    spec = SandboxSpec(
+        session_id=secrets.token_hex(16),
+        image=settings.image,
+        runtime=settings.runtime,
+        limits=settings.limits,
+        command=agent_command(settings.limits),
+        uid=low + secrets.randbelow(high - low),
+    )
+    container = None
+    try:
+        async with asyncio.timeout(settings.limits.start_seconds):
+            container = await engine.start(spec)
+            decoder = wire.Decoder(REPORT_BYTES)
+            while data := await container.receive():
+                for kind, parts in decoder.feed(data):
+                    if kind == wire.AGENT and (event := json.loads(parts[0])).get("op") == "hello":
+                        return checks(spec, event.get("report"), await container.inspect())
+            reason = await container.wait()
+            raise SandboxDied(f"the sandbox {reason.kind} before it reported: {reason.detail.strip()[-500:]}")
+    except (TimeoutError, wire.FrameError, ValueError) as error:
+        raise SandboxDied(f"the sandbox did not report as it should: {error or 'it was too slow'}") from error
+    finally:
+        if container is not None:
+            await container.kill()
+
+
+async def first_cell(settings: Settings, engine: Engine) -> str:
+    """Run `6 * 7` in a session of its own and return what the cell displays. Raises why there was no answer."""
+    front = _Front()
+    session = Session(replace(settings, uploads=None, downloads=None, audit=None), engine, front)
+    header = {"msg_id": secrets.token_hex(16), "msg_type": "execute_request", "session": "doctor", "version": "5.4"}
+    header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
+    content = {"code": "6 * 7", "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+    try:
+        session.submit(Message(channel="shell", header=header, content=content), b"doctor")
+        async with asyncio.timeout(settings.limits.start_seconds + 5):
+            await front.done.wait()
+    except TimeoutError as error:
+        raise session.failure or SandboxDied("the first cell has no answer") from error
+    finally:
+        await session.close()
+    if session.failure is not None and front.status != "ok":
+        raise session.failure
+    return front.shown if front.status == "ok" else f"{front.status}: {front.shown}"
+
+
+class _Front:
+    """A front end that waits for one reply and for idle, which come in either order."""
+
+    def __init__(self) -> None:
+        self.done = asyncio.Event()
+        self.shown = ""
+        self.status = ""
+        self._idle = False
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        content: dict[str, Any] = dict(message.content)
+        if message.type == "execute_result":
+            self.shown = str(content.get("data", {}).get("text/plain", ""))
+        elif message.type == "execute_reply":
+            self.status = str(content.get("status"))
+            if self.status != "ok":
+                self.shown = f"{content.get('ename')}: {content.get('evalue')}"
+        elif message.type == "status":
+            self._idle = content.get("execution_state") == "idle"
+        if self.status and self._idle:
+            self.done.set()
+
+    def drain(self) -> None:
+        """There is nothing to read from anyone."""

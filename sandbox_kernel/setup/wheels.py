@@ -1,0 +1,223 @@
+"""The wheels of an image, fetched on the host by pip for the image's Python, and kept in a cache folder.
+
+Imports errors and requirements. Nothing is built from source and no code of a wheel runs here. pip runs in an isolated
+Python, in a folder of ours, with the few variables that say how to reach an index: whatever lies in the current folder
+is no module of it, and no setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import ConfigurationError, EngineError
+from .requirements import Wanted
+
+PYTHON_VERSION = "3.13"
+NEWEST_GLIBC, OLDEST_GLIBC = 41, 5
+"""Debian 13 has glibc 2.41: wheels made for it or for any older one fit (manylinux_2_5 is the oldest there is)."""
+
+DOWNLOAD_SECONDS = 1800.0
+
+_RESOLVE_FOR_THE_IMAGE = """
+import sys
+wheel, architecture, version = sys.argv[1:4]
+sys.path.insert(0, wheel)
+from pip._vendor.packaging import markers
+here = markers.default_environment
+there = {"python_version": version, "python_full_version": version + ".0", "implementation_version": version + ".0",
+         "platform_machine": architecture, "platform_system": "Linux", "sys_platform": "linux", "os_name": "posix",
+         "implementation_name": "cpython", "platform_python_implementation": "CPython"}
+markers.default_environment = lambda: {**here(), **there}
+from pip._internal.exceptions import InstallationError
+from pip._internal.operations.prepare import RequirementPreparer
+prepare = RequirementPreparer._prepare_linked_requirement
+def refuse(self, needed, *rest):
+    raise InstallationError(f"{needed} is no wheel, and to build it would run its code on this machine")
+def prepare_a_wheel(self, needed, *rest):
+    if needed.editable or not needed.link.is_wheel or needed.link.is_existing_dir():
+        refuse(self, needed)
+    if needed.req is not None and needed.req.url:
+        raise InstallationError(f"{needed} is an address, which is not asked")
+    return prepare(self, needed, *rest)
+RequirementPreparer._prepare_linked_requirement = prepare_a_wheel
+RequirementPreparer.prepare_editable_requirement = refuse
+from pip._internal.cli.main import main
+sys.exit(main(sys.argv[4:]))
+"""
+"""pip chooses wheels for another Python, but reads `; python_version >= "3.12"` for its own: this makes both agree.
+
+And it takes wheels only, of what it finds by name: `--only-binary` says nothing of an address, such as any package may
+name among what it needs.
+"""
+
+_KEPT = re.compile(
+    r"HOME|USER|LOGNAME|LANG|LC_ALL|TZ|TMPDIR|XDG_(CACHE|CONFIG)_HOME|XDG_CONFIG_DIRS|(?i:https?|all|no)_(?i:proxy)"
+    r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|NO_INDEX|TRUSTED_HOST|CERT|CLIENT_CERT|PROXY|TIMEOUT|DEFAULT_TIMEOUT|RETRIES|NO_CACHE_DIR)"
+)
+"""Variables that pip is given: of the user, and how an index is reached."""
+_KEPT_IF_ABSOLUTE = re.compile(r"PIP_(FIND_LINKS|CONFIG_FILE|CACHE_DIR)")
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """What to install in an image: wheels, the installer among them, and the requirements file that pip reads there."""
+
+    files: tuple[Path, ...]
+    requirements: str
+
+
+def locked(recipes: Path, name: str, architecture: str) -> Wheels:
+    """Return the wheels of `images/{name}.lock`; pip checks each hash here, and again in the image."""
+    lock = (recipes / f"{name}.lock").read_text()
+    folder = cache() / f"{name}-{_digest(lock, architecture)}"
+    if not folder.is_dir():
+        command = [*_pip(), "download", "--require-hashes", "--no-deps", "-r", str(recipes / f"{name}.lock")]
+        _fetch(folder, command, architecture, name)
+        for old in cache().glob(f"{name}-*"):
+            if old != folder and ".part" not in old.name:
+                shutil.rmtree(old, ignore_errors=True)
+    files = tuple(sorted(folder.glob("*.whl")))
+    return Wheels(files if name == "installer" else (*files, installer(recipes, architecture)), lock)
+
+
+def installer(recipes: Path, architecture: str) -> Path:
+    """Return pip itself as a wheel, of the locked version: Python runs it as it is."""
+    return locked(recipes, "installer", architecture).files[0]
+
+
+def resolved(recipes: Path, wanted: Wanted, architecture: str, *, fresh: bool = False) -> Wheels:
+    """Return wheels that meet a user's requirements, and all that these need.
+
+    What the images have already keeps its version if that is possible at all; the kernel and what it needs always do.
+    `fresh` asks the package index again, instead of taking what was found for the same text before.
+    """
+    pins = {name: _pins(recipes / f"{name}.lock") for name in ("data", "base")}
+    pip = installer(recipes, architecture)
+    folder = cache() / f"custom-{_digest(wanted.identity, *pins['data'], architecture)}"
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    command = [sys.executable, "-I", "-c", _RESOLVE_FOR_THE_IMAGE, str(pip), architecture, PYTHON_VERSION, "download"]
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
+        if not folder.is_dir():
+            command += ["-r", str(wanted.write(Path(place)))]
+        for name in pins if not folder.is_dir() else ():
+            constraints = Path(place, "constraints.txt")
+            # pip wants a hash for each constraint as soon as one requirement has one.
+            ours = [] if wanted.has_hashes else pins[name]
+            constraints.write_text("\n".join([*ours, *wanted.constraints, ""]), encoding="utf-8")
+            try:
+                _fetch(folder, [*command, "-c", str(constraints)], architecture, "custom")
+                break
+            except ConfigurationError:
+                if name == "base":
+                    raise
+    files = tuple(sorted(folder.glob("*.whl")))
+    return Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
+
+
+def cache() -> Path:
+    """Return the folder where wheels are kept between builds."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if chosen.startswith("/") else Path.home() / ".cache", "sandbox-kernel", "wheels")
+
+
+def _pins(lock: Path) -> list[str]:
+    return re.findall(r"^[\w.-]+==[^\s\\;]+", lock.read_text(), re.MULTILINE)
+
+
+def _fetch(folder: Path, command: list[str], architecture: str, name: str) -> None:
+    """Fill `folder` with what `command` downloads; it appears complete or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
+    platforms = [f"--platform={tag}" for tag in platform_tags(architecture)]
+    target = ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON_VERSION}", *platforms]
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input", f"--dest={part}"]
+    try:
+        result = subprocess.run(
+            [*command, *target, *quiet],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=DOWNLOAD_SECONDS,
+            cwd=part,  # an empty folder of ours
+            env=environment(os.environ),
+            check=False,
+        )
+        if result.returncode != 0:
+            raise explain(result.stderr, name, architecture)
+        try:
+            part.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another build was faster
+                raise
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"pip did not fetch the wheels of {name}", limit=f"{DOWNLOAD_SECONDS:g} s") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def explain(stderr: str, name: str, architecture: str) -> EngineError | ConfigurationError:
+    """Return the error that a failed download is, from what pip said."""
+    said = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
+    text = " ".join(said)[-1500:] or stderr[-1500:].strip()
+    missing = re.search(r"No matching distribution found for ([^\s(]+)", text)
+    if name == "custom" and missing:
+        none = "(from versions: none)" in text
+        what = "has no wheel" if none else "has no wheel in a version that fits"
+        return ConfigurationError(
+            f"{missing[1]} {what} for Python {PYTHON_VERSION} on Linux {architecture}, or does not exist; the image "
+            "has no compiler and is built offline. Ask for another version, or make the wheel on Debian 13 with "
+            f"`pip wheel {missing[1]}` and name its path in the requirements",
+            setting="requirements",
+        )
+    if name == "custom":
+        return ConfigurationError(f"pip cannot meet the requirements: {text}", setting="requirements")
+    return EngineError(f"pip cannot fetch the wheels of images/{name}.lock: {text}")
+
+
+def platform_tags(architecture: str) -> list[str]:
+    """Return the platforms whose wheels run in the image, newest first; pip wants each of them named."""
+    tags = [f"manylinux_2_{minor}_{architecture}" for minor in range(NEWEST_GLIBC, OLDEST_GLIBC - 1, -1)]
+    older = ["manylinux2014", "manylinux2010", "manylinux1"] if architecture == "x86_64" else ["manylinux2014"]
+    return [*tags, *(f"{tag}_{architecture}" for tag in older), f"linux_{architecture}"]
+
+
+def _pip() -> list[str]:
+    if _has_pip():
+        return [sys.executable, "-I", "-m", "pip"]
+    if pip := shutil.which("pip3") or shutil.which("pip"):
+        return [pip]
+    raise EngineError(f"fetching wheels needs pip, which this Python lacks. Run `{sys.executable} -m ensurepip`")
+
+
+def _has_pip() -> bool:
+    """Say whether an isolated Python has pip: one in the user's own folder is not found there."""
+    command = [sys.executable, "-I", "-c", "import pip"]
+    return subprocess.run(command, cwd="/", capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that pip is given."""
+    kept = {
+        name: value
+        for name, value in given.items()
+        if _KEPT.fullmatch(name)
+        or (_KEPT_IF_ABSOLUTE.fullmatch(name) and all(map(re.compile(r"/|https?://|file:///").match, value.split())))
+    }
+    places = [place for place in given.get("PATH", "").split(os.pathsep) if place.startswith("/")]
+    return {**kept, "PATH": os.pathsep.join(places) or os.defpath}
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
