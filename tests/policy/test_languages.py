@@ -273,7 +273,8 @@ def test_no_note_of_ours_repeats_what_a_page_typesets(name: str, mode: OutputMod
         data, verdict = filtered(NAMES[name], policy)
         notes = verdict.notes
         assert faults(data.get("text/html", "")) == []
-        assert LINK not in data.get("text/html", "") and "\x1b" not in "".join(data.values())
+        assert LINK not in data.get("text/html", "")
+        assert "\x1b" not in "".join(data.values())
     assert notes or "Markdown" in name
     assert [note for note in notes if not re.fullmatch(r"[ -#%-\[\]-~]+", note)] == []
 
