@@ -1,7 +1,8 @@
 """What runs inside the container: process 1, and what it needs.
 
 The host sends these modules along with every start, and imports none of them but `wire`. They use the standard
-library and each other, and are written for Python 3.9 and later. Only the agent needs pyzmq, which comes with ipykernel.
+library and each other, and are written for Python 3.9 and later. Only the agent needs pyzmq, which comes with
+ipykernel.
 
 - `wire`: Frames: encoding, and a decoder that refuses a length before it makes room for it. Shipped into the
   container.

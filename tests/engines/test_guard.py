@@ -13,12 +13,12 @@ from typing import Any
 import docker
 import pytest
 from engine_tools import IMAGE
-
-from sandbox_kernel.engines.docker import DockerEngine
 from sandbox_kernel.engines.docker_container import DockerContainer
-from sandbox_kernel.engines.hardening import LABEL
 from sandbox_kernel.errors import EngineUnavailable, ImageMissing
 from sandbox_kernel.model import SandboxSpec
+
+from sandbox_kernel.engines.docker import DockerEngine
+from sandbox_kernel.engines.hardening import LABEL
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
