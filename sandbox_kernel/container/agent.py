@@ -6,6 +6,8 @@ nothing it says. It is a single loop that never blocks: a kernel that floods it 
 host.
 """
 
+from __future__ import annotations
+
 import collections
 import itertools
 import json
@@ -13,6 +15,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from . import messages, process, report, shield, wire
 
@@ -37,7 +41,7 @@ CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdi
 class Kernel:
     """One ipykernel process and the sockets to it."""
 
-    def __init__(self, config, number):
+    def __init__(self, config: dict[str, Any], number: int) -> None:
         self.number = number
         self.ready = False
         self.tail = b""
@@ -52,8 +56,9 @@ class Kernel:
         info = dict(ports, transport="ipc", ip=self.address, key="", signature_scheme="hmac-sha256")
         with open(path, "w") as file:
             json.dump(info, file)
-        self.stderr, write = os.pipe()
-        os.set_blocking(self.stderr, False)
+        errors, write = os.pipe()
+        os.set_blocking(errors, False)
+        self.stderr: int | None = errors
         null = os.open(os.devnull, os.O_RDONLY)
         argv = [sys.executable] + [arg.replace("{connection_file}", path) for arg in config["kernel"]]
         actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_DUP2, write, 2)]
@@ -79,9 +84,9 @@ class Kernel:
             os.setpriority(os.PRIO_PROCESS, self.pid, process.NICENESS)
         except OSError:
             pass
-        self.sockets = {}
+        self.sockets: dict[int, Any] = {}
 
-    def connect(self, zmq, context):
+    def connect(self, zmq: Any, context: Any) -> None:
         identity = b"agent-%d" % self.number
         for kind, _ in CHANNELS:
             self.sockets[kind] = context.socket(zmq.DEALER)
@@ -96,7 +101,9 @@ class Kernel:
             socket.reconnect_ivl = 5
             socket.connect("ipc://%s-%d" % (self.address, port))
 
-    def drain_stderr(self):
+    def drain_stderr(self) -> bool:
+        if self.stderr is None:
+            return False
         try:
             data = os.read(self.stderr, READ)
         except BlockingIOError:
@@ -106,13 +113,14 @@ class Kernel:
         self.tail = (self.tail + data)[-TAIL:]
         return bool(data)
 
-    def close(self):
+    def close(self) -> None:
         for socket in self.sockets.values():
             socket.close()
         self.sockets = {}
-        while self.stderr is not None:
+        before = None
+        while self.tail != before:
             before = self.tail
-            if not self.drain_stderr() or self.tail == before:
+            if not self.drain_stderr():
                 break
         if self.stderr is not None:
             os.close(self.stderr)
@@ -122,17 +130,17 @@ class Kernel:
 class Agent:
     """The loop between the two pipes of the container and the sockets of its kernel."""
 
-    def __init__(self, config):
+    def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.decoder = wire.Decoder(config["max_frame"])
-        self.pending = collections.deque()
+        self.pending: collections.deque[memoryview] = collections.deque()
         self.pending_bytes = 0
         self.parked = False
-        self.held = []
+        self.held: list[tuple[int, Sequence[bytes]]] = []
         self.kernels = 0
-        self.kernel = None
+        self.kernel: Kernel | None = None
         self.ooms = 0
-        self.meter = None
+        self.meter: report.Meter | None = None
         self.swollen = 0.0
         self.pressing = False
         self.delayed_until = 0.0
@@ -142,12 +150,12 @@ class Agent:
 
     # --- towards the host ---
 
-    def send(self, kind, parts):
+    def send(self, kind: int, parts: Sequence[bytes]) -> None:
         if self.parked:
             self.held.append((kind, parts))
             return
         self.pressing = self.pressing or not messages.precedes(kind, parts)
-        small = []
+        small: list[bytes] = []
         for data in wire.encode(kind, parts):
             if len(data) < SMALL:
                 small.append(data)
@@ -157,15 +165,15 @@ class Agent:
                 small = []
         self.enqueue(b"".join(small))
 
-    def enqueue(self, data):
+    def enqueue(self, data: bytes) -> None:
         if data:
             self.pending.append(memoryview(data))
             self.pending_bytes += len(data)
 
-    def event(self, op, **fields):
+    def event(self, op: str, **fields: object) -> None:
         self.send(wire.AGENT, [json.dumps(dict(fields, op=op)).encode()])
 
-    def leave(self):
+    def leave(self) -> None:
         """Write what is pending, but let what only precedes something else wait for that, for a moment.
 
         Each write wakes the engine, its shim and the host: five of them for a cell cost more than its code.
@@ -179,7 +187,7 @@ class Agent:
         self.flush()
         self.blocked = bool(self.pending)
 
-    def flush(self):
+    def flush(self) -> None:
         while self.pending:
             try:
                 count = os.writev(STDOUT, list(itertools.islice(self.pending, 64)))
@@ -195,25 +203,26 @@ class Agent:
 
     # --- the kernel ---
 
-    def spawn(self):
+    def spawn(self) -> Kernel:
         self.kernels += 1
         self.kernel = Kernel(self.config, self.kernels)
         self.ooms = report.oom_kills()
+        return self.kernel
 
-    def attach(self):
-        self.kernel.connect(self.zmq, self.context)
-        for socket in self.kernel.sockets.values():
+    def attach(self, kernel: Kernel) -> None:
+        kernel.connect(self.zmq, self.context)
+        for socket in kernel.sockets.values():
             self.poller.register(socket, self.zmq.POLLIN)
-        self.poller.register(self.kernel.stderr, self.zmq.POLLIN)
+        self.poller.register(kernel.stderr, self.zmq.POLLIN)
 
-    def stop_kernel(self):
+    def stop_kernel(self) -> None:
         """Kill every process but this one; the death is reported when it is seen."""
         try:
             os.kill(-1, signal.SIGKILL)
         except ProcessLookupError:
             pass
 
-    def reap(self):
+    def reap(self) -> None:
         """Collect ended processes, a bounded number: who makes orphans as fast as they end must not hold the loop."""
         for _ in range(REAPED_AT_ONCE):
             try:
@@ -225,11 +234,11 @@ class Agent:
                 return
             if self.kernel is not None and pid == self.kernel.pid:
                 self.stop_kernel()
-                self.release(status)
+                self.release(self.kernel, status)
         self.more_ended = True
 
-    def release(self, status):
-        kernel, self.kernel = self.kernel, None
+    def release(self, kernel: Kernel, status: int) -> None:
+        self.kernel = None
         # What it said last still counts, unless its session is over.
         while not self.parked and self.pending_bytes < 4 * MAX_PENDING:
             if not (self.forward(kernel, wire.IOPUB) or self.forward(kernel, wire.SHELL)):
@@ -251,7 +260,7 @@ class Agent:
             tail=kernel.tail.decode(errors="replace"),
         )
 
-    def forward(self, kernel, kind):
+    def forward(self, kernel: Kernel, kind: int) -> bool:
         """Send one message of the kernel to the host; returns whether there was one."""
         socket = kernel.sockets.get(kind)
         if socket is None:
@@ -280,7 +289,7 @@ class Agent:
 
     # --- commands of the host ---
 
-    def handle(self, kind, parts):
+    def handle(self, kind: int, parts: Sequence[bytes]) -> None:
         if kind == wire.AGENT:
             request = json.loads(parts[0])
             reply, data = self.command(request["op"], request, parts[1] if len(parts) > 1 else b"")
@@ -293,7 +302,7 @@ class Agent:
             except self.zmq.Again:
                 self.event("refused", channel=kind)
 
-    def command(self, op, request, data):
+    def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         if op.startswith("file."):
             from . import files
 
@@ -316,8 +325,7 @@ class Agent:
             return {"ok": True}, b""
         if op == "start_kernel":
             if self.kernel is None:
-                self.spawn()
-                self.attach()
+                self.attach(self.spawn())
             return {"ok": True, "number": self.kernels}, b""
         if op == "park":
             # The host is about to change: a fresh kernel starts meanwhile, and nothing is sent until the next one
@@ -329,9 +337,8 @@ class Agent:
             return {}, b""
         if op == "resume":
             held, self.held, self.parked = self.held, [], False
-            self.event(
-                "resumed", number=self.kernels if self.kernel else 0, ready=bool(self.kernel and self.kernel.ready)
-            )
+            kernel = self.kernel
+            self.event("resumed", number=self.kernels if kernel else 0, ready=bool(kernel and kernel.ready))
             for frame in held:
                 self.send(*frame)
             return {"ok": True}, b""
@@ -339,27 +346,27 @@ class Agent:
 
     # --- the loop ---
 
-    def begin(self):
+    def begin(self) -> int:
         """Start the first kernel; return the end of the pipe that says when a process has ended."""
         wake_read = process.prepare_pipes(STDIN, STDOUT)
         self.give_back_memory = process.settle()
         import zmq
 
-        self.zmq = zmq
-        self.context = zmq.Context()
-        self.poller = zmq.Poller()
+        self.zmq: Any = zmq
+        self.context: Any = zmq.Context()
+        self.poller: Any = zmq.Poller()
         self.poller.register(STDIN, zmq.POLLIN)
         self.poller.register(wake_read, zmq.POLLIN)
         self.context.socket(zmq.PAIR).close()  # with the first socket, the library starts its threads
         status = report.own_status()
         shield.raise_shield()
-        self.spawn()
+        kernel = self.spawn()
         self.event("hello", report=report.collect(status), number=self.kernels)
         self.flush()
-        self.attach()
+        self.attach(kernel)
         return wake_read
 
-    def run(self):
+    def run(self) -> None:
         wake_read = self.begin()
         poller = self.poller
         stdout_polled = False
@@ -394,18 +401,18 @@ class Agent:
                         for _ in range(100):
                             if self.pending_bytes > MAX_PENDING or not self.forward(kernel, kind):
                                 break
-                if kernel.stderr in ready and not kernel.drain_stderr():
-                    poller.unregister(kernel.stderr)
-                    os.close(kernel.stderr)
+                errors = kernel.stderr
+                if errors is not None and errors in ready and not kernel.drain_stderr():
+                    poller.unregister(errors)
+                    os.close(errors)
                     kernel.stderr = None
             if wake_read in ready or kernel is None or self.more_ended:
                 self.reap()
             if self.parked and self.kernel is None:
-                self.spawn()
-                self.attach()
+                self.attach(self.spawn())
             self.leave()
 
-    def tidy(self, congested):
+    def tidy(self, congested: bool) -> None:
         """Give back what large messages took, a second after the last of them."""
         if congested:
             self.swollen = time.monotonic()
@@ -413,7 +420,7 @@ class Agent:
             self.give_back_memory()
             self.swollen = 0.0
 
-    def receive(self):
+    def receive(self) -> None:
         self.heard = time.monotonic()
         try:
             data = os.read(STDIN, READ)
@@ -425,7 +432,7 @@ class Agent:
             self.handle(kind, parts)
 
 
-def prepare(config):
+def prepare(config: dict[str, Any]) -> None:
     """Make the folders that the kernel expects; the image may bring a prepared home."""
     os.umask(0o077)
     home = config["environment"]["HOME"]
@@ -437,7 +444,7 @@ def prepare(config):
     os.makedirs(home, 0o700, exist_ok=True)
 
 
-def main():
+def main() -> None:
     config = json.loads(sys.argv[1])
     prepare(config)
     Agent(config).run()

@@ -18,6 +18,7 @@ promises: a frame that claims 4 GiB is refused after its first four bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 SHELL, CONTROL, STDIN, IOPUB, AGENT = 1, 2, 3, 4, 5
 """Frame kinds: the four channels of a kernel, then commands to and events from the agent itself.
@@ -41,7 +42,7 @@ class FrameError(ValueError):
     """The bytes are not a frame of this wire; nothing after them can be read either."""
 
 
-def encode(kind: int, parts: list[bytes] | tuple[bytes, ...]) -> list[bytes]:
+def encode(kind: int, parts: Sequence[bytes]) -> list[bytes]:
     """Return a frame as a list of byte strings to write one after another (large parts are not copied)."""
     if kind not in KINDS:
         raise FrameError(f"no frame kind {kind}")
