@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test lint bench fuzz fuzz-renderers lock clean
+.PHONY: help demo lab setup test test-unit lint bench fuzz fuzz-renderers lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,6 +37,9 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@$(MAKE) --no-print-directory lint
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+
+test-unit: $(VENV)/.for-tests ## what needs neither an engine nor a browser, in less than a minute
+	@$(BIN)/python -m pytest -p no:cacheprovider tests/unit $(PYTEST_ARGS)
 
 lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@echo "--- checking style, types and imports"

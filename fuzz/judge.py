@@ -1,6 +1,6 @@
 """What must be true of all that leaves the output policy, said anew: nothing here asks a filter whether it was right.
 
-HTML is parsed by html5lib, as a browser would (tests/policy/check.py); the rest is tables of what may be there.
+HTML is parsed by html5lib, as a browser would (tests/support/policy/check.py); the rest is tables of what may be there.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
-from policy.check import TEX, faults
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy.html import _TAGS
+from tests.support.policy.check import TEX, faults
 
 STATIC = frozenset(("text/plain", "text/latex", "text/html", "text/markdown", "application/json"))
 IMAGES = {"image/png": "iVBORw0KGgo", "image/jpeg": "/9j/", "image/gif": "R0lGOD", "image/webp": "UklGR"}

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-from browser.corpus import BUNDLES, MORE_HTML
-from policy.hostile import HTML, MARKDOWN
-
 from sandbox_kernel.policy import OutputPolicy, replies
 from sandbox_kernel.session import protocol
+from tests.support.corpus import BUNDLES, MORE_HTML
+from tests.support.policy.hostile import HTML, MARKDOWN
 
 __all__ = ["BUNDLES", "MIMES", "NAMES", "REQUESTS", "SNIPPETS", "TYPES", "WORDS"]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from jupyter_client.manager import KernelManager
-from kernels import Kernel, containers_of, eventually, install
+
+from tests.support.kernels import Kernel, containers_of, eventually, install
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
-from policy.check import WATCH
 from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
 from sandbox_kernel.policy import frame
+from tests.support.policy.check import WATCH
 
 from .documents import number_of
 
@@ -73,7 +73,7 @@ def _watch() -> str:
     outer = html5lib.parseFragment(frame.wrap(""), namespaceHTMLElements=False)[0].get("srcdoc")
     (script,) = html5lib.parse(outer, namespaceHTMLElements=False).findall(".//script")
     if hashlib.sha256(script.text.encode()).hexdigest() != WATCH:
-        raise RuntimeError("the outer frame has a script that tests/policy/check.py does not name")
+        raise RuntimeError("the outer frame has a script that tests/support/policy/check.py does not name")
     return str(script.text)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from policy.hostile import EVIL, HTML, MARKDOWN, RUN
+from tests.support.policy.hostile import EVIL, HTML, MARKDOWN, RUN
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 MAX_LENGTH = 4000

@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from policy.messages import message
-
 from sandbox_kernel.policy import OutputPolicy
+from tests.support.policy.messages import message
 
 from . import exports
 from .chromium import LostError, Page

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from policy.check import TEX
-
 from sandbox_kernel.policy import css, svg, tex
 from sandbox_kernel.policy.html import render, sanitise
 from sandbox_kernel.policy.markdown import is_text
 from sandbox_kernel.policy.markdown import render as render_markdown
 from sandbox_kernel.policy.verdict import Notes
+from tests.support.policy.check import TEX
 
 from .. import judge
 from ..judge import require

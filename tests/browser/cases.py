@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .corpus import Attack, _numbered
+from tests.support.corpus import Attack, _numbered
 
 KINDS = {
     "display": "data",

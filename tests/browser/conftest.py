@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .lab import Lab, running_lab
+from tests.browser.lab import Lab, running_lab
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from .lab import NOTEBOOK, Lab, eventually
+from tests.browser.lab import NOTEBOOK, Lab, eventually
 
 CELL = ".jp-Notebook .jp-CodeCell"
 TOOLBAR = ".jp-NotebookPanel-toolbar"

@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from .lab import Lab, eventually, running_lab
+from tests.browser.lab import Lab, eventually, running_lab
 
 CELLS = {
     "pandas": """

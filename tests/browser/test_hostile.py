@@ -9,12 +9,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from policy.browser import Evil, listening
 
-from .cases import MODES, CaseError
-from .cases import cases as read
-from .corpus import UNSUITED, Attack, attacks, cells
-from .lab import KERNELS, NOTEBOOK, Lab, eventually, running_lab, settled
+from tests.browser.cases import MODES, CaseError
+from tests.browser.cases import cases as read
+from tests.browser.lab import KERNELS, NOTEBOOK, Lab, eventually, running_lab, settled
+from tests.support.chromium import Evil, listening
+from tests.support.corpus import UNSUITED, Attack, attacks, cells
 
 USED = """
     for (const one of document.querySelectorAll('.jp-OutputArea ' + arguments[0])) {

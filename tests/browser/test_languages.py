@@ -10,10 +10,10 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from policy.test_languages import MARKDOWN
-from policy.test_svg import BOMBS
 
-from .lab import Lab, eventually, settled
+from tests.browser.lab import Lab, eventually, settled
+from tests.unit.policy.test_languages import MARKDOWN
+from tests.unit.policy.test_svg import BOMBS
 
 PRELUDE = """
     from IPython.display import publish_display_data

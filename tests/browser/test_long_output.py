@@ -1,6 +1,6 @@
 """Cells that print without measure: a person's JupyterLab goes on scrolling and saving, and says where the rest is.
 
-The control, that all of it reaches a front end without the limit, needs no browser: tests/test_overflow.py.
+The control, that all of it reaches a front end without the limit, needs no browser: tests/container/test_overflow.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .lab import NOTEBOOK, Lab, running_lab
+from tests.browser.lab import NOTEBOOK, Lab, running_lab
 
 KERNELS = {
     "sandbox-python": ("--cell-timeout", "120"),

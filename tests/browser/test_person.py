@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kernels import containers_of
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from .lab import eventually, running_lab
-from .person import CELL, FILES, TOOLBAR, VARIABLES, Person
+from tests.browser.lab import eventually, running_lab
+from tests.browser.person import CELL, FILES, TOOLBAR, VARIABLES, Person
+from tests.support.kernels import containers_of
 
 KERNELS = {
     "sandbox-python": ("--uploads", "uploads", "--downloads", "downloads", "--cell-timeout", "15"),

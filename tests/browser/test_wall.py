@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from policy.browser import listening
 from selenium.webdriver.common.by import By
 
-from .corpus import UNSUITED, attacks
-from .lab import Lab, eventually, running_lab, settled
-from .test_hostile import RAN, Seen
+from tests.browser.lab import Lab, eventually, running_lab, settled
+from tests.browser.test_hostile import RAN, Seen
+from tests.support.chromium import listening
+from tests.support.corpus import UNSUITED, attacks
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mP8z8BQz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
 PDF = b"""%PDF-1.4

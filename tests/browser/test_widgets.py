@@ -11,12 +11,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from policy.browser import Evil, listening
-from policy.widget_spec import own_names, registered
-
 from sandbox_kernel.policy.widget_models import NAMES
-
-from .lab import Lab, settled
+from tests.browser.lab import Lab, settled
+from tests.support.chromium import Evil, listening
+from tests.support.policy.widget_spec import own_names, registered
 
 EVIL = "http://evil.test"
 RUN = "<img src=x onerror=window.pwned=1>"

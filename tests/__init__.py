@@ -1,0 +1,8 @@
+"""What is checked, a folder for what it needs; helpers of several folders lie in `support`.
+
+- `unit`: this process and programs that it starts; neither an engine nor a browser. `make test-unit` runs them.
+- `container`: an engine, and sandboxes in it.
+- `attacks`: hostile cells, agents, users and floods against real sandboxes; and what the fuzzers find.
+- `browser`: hostile and honest outputs in Chromium, and the second wall before them.
+- `frameworks`: the adapters with their frameworks, and the suites that others wrote for kernels and servers.
+"""

@@ -1,0 +1,180 @@
+"""Taking more than one's share. Runs inside; each returns what it got when that is more than the sandbox's limits say.
+
+The limits are those of engine_tools.SMALL: 192 MiB of memory, 16 MiB in /tmp and /dev/shm, 32 MiB in scratch, 256
+processes, 1024 open files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import signal
+import socket
+import threading
+
+from .inside import MIB, attack, check, ends, libc
+
+MEMORY = 192 * MIB
+
+
+@attack("SIGKILL", control="more memory")
+def memory_beyond_the_limit() -> object:
+    memory = mmap.mmap(-1, MEMORY + 64 * MIB)
+    for position in range(0, len(memory), 4096):
+        memory[position] = 1
+    return len(memory)
+
+
+@attack("SIGKILL", control="more memory")
+def memory_beyond_the_limit_in_several_processes() -> object:
+    children = []
+    for _ in range(4):
+        if not (child := os.fork()):
+            memory = mmap.mmap(-1, MEMORY // 3)
+            for position in range(0, len(memory), 4096):
+                memory[position] = 1
+            signal.pause()
+        children.append(child)
+    # Each has all it wants once it sleeps; without a limit that is more than the limit.
+    while all(_state(child) != "S" for child in children) and not os.waitpid(-1, os.WNOHANG)[0]:
+        os.sched_yield()
+    return _outlive(children)
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def _outlive(children: list[int]) -> object:
+    """Return whether all children came to sleep; die as the first did that was killed."""
+    while True:
+        try:
+            if all(_state(child) == "S" for child in children):
+                return len(children)
+        except FileNotFoundError:
+            pass
+        pid, code = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            os.kill(os.getpid(), os.WTERMSIG(code) if os.WIFSIGNALED(code) else signal.SIGKILL)
+        os.sched_yield()
+
+
+@attack("SIGKILL SIGBUS ENOMEM ENOSPC EINVAL", control="more memory")
+def shared_memory_segments_beyond_the_limit() -> object:
+    size = MEMORY + 64 * MIB
+    segment = check(libc.shmget(0, size, 0o1600))
+    address = libc.shmat(segment, None, 0)
+    libc.shmctl(segment, 0, None)
+    libc.memset(address_of(address), 1, size)
+    return size
+
+
+def address_of(address: int) -> object:
+    import ctypes
+
+    return ctypes.c_void_p(address)
+
+
+@attack("SIGKILL ENOMEM ENOSPC", control="more memory")
+def memory_file_beyond_the_limit() -> object:
+    fd, written = os.memfd_create("big"), 0
+    while written < MEMORY + 64 * MIB:
+        written += os.write(fd, bytes(MIB))
+    return written
+
+
+@attack("nothing SIGKILL EMFILE EPERM ENFILE")
+def pipes_beyond_the_memory_limit() -> object:
+    total = 0
+    for _ in range(400):
+        _, write = os.pipe()
+        try:
+            fcntl.fcntl(write, 1031, MIB)  # F_SETPIPE_SZ
+        except PermissionError:
+            pass
+        os.set_blocking(write, False)
+        try:
+            while True:
+                total += os.write(write, bytes(65536))
+        except BlockingIOError:
+            pass
+    return total > MEMORY and total
+
+
+@attack("nothing SIGKILL EMFILE ENOBUFS ENOMEM")
+def sockets_beyond_the_memory_limit() -> object:
+    total, kept = 0, []
+    for _ in range(500):
+        near, far = socket.socketpair()
+        kept += [near, far]
+        for end in (near, far):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MIB)
+            end.setblocking(False)
+            try:
+                while True:
+                    total += end.send(bytes(65536))
+            except BlockingIOError:
+                pass
+    return total > MEMORY and total
+
+
+def fill(folder: str, size: int) -> object:
+    fd, written = os.open(folder + "/big", os.O_CREAT | os.O_WRONLY), 0
+    while written < size:
+        written += os.write(fd, bytes(MIB))
+    return written
+
+
+@attack("ENOSPC", control="larger file systems")
+def files_in_tmp_beyond_its_size() -> object:
+    return fill("/tmp", 40 * MIB)
+
+
+@attack("ENOSPC", control="larger file systems")
+def files_in_scratch_beyond_its_size() -> object:
+    return fill("/mnt/data", 40 * MIB)
+
+
+@attack("ENOSPC", control="larger file systems")
+def files_in_shared_memory_beyond_its_size() -> object:
+    return fill("/dev/shm", 40 * MIB)
+
+
+@attack("ENOSPC", control="no limit of files")
+def empty_files_without_end() -> object:
+    for number in range(9000):
+        os.close(os.open(f"/tmp/{number}", os.O_CREAT))
+    return "9000 files"
+
+
+@attack("EMFILE", control="more open files")
+def open_files_without_end() -> object:
+    return [os.open("/dev/null", os.O_RDONLY) for _ in range(1500)]
+
+
+@attack("RuntimeError EAGAIN", control="no process limit")
+def threads_without_end() -> object:
+    threading.stack_size(65536)
+    done = threading.Event()
+    for _ in range(300):
+        threading.Thread(target=done.wait, daemon=True).start()
+    return "300 threads"
+
+
+@attack("EAGAIN", control="no process limit")
+def processes_without_end() -> object:
+    for _ in range(300):
+        if not os.fork():
+            signal.pause()
+    return "300 processes"
+
+
+@attack("nothing")
+def core_file_of_a_crash() -> object:
+    os.chdir("/mnt/data")
+    if not (child := os.fork()):
+        os.abort()
+    ends(child)
+    return [name for name in os.listdir() if "core" in name]

@@ -1,0 +1,222 @@
+"""What attacks are made of, on both sides: the table of them on the host, the calls they need inside the container.
+
+Standard library only: its source is shipped into the container, as are the modules that hold the attacks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+SECONDS = 12
+"""What one attack may take; it is ended by SIGALRM then, which no attack expects."""
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A function that returns something only if it got out, and how it must end in the sandbox."""
+
+    run: Callable[[], object]
+    refused: frozenset[str]
+    """Outcomes that count as contained: names of errors or signals; "nothing" when it ran and found nothing."""
+    control: str | None
+    """The alteration of the container (see alterations.py) with which the same function does get out."""
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    @property
+    def on_agent(self) -> bool:
+        """Whether it goes for PID 1, and so needs a real session's."""
+        return self.run.__module__.endswith(".attacks_agent")
+
+    @property
+    def verdict(self) -> str:
+        verb = "finds_nothing" if self.refused == {"nothing"} else "is_refused"
+        return f"{self.name}_{verb}"
+
+
+ATTACKS: dict[str, Attack] = {}
+GIVEN: dict[str, Any] = {}
+"""What the host tells the attacks: names of its own sockets, files and processes to go for."""
+
+
+def attack(refused: str, *, control: str | None = None) -> Callable[[Callable[[], object]], Callable[[], object]]:
+    """Put a function into the table. Its name is the attack's."""
+
+    def add(function: Callable[[], object]) -> Callable[[], object]:
+        assert function.__name__ not in ATTACKS
+        ATTACKS[function.__name__] = Attack(function, frozenset(refused.split()), control)
+        return function
+
+    return add
+
+
+# --- system calls -----------------------------------------------------------------------------------------------------
+
+X86 = platform.machine() == "x86_64"
+NUMBERS = {
+    # name: number on x86_64, on aarch64; None where there is none
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "capset": (126, 91),
+    "clock_settime": (227, 112),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "init_module": (175, 105),
+    "io_setup": (206, 0),
+    "io_uring_setup": (425, 425),
+    "ioprio_get": (252, 31),
+    "ioprio_set": (251, 30),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_load": (246, 104),
+    "memfd_secret": (447, 447),
+    "modify_ldt": (154, None),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "mq_open": (240, 180),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_madvise": (440, 440),
+    "quotactl": (179, 60),
+    "reboot": (169, 142),
+    "sched_setattr": (314, 274),
+    "swapon": (167, 224),
+    "acct": (163, 89),
+    "userfaultfd": (323, 282),
+    "vmsplice": (278, 75),
+}
+libc: Any = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+libc.shmat.restype = ctypes.c_void_p
+
+
+def check(result: int | None) -> int:
+    """Return the result of a C function, or raise the OSError that it left in errno."""
+    if result is None or result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Make a system call by its number, past everything that the C library checks."""
+    number = NUMBERS[name][0 if X86 else 1]
+    if number is None:
+        raise OSError(errno.ENOSYS, "not on this machine")
+    return check(libc.syscall(number, *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)))
+
+
+def ends(pid: int) -> int:
+    """Wait for a child; return its exit code, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def in_child(function: Callable[[], object]) -> None:
+    """Run a function in a child; raise the OSError that it met."""
+    child = os.fork()
+    if not child:
+        try:
+            function()
+        except OSError as error:
+            os._exit(error.errno or 255)
+        os._exit(0)
+    if code := ends(child):
+        raise OSError(code, os.strerror(code))
+
+
+def status(name: str) -> str:
+    """Return a line of /proc/self/status."""
+    with open("/proc/self/status") as file:
+        return next(line.split(":", 1)[1].strip() for line in file if line.startswith(name + ":"))
+
+
+# --- the driver -------------------------------------------------------------------------------------------------------
+
+
+def outcome(function: Callable[[], object]) -> tuple[str, str]:
+    """Run an attack in this process; return its outcome in one word, and what it says."""
+    try:
+        found = function()
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, type(error).__name__), str(error)
+    except Exception as error:  # every end is an outcome, compared with the expected
+        return type(error).__name__, str(error)
+    return ("worked", repr(found)[:300]) if found else ("nothing", "")
+
+
+def apart(function: Callable[[], object]) -> tuple[str, str]:
+    """Run an attack in a process of its own, of which nothing is left afterwards."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.close(read)
+        signal.alarm(SECONDS)
+        with open("/proc/self/oom_score_adj", "w") as file:  # the attack dies, not the driver
+            file.write("1000")
+        os.write(write, json.dumps(outcome(function)).encode())
+        os._exit(0)
+    os.close(write)
+    said = b""
+    # A child of the attack may hold the pipe open: the attack's end counts, not the pipe's.
+    code = ends(child)
+    os.set_blocking(read, False)
+    try:
+        said = os.read(read, 65536)
+    except BlockingIOError:
+        pass
+    os.close(read)
+    clean_up(child)
+    if said:
+        first, second = json.loads(said)
+        return first, second
+    return (signal.Signals(-code).name if code < 0 else f"exit {code}"), ""
+
+
+def clean_up(group: int) -> None:
+    try:
+        # All but PID 1 when this is it. Where a container shares the host's processes, its own group only.
+        os.kill(-1, signal.SIGKILL) if os.getpid() == 1 else os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+    try:
+        while True:
+            os.waitpid(-1, 0)
+    except ChildProcessError:
+        pass
+    for folder in ("/mnt/data", "/tmp", "/dev/shm"):
+        for entry in os.scandir(folder):
+            # What an alteration shares with the host is another user's.
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+
+
+def main(names: list[str]) -> None:
+    """Run the named attacks one after the other, and say how each ended."""
+    GIVEN["open files"] = sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]  # the last is the listing's
+    for name in names:
+        print(json.dumps([name, *apart(ATTACKS[name].run)]), flush=True)
+    sys.stdout.close()

@@ -1,0 +1,549 @@
+"""User code against the wire: it cannot reach the agent; where it can, its bytes end the sandbox and nothing else.
+
+The second half weakens the agent on purpose, so that user code writes what it likes into the pipe to the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sandbox_kernel.core.model import Limits, Message, Settings
+from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.session import session as session_module
+from sandbox_kernel.session.session import Session
+from tests.support.kernels import Kernel
+
+Start = Callable[..., Kernel]
+MIB = 1 << 20
+
+
+# --- the agent is out of reach ---
+
+REFUSED = """
+import ctypes, os, signal
+def refused(what, action):
+    try:
+        action()
+    except OSError as error:
+        print(what, 'refused', error.errno)
+    else:
+        print(what, 'WORKED')
+def call(name, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), name)
+class Vector(ctypes.Structure):
+    _fields_ = [('base', ctypes.c_void_p), ('size', ctypes.c_size_t)]
+buffer = ctypes.create_string_buffer(8)
+here = Vector(ctypes.addressof(buffer), 8)
+"""
+
+ATTEMPTS = {
+    "stdout": "lambda: os.open('/proc/1/fd/1', os.O_WRONLY)",
+    "stdin": "lambda: os.open('/proc/1/fd/0', os.O_RDONLY)",
+    "files": "lambda: os.listdir('/proc/1/fd')",
+    "memory": "lambda: os.open('/proc/1/mem', os.O_RDWR)",
+    "maps": "lambda: open('/proc/1/maps').read() and None",
+    "root": "lambda: os.listdir('/proc/1/root/')",
+    "environment": "lambda: open('/proc/1/environ').read()",
+    "ptrace attach": "lambda: call('ptrace', 16, 1, 0, 0)",
+    "ptrace seize": "lambda: call('ptrace', 0x4206, 1, 0, 0)",
+    "write": "lambda: call('process_vm_writev', 1, ctypes.byref(here), 1, ctypes.byref(here), 1, 0)",
+    "read": "lambda: call('process_vm_readv', 1, ctypes.byref(here), 1, ctypes.byref(here), 1, 0)",
+    "pidfd": "lambda: call('syscall', 438, os.pidfd_open(1), 1, 0)",
+    "oom": "lambda: open('/proc/1/oom_score_adj', 'w').write('1000')",
+}
+
+
+@pytest.mark.parametrize("what", ATTEMPTS)
+def test_user_code_cannot_reach_into_the_agent(kernel: Kernel, what: str) -> None:
+    result = kernel.run(f"{REFUSED}\nrefused({what!r}, {ATTEMPTS[what]})")
+    assert result.text().startswith(f"{what} refused "), result
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_signals_to_the_agent_are_refused(kernel: Kernel) -> None:
+    (before,) = kernel.containers()
+    code = (
+        "import os, signal\nrefused = 0\nfor number in signal.Signals:\n"
+        "    try: os.kill(1, number)\n    except PermissionError: refused += 1\n"
+        "print(refused == len(signal.Signals))"
+    )
+    assert kernel.run(code).text() == "True\n"
+    assert kernel.run("1 + 1").value == "2"
+    assert kernel.containers()[0]["container"] == before["container"]
+
+
+def test_the_agents_resources_cannot_be_taken_away(kernel: Kernel) -> None:
+    """The same user might lower the agent's limits, so that it ends; nobody may."""
+    assert kernel.run("import resource; resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))").ename == "PermissionError"
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_the_place_of_the_next_kernel_cannot_be_taken(start_kernel: Start) -> None:
+    """The sockets' folder has the same owner as user code."""
+    kernel = start_kernel()
+    code = (
+        "import os\nopen('kept.txt', 'w').close()\nfor n in range(9): os.makedirs(f'/tmp/.sandbox/k{n}')\nos._exit(1)"
+    )
+    assert kernel.run(code).ename == "KernelDied"
+    assert kernel.run("__import__('os').listdir()").value == "['kept.txt']"
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "import os; os._exit(1)"], ids=["hangs", "exits"])
+def test_a_trap_for_the_next_kernels_ends_the_sandbox(start_kernel: Start, code: str) -> None:
+    """A cell can plant what every later kernel of its sandbox runs at its start; three of them are enough."""
+    kernel = start_kernel("--cell-timeout", "2")
+    (before,) = kernel.containers()
+    trap = (
+        "import os\n"
+        "folder = os.path.expanduser('~/.ipython/profile_default/startup')\n"
+        "os.makedirs(folder, exist_ok=True)\n"
+        f"open(folder + '/00.py', 'w').write({code!r})\n"
+        "os._exit(1)"
+    )
+    assert kernel.run(trap).ename == "KernelDied"
+    names = []
+    while (result := kernel.run("1 + 1")).reply["status"] == "error":
+        names.append(result.ename)
+        assert len(names) <= 3
+        assert names[-1] in {"KernelDied", "CellTimeout", "SandboxDied"}
+    assert kernel.containers()[0]["container"] != before["container"]
+
+
+# --- forged messages of the kernel itself ---
+
+FORGE = """
+kernel = get_ipython().kernel
+here = kernel.get_parent()
+def header(identity, kind='execute_request'):
+    return {'msg_id': identity, 'msg_type': kind, 'session': 'x', 'username': 'x', 'date': '2000-01-01T00:00:00Z',
+            'version': '5.3'}
+def parent(identity):
+    return {'header': header(identity), 'msg_id': identity, 'msg_type': 'execute_request'}
+def publish(kind, content, parent=here):
+    kernel.session.send(kernel.iopub_socket, kind, content, parent=parent)
+def reply(kind, content, parent=here):
+    shell = kernel.shell_channel_thread.manager.get_subshell_to_shell_channel_socket(None)
+    kernel.session.send(shell, kind, content, parent=parent, ident=kernel._parent_ident['shell'])
+def ask(content, parent=here):
+    ident = kernel._parent_ident['shell']
+    kernel.session.send(kernel.stdin_socket, 'input_request', content, parent=parent, ident=ident)
+"""
+
+
+class Seen:
+    """Everything that a client was sent on shell and iopub, from one cell to the end of the next one."""
+
+    def __init__(self, kernel: Kernel, code: str, **options: Any) -> None:
+        client = kernel.client
+        self.cell = client.execute(FORGE + code, **options)
+        self.following = client.execute("'the end'")
+        self.published: list[dict[str, Any]] = []
+        self.replies: list[dict[str, Any]] = []
+        while not self._is_end():
+            self._take(self.published, client.get_iopub_msg(timeout=30))
+        while not self.replies or self.replies[-1]["parent_header"]["msg_id"] != self.following:
+            self._take(self.replies, client.get_shell_msg(timeout=30))
+
+    @staticmethod
+    def _take(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
+        if message["parent_header"].get("msg_type") != "kernel_info_request":  # left over from the start
+            messages.append(message)
+
+    def _is_end(self) -> bool:
+        last = self.published[-1] if self.published else None
+        return (
+            last is not None
+            and last["parent_header"].get("msg_id") == self.following
+            and last["content"].get("execution_state") == "idle"
+        )
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [message["content"] for message in self.published if message["msg_type"] == kind]
+
+    def check(self) -> None:
+        """Both cells had their states once, their reply once, and nobody else was spoken of."""
+        assert {message["parent_header"]["msg_id"] for message in self.published} == {self.cell, self.following}
+        assert [content["execution_state"] for content in self.of("status")] == ["busy", "idle"] * 2
+        assert [message["parent_header"]["msg_id"] for message in self.replies] == [self.cell, self.following]
+        assert len({message["header"]["session"] for message in self.published + self.replies}) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for state in ('idle', 'busy', 'dead', 'restarting', 'starting', ''):\n"
+        "    publish('status', {'execution_state': state}, {})\n"
+        "    publish('status', {'execution_state': state}, parent('somebody'))",
+        "for state in ('dead', 'restarting', 'starting', 'busy', 7, None, ['idle']):\n"
+        "    publish('status', {'execution_state': state})",
+        "publish('status', {}); publish('status', {'execution_state': []})",
+        "publish('iopub_welcome', {'subscription': ''}); publish('iopub_welcome', {'subscription': ''}, {})",
+        "publish('shutdown_reply', {'status': 'ok', 'restart': False}); publish('invented', {}); publish('', {})",
+        "publish('stream', {'name': 'stdout', 'text': 'x'}, parent('somebody'))",
+        "publish('display_data', {'data': {'text/plain': 'x'}, 'metadata': {}}, parent('x' * 10000))",
+        "publish('stream', {'name': 'stdout', 'text': 'x'}, {'msg_id': 7, 'header': {'msg_id': 7}})",
+        "reply('execute_reply', {'status': 'ok'}, parent('somebody'))",
+        "reply('complete_reply', {'status': 'ok'}); reply('shutdown_reply', {'status': 'ok'}); reply('status', {})",
+        "reply('input_request', {'prompt': '?', 'password': True}); reply('comm_msg', {'comm_id': '1', 'data': {}})",
+        "ask({'prompt': '?', 'password': True}); ask({}); ask({'prompt': 7, 'password': 'x'}, parent('x'))",
+        "publish('execute_input', {'code': 'x', 'execution_count': 'x'})\n"
+        "publish('execute_input', {'code': 'x', 'execution_count': -5})",
+        "publish('stream', {'name': 'stdin', 'text': 'x'}); publish('stream', {'name': 'stdout', 'text': ['x']})\n"
+        "publish('stream', {'name': 'stdout', 'text': None}); publish('stream', {'name': ['stdout'], 'text': 'x'})",
+        "publish('error', {'ename': 7, 'evalue': None, 'traceback': 'x'})",
+        "for raw in ([], [b''], [b'x'] * 5000, [b'<IDS|MSG>'], [b'<IDS|MSG>', b''], [b'<IDS|MSG>', b'', b'{}'] * 3,\n"
+        "            [b'<IDS|MSG>', b'', b'NaN', b'{}', b'{}', b'{}'], [b'<IDS|MSG>', b''] + [b'[' * 9999] * 4,\n"
+        "            [b'<IDS|MSG>', b''] + [b'\\xff'] * 4, [b'<IDS|MSG>', b''] + [b'{}'] * 5000):\n"
+        "    raw and kernel.iopub_thread.send_multipart(raw)",
+    ],
+    ids=lambda code: code.split("\n")[0][:40],
+)
+def test_what_the_kernel_may_not_say_is_not_passed_on(kernel: Kernel, code: str) -> None:
+    seen = Seen(kernel, code, allow_stdin=False)
+    seen.check()
+    assert seen.of("stream") == []
+    assert [content["code"] for content in seen.of("execute_input")] == [FORGE + code, "'the end'"]
+    assert all(reply["content"]["status"] == "ok" for reply in seen.replies), seen.replies
+    assert not seen.of("error")
+
+
+def test_output_forged_for_the_next_cell_stays_away(kernel: Kernel) -> None:
+    """A client counts its ids up: a cell knows the id of the one that waits behind it."""
+    guess = (
+        "here['header']['msg_id'].rpartition('_')[0] + '_' + str(int(here['header']['msg_id'].rpartition('_')[2]) + 1)"
+    )
+    seen = Seen(
+        kernel,
+        f"guess = {guess}\n"
+        "import time; time.sleep(0.5)\n"
+        "for state in ('busy', 'idle'): publish('status', {'execution_state': state}, parent(guess))\n"
+        "publish('stream', {'name': 'stdout', 'text': 'forged'}, parent(guess))\n"
+        "reply('execute_reply', {'status': 'error', 'ename': 'Forged'}, parent(guess))\n"
+        "print(guess)\n",
+    )
+    seen.check()
+    assert [content["text"] for content in seen.of("stream")] == [seen.following + "\n"]
+    assert seen.replies[1]["content"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ("{'status': 'ok', 'execution_count': 'seven', 'payload': 'x', 'user_expressions': 5}", "ok"),
+        ("{'status': 'ok', 'execution_count': None, 'payload': [7, None, {}], 'user_expressions': {'a': 7}}", "ok"),
+        ("{'status': 'error', 'ename': 'x' * 10_000_000, 'evalue': 7, 'traceback': {'a': 1}}", "error"),
+        ("{'status': 'error'}", "error"),
+        ("{'status': 'invented'}", "ok"),
+    ],
+)
+def test_a_forged_reply_of_its_own_has_the_types_of_a_reply(kernel: Kernel, content: str, status: str) -> None:
+    seen = Seen(kernel, f"reply('execute_reply', {content}); reply('execute_reply', {content})", stop_on_error=False)
+    seen.check()
+    reply = seen.replies[0]["content"]
+    assert reply["status"] == status
+    assert isinstance(reply["execution_count"], int | None)
+    if status == "error":
+        assert isinstance(reply["ename"], str)
+        assert isinstance(reply["evalue"], str)
+        assert all(isinstance(line, str) for line in reply["traceback"])
+
+
+def test_a_reply_that_is_none_is_not_taken_for_one(kernel: Kernel) -> None:
+    seen = Seen(
+        kernel,
+        "for wrong in (['ok'], 7, None, {}): reply('execute_reply', {'status': wrong})\nreply('execute_reply', {})",
+    )
+    seen.check()
+    assert seen.replies[0]["content"]["status"] == "ok"
+
+
+def test_a_cell_that_pretends_to_have_ended_is_ended_by_the_next_ones_clock(start_kernel: Start) -> None:
+    kernel = start_kernel("--cell-timeout", "3")
+    pretend = "reply('execute_reply', {'status': 'ok'}); publish('status', {'execution_state': 'idle'})\n"
+    first = kernel.run(FORGE + pretend + "while True: pass")
+    assert first.reply["status"] == "ok"
+    second = kernel.run("while True: pass")
+    assert second.ename == "CellTimeout"
+    assert second.seconds < 10
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_an_endless_flood_of_what_does_not_pass_ends_the_kernel(start_kernel: Start, tmp_path: Path) -> None:
+    """Neither the host's processor nor the disk with its audit is at a thread's disposal."""
+    audit = tmp_path / "audit.jsonl"
+    kernel = start_kernel("--output-messages", "20000", "--audit", str(audit))
+    flood = "\nwhile True: publish('stream', {'name': 'stdout', 'text': 'x'}, parent('somebody'))"
+    result = kernel.run(FORGE + flood)
+    assert result.ename == "OutputLimit"
+    assert kernel.run("1 + 1").value == "2"
+    assert len(audit.read_bytes().splitlines()) < 11_000
+
+
+def test_a_request_over_the_limit_is_refused_and_the_sandbox_stays(start_kernel: Start) -> None:
+    """A file dropped on an upload widget, for one."""
+    kernel = start_kernel("--message-limit", "4M")
+    kernel.run("kept = 42")
+    message = kernel.client.session.msg("comm_msg", {"comm_id": "1", "data": {}})
+    kernel.client.session.send(kernel.client.shell_channel.socket, message, buffers=[bytes(6 * MIB)])
+    result = kernel.run("kept")
+    assert result.value == "42"
+    assert "message_limit" in result.text("stderr")
+
+
+# --- with the agent's pipe in the hands of user code ---
+
+WRITE = """
+import json, os, struct
+pipe = os.open('/proc/1/fd/1', os.O_WRONLY)
+def write(data):
+    while data: data = data[os.write(pipe, data):]
+def frame(kind, *parts):
+    parts = [part if isinstance(part, bytes) else json.dumps(part, default=str).encode() for part in parts]
+    head = struct.pack(f'!BH{len(parts)}I', kind, len(parts), *map(len, parts))
+    body = head + b''.join(parts)
+    return struct.pack('!I', len(body)) + body
+here = get_ipython().kernel.get_parent()['header']
+def header(kind): return {'msg_id': 'forged', 'msg_type': kind}
+"""
+
+
+class Front:
+    """A front end in the test's own process."""
+
+    def __init__(self) -> None:
+        self.delivered: list[Message] = []
+        self.news = asyncio.Event()
+        self.session: Session
+        self.count = 0
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        self.delivered.append(message)
+        self.news.set()
+
+    def drain(self) -> None:
+        """Nothing waits to be read."""
+
+    async def run(self, code: str, seconds: float = 30.0) -> dict[str, Any]:
+        """Run a cell and return its reply, once it has that and idle, each once."""
+        self.count += 1
+        header = {"msg_id": f"cell-{self.count}", "msg_type": "execute_request", "session": "front", "version": "5.4"}
+        header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
+        content = {"code": code, "allow_stdin": False, "silent": False}
+        self.session.submit(Message(channel="shell", header=header, content=content), b"client")
+        async with asyncio.timeout(seconds):
+            while len(self.of(header["msg_id"], "execute_reply")) + len(self.idles(header["msg_id"])) < 2:
+                self.news.clear()
+                await self.news.wait()
+        (reply,) = self.of(header["msg_id"], "execute_reply")
+        assert len(self.idles(header["msg_id"])) == 1
+        return dict(reply.content)
+
+    def of(self, identity: str, kind: str) -> list[Message]:
+        return [m for m in self.delivered if m.parent.get("msg_id") == identity and m.type == kind]
+
+    def idles(self, identity: str) -> list[Message]:
+        return [m for m in self.of(identity, "status") if m.content["execution_state"] == "idle"]
+
+    def text(self) -> str:
+        return "".join(m.content["text"] for m in self.delivered if m.type == "stream")
+
+
+Weak = Callable[..., Awaitable[Front]]
+
+
+@pytest.fixture
+async def weak(monkeypatch: pytest.MonkeyPatch, image: str, tmp_path: Path) -> AsyncIterator[Weak]:
+    """Start sessions whose agent lets user code open its files; their processes, tasks and files are counted."""
+    source = shipping.agent_source()
+    guard = "    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)\\n"
+    assert source.count(guard) == 1
+    source = source.replace(guard, "")
+    monkeypatch.setattr(session_module, "agent_command", lambda limits: shipping.agent_command(limits, source=source))
+    process = psutil.Process()
+    fronts: list[Front] = []
+    engine = DockerEngine()
+    engine.guard.watch("no container")  # one file of this process's, for all sessions there will be
+    engine.guard.forget("no container")
+    files, tasks, memory = process.num_fds(), len(asyncio.all_tasks()), process.memory_info().rss
+
+    async def start(**limits: Any) -> Front:
+        settings = {"message_bytes": 16 * MIB, "cell_seconds": 20.0, "output_messages": 20_000, **limits}
+        fronts.append(front := Front())
+        choice = Settings(image=image, limits=Limits(**settings), audit=str(tmp_path / "audit.jsonl"))
+        front.session = Session(choice, engine, front)
+        reply = await front.run("kept = 1")
+        assert reply["status"] == "ok", reply
+        return front
+
+    yield start
+    assert process.memory_info().rss - memory < 100 * MIB
+    for front in fronts:
+        await front.session.close()
+    assert [row for row in await engine.list() if row["owner_pid"] == os.getpid()] == []
+    assert process.num_fds() <= files
+    async with asyncio.timeout(5):
+        while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 (tasks have no common event)
+            await asyncio.sleep(0.01)
+
+
+DEADLY = {
+    "garbage": ("write(bytes(1000))", "too short"),
+    "text": ("write(b'hello, host\\n')", "over the limit"),
+    "4 GiB": ("write(b'\\xff\\xff\\xff\\xff')", "4294967295 bytes is over the limit"),
+    "4 GiB and data": ("write(b'\\xff\\xff\\xff\\xff' + bytes(50_000_000))", "over the limit"),
+    "unknown kind": ("write(frame(9, b''))", "no frame kind 9"),
+    "lying table": ("write(struct.pack('!IBHI', 7, 4, 1, 1000))", "do not add up"),
+    "too many parts": ("write(struct.pack('!IBH', 100000, 4, 65535) + bytes(100000))", "65535 parts"),
+    "no head": ("write(frame(5))", "proper head"),
+    "head is a list": ("write(frame(5, ['op']))", "proper head"),
+    "op is a number": ("write(frame(5, {'op': 7}))", "proper head"),
+    "id is a text": ("write(frame(5, {'op': 'reply', 'id': 'x'}))", "proper head"),
+    "head is deep": ("write(frame(5, b'[' * 100000))", "proper head"),
+    "head is NaN": ("write(frame(5, b'NaN'))", "proper head"),
+    "head is not UTF-8": ('write(frame(5, b\'{"op": "\\xff"}\'))', "proper head"),
+    "second hello": ("write(frame(5, {'op': 'hello', 'report': {}}))", "introduced itself twice"),
+    "kernels that end and end": (
+        "for _ in range(9): write(frame(5, {'op': 'kernel_exited', 'number': 1, 'code': 'x' * 1000}))",
+        "no kernel starts",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DEADLY)
+async def test_bytes_that_are_no_frames_end_the_sandbox_with_a_reason(weak: Weak, what: str) -> None:
+    code, reason = DEADLY[what]
+    front = await weak()
+    reply = await front.run(f"{WRITE}\n{code}\nimport time; time.sleep(60)")
+    assert reply["status"] == "error"
+    if what.startswith("kernels"):
+        assert reply["ename"] == "KernelDied"  # the first of them ended the cell, the third the sandbox
+    else:
+        assert reply["ename"] == "SandboxDied"
+        assert reason in reply["evalue"]
+        assert "Kept: nothing" in reply["evalue"]
+    reply = await front.run("kept")
+    if what.startswith("kernels") and reply["ename"] == "SandboxDied":
+        assert reason in reply["evalue"]
+        reply = await front.run("kept")
+    assert reply["ename"] == "NameError"
+    assert (await front.run("1 + 1"))["status"] == "ok"
+
+
+def dropped(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == "dropped"]
+
+
+HARMLESS = {
+    "unknown parent": "frame(4, header('stream'), {'msg_id': 'x'}, {}, {'name': 'stdout', 'text': 'FORGED'})",
+    "another cell": "frame(4, header('status'), {'msg_id': 'cell-2000'}, {}, {'execution_state': 'idle'})",
+    "dead": "frame(4, header('status'), here, {}, {'execution_state': 'dead'})",
+    "restarting": "frame(4, header('status'), {}, {}, {'execution_state': 'restarting'})",
+    "not a reply": "frame(1, header('stream'), here, {}, {'name': 'stdout', 'text': 'FORGED'})",
+    "no parts": "frame(4)",
+    "three parts": "frame(4, {}, {}, {})",
+    "lists": "frame(4, [], [], [], [])",
+    "deep": "frame(4, header('stream'), here, {}, b'{\"name\": \"stdout\", \"text\": ' + b'[' * 900)",
+    "deeper": "frame(4, header('stream'), here, {}, b'[' * 30_000)",
+    "not UTF-8": 'frame(4, header(\'stream\'), here, {}, b\'{"name": "stdout", "text": "\\xff"}\')',
+    "half a pair": 'frame(4, header(\'stream\'), here, {}, b\'{"name": "stdout", "text": "\\\\ud800"}\')',
+    "NaN": 'frame(4, header(\'stream\'), here, {}, b\'{"name": "stdout", "text": NaN}\')',
+    "infinity": 'frame(4, header(\'stream\'), here, {}, b\'{"name": "stdout", "text": 1e999}\')',
+    "answer to nothing": "frame(5, {'op': 'reply', 'id': 123456, 'ok': True})",
+    "great number": 'frame(5, b\'{"op": "reply", "id": 18446744073709551615}\')',
+    "kernel ready": "frame(5, {'op': 'kernel_ready', 'number': 99})",
+    "resumed": "frame(5, {'op': 'resumed', 'ready': True})",
+    "oversized without sizes": "frame(5, {'op': 'oversized', 'parent': json.dumps(here, default=str), 'bytes': 'x'})",
+    "oversized of nobody": "frame(5, {'op': 'oversized', 'parent': '[]', 'bytes': 1})",
+    "unknown event": "frame(5, {'op': 'x' * 100000})",
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+async def test_frames_that_mean_nothing_are_dropped_and_audited(weak: Weak, what: str, tmp_path: Path) -> None:
+    front = await weak()
+    before = len(dropped(tmp_path))
+    reply = await front.run(f"{WRITE}\nfor _ in range(3): write({HARMLESS[what]})\nprint('went on')")
+    assert reply["status"] == "ok"
+    assert front.text() == "went on\n"
+    assert (await front.run("assert kept == 1"))["status"] == "ok"
+    if what not in {"oversized without sizes", "oversized of nobody"}:
+        assert len(dropped(tmp_path)) - before == 3
+        assert all(line["reason"] for line in dropped(tmp_path))
+
+
+async def test_a_duplicate_key_does_not_get_past_the_checks(weak: Weak) -> None:
+    """Whichever of two keys was checked is the one that is sent on: everything is written anew."""
+    front = await weak()
+    twice = 'b\'{"execution_state": "idle", "execution_state": "dead"}\''
+    text = 'b\'{"name": "stdin", "name": "stdout", "text": "FIRST", "text": "LAST"}\''
+    code = (
+        f"write(frame(4, header('status'), here, {{}}, {twice})); write(frame(4, header('stream'), here, {{}}, {text}))"
+    )
+    assert (await front.run(f"{WRITE}\n{code}"))["status"] == "ok"
+    assert front.text() == "LAST"
+    assert {m.content["execution_state"] for m in front.delivered if m.type == "status"} == {"busy", "idle"}
+
+
+async def test_a_forged_reply_is_taken_once(weak: Weak) -> None:
+    front = await weak()
+    code = "for _ in range(3): write(frame(1, header('execute_reply'), here, {}, {'status': 'error', 'ename': 'Mine'}))"
+    reply = await front.run(f"{WRITE}\n{code}")
+    assert reply["ename"] == "Mine"
+    assert (await front.run("assert kept == 1"))["status"] == "ok"
+
+
+async def test_a_forged_death_of_the_kernel_ends_the_cell_and_then_the_sandbox(weak: Weak) -> None:
+    """The agent has a kernel still, so no new one gets ready; the host does not wait for it for ever."""
+    front = await weak(start_seconds=8.0)
+    reply = await front.run(
+        f"{WRITE}\nwrite(frame(5, {{'op': 'kernel_exited', 'signal': 9}}))\nimport time; time.sleep(60)"
+    )
+    assert reply["ename"] == "KernelDied"
+    reply = await front.run("1 + 1")
+    assert reply["ename"] == "SandboxDied"
+    assert "not ready in time" in reply["evalue"]
+    assert (await front.run("1 + 1"))["status"] == "ok"
+
+
+async def test_a_frame_that_is_announced_and_never_finished_ends_by_the_clock(weak: Weak) -> None:
+    """All that the agent says after it is swallowed, its answers too: the sandbox has to go."""
+    front = await weak(cell_seconds=3.0)
+    size = 17 * MIB
+    reply = await front.run(f"{WRITE}\nwrite(struct.pack('!I', {size}) + bytes([4, 0, 0]) + bytes({size - 2 * MIB}))")
+    assert reply["ename"] == "CellTimeout"
+    assert "Kept: nothing" in reply["evalue"]
+    assert (await front.run("1 + 1"))["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "tiny",
+    ["frame(4)", "frame(1, {}, {}, {}, {})", "frame(5, {'op': 'reply', 'id': 1})", "frame(5, {'op': 'refused'})"],
+)
+async def test_a_flood_of_tiny_frames_ends(weak: Weak, tiny: str) -> None:
+    """They cost the host work, each of them, although none of them passes."""
+    front = await weak()
+    reply = await front.run(f"{WRITE}\nmany = {tiny} * 1000\nwhile True: write(many)")
+    assert reply["ename"] in {"OutputLimit", "SandboxDied"}
+    assert (await front.run("1 + 1"))["status"] == "ok"
+
+
+async def test_an_agent_that_is_stopped_ends_by_the_clock(weak: Weak) -> None:
+    """Its files are open to user code here, so its input can be taken away from it."""
+    front = await weak(cell_seconds=3.0)
+    reply = await front.run(
+        "import os, time\npipe = os.open('/proc/1/fd/0', os.O_RDONLY)\nwhile True: os.read(pipe, 1 << 20)"
+    )
+    assert reply["ename"] == "CellTimeout"
+    assert (await front.run("1 + 1"))["status"] == "ok"

@@ -1,0 +1,189 @@
+"""Every way for a cell to end from outside: it ends with reply and idle, under its own name, and the next works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.kernels import Kernel
+
+Start = Callable[..., Kernel]
+
+IGNORES_INTERRUPT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+NATIVE = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'x', b'y', 2**31 - 1)"
+SWALLOWS = "while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt: pass"
+
+
+def test_timeout_keeps_variables(start_kernel: Start) -> None:
+    """A Python loop over its time ends within 5 s for a limit of 3 s, and its variables are still there."""
+    kernel = start_kernel("--cell-timeout", "3")
+    kernel.run("kept = 42")
+    result = kernel.run("while True: pass")
+    assert result.ename == "CellTimeout"
+    assert result.seconds < 5
+    assert "3 s" in result.reply["evalue"]
+    assert "cell_timeout" in result.reply["evalue"]
+    errors = [m for m in result.messages if m["msg_type"] == "error"]
+    assert [m["content"]["ename"] for m in errors] == ["CellTimeout"]
+    assert kernel.run("kept").value == "42"
+
+
+@pytest.mark.parametrize("code", [IGNORES_INTERRUPT, NATIVE, SWALLOWS], ids=["ignored", "native", "swallowed"])
+def test_timeout_of_a_cell_that_ignores_the_interrupt_keeps_files(start_kernel: Start, code: str) -> None:
+    """The kernel is replaced within 10 s; files survive, variables do not, and later cells work."""
+    kernel = start_kernel("--cell-timeout", "3")
+    kernel.run("kept = 42; open('kept.txt', 'w').write('yes')")
+    result = kernel.run(code)
+    assert result.ename == "CellTimeout"
+    assert result.seconds < 10
+    assert "files" in result.reply["evalue"]
+    assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
+    assert kernel.run("kept").ename == "NameError"
+    assert kernel.run("1 + 1").value == "2"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('runs', flush=True)\nwhile True: pass",
+        "import time; print('runs', flush=True); time.sleep(60)",
+        "import subprocess; subprocess.run('echo runs; sleep 60', shell=True)",
+    ],
+    ids=["loop", "sleep", "subprocess"],
+)
+def test_interrupt(kernel: Kernel, code: str) -> None:
+    """An interrupt ends what waits and what works within 0.5 s."""
+    message_id, begin = kernel.start(code, until="stream")
+    asked = time.monotonic()
+    kernel.manager.interrupt_kernel()
+    result = kernel.collect(message_id, begin)
+    assert result.ename == "KeyboardInterrupt"
+    assert time.monotonic() - asked < 0.5
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_out_of_memory_is_named(start_kernel: Start) -> None:
+    kernel = start_kernel("--memory", "300M", "--scratch-size", "50M", "--tmp-size", "16M", "--shm-size", "16M")
+    result = kernel.run("hog = []\nwhile True: hog.append(bytearray(10_000_000))")
+    assert result.ename == "OutOfMemory"
+    assert "300.0 MiB" in result.reply["evalue"]
+    assert kernel.run("1 + 1").value == "2"
+
+
+@pytest.mark.parametrize(
+    ("code", "sign"),
+    [
+        ("import os; os._exit(3)", "exit code 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+    ],
+    ids=["exit", "kill", "segfault"],
+)
+def test_kernel_died(kernel: Kernel, code: str, sign: str) -> None:
+    """The kernel's own end is named with its reason; files are kept, and a new kernel takes the next cell."""
+    kernel.run("open('kept.txt', 'w').write('yes')")
+    result = kernel.run(code)
+    assert result.ename == "KernelDied"
+    assert sign in result.reply["evalue"]
+    assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
+
+
+def test_kernel_death_between_cells_is_said_in_the_next(kernel: Kernel) -> None:
+    kernel.run("import threading, os\nthreading.Timer(0.3, os._exit, [5]).start()")
+    result = kernel.run("import time; time.sleep(2)")
+    if result.reply["status"] == "ok":  # the timer fired before this cell was in the kernel
+        assert "exit code 5" in result.text("stderr")
+    else:
+        assert result.ename == "KernelDied"
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_fork_bomb_is_an_ordinary_error(start_kernel: Start) -> None:
+    kernel = start_kernel("--pids", "64")
+    code = """
+import os
+children = []
+try:
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            import time; time.sleep(30); os._exit(0)
+        children.append(pid)
+finally:
+    for pid in children: os.kill(pid, 9); os.waitpid(pid, 0)
+"""
+    result = kernel.run(code)
+    assert result.ename == "BlockingIOError"
+    assert "Limit: 64. Setting to change: pids." in result.text("stderr")
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_full_scratch_is_an_ordinary_error(start_kernel: Start) -> None:
+    kernel = start_kernel("--scratch-size", "20M")
+    result = kernel.run("with open('big', 'wb') as file:\n    while True: file.write(bytes(1 << 20))")
+    assert result.ename == "OSError"
+    assert "No space left" in result.reply["evalue"]
+    assert "a folder of the sandbox is full. Limits: 20.0 MiB in /mnt/data (scratch_size)" in result.text("stderr")
+    assert kernel.run("import os; os.remove('big'); open('small', 'w').write('x')").value == "1"
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("import urllib.request; urllib.request.urlopen('http://example.org/x.csv')", "the sandbox has no network"),
+        ("import socket; socket.create_connection(('192.0.2.1', 80))", "the sandbox has no network"),
+        ("import nosuch", "a cell cannot install packages"),
+        ("bytearray(1 << 45)", "Limit: 2.0 GiB, files included. Setting to change: memory."),
+        ("files = [open('/dev/null') for _ in range(2000)]", "Limit: 1024. Setting to change: open_files."),
+        ("raise ValueError('no space left')", ""),
+    ],
+)
+def test_an_exception_that_a_wall_of_the_sandbox_caused_is_explained(kernel: Kernel, code: str, hint: str) -> None:
+    result = kernel.run(code)
+    assert result.reply["status"] == "error"
+    said = result.text("stderr")
+    assert hint in said
+    assert said.count("[sandbox_kernel] ") == bool(hint)
+    kernel.run("files = None")
+
+
+def test_too_much_output_ends_the_cell(start_kernel: Start) -> None:
+    kernel = start_kernel("--output-limit", "5M")
+    result = kernel.run("while True: print('x' * 1000)")
+    assert result.ename == "OutputLimit"
+    assert "output_limit" in result.reply["evalue"]
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_a_killed_container_is_said_and_the_next_cell_has_a_new_one(start_kernel: Start) -> None:
+    kernel = start_kernel()
+    kernel.run("kept = 42")
+    message_id, begin = kernel.start("import time; time.sleep(60)")
+    (row,) = kernel.containers()
+    import subprocess
+
+    subprocess.run(["docker", "kill", row["container"]], check=True, capture_output=True)
+    result = kernel.collect(message_id, begin)
+    assert result.ename == "SandboxDied"
+    assert "nothing" in result.reply["evalue"]
+    assert kernel.run("kept").ename == "NameError"
+
+
+def test_cells_behind_a_failed_one_are_aborted(kernel: Kernel) -> None:
+    first = "import time; time.sleep(1); 1 / 0"  # however slowly the others are sent, they wait behind it
+    ids = [kernel.client.execute(code) for code in (first, "print('never')", "print('never')")]
+    replies = {}
+    while len(replies) < 3:
+        reply = kernel.client.get_shell_msg(timeout=30)
+        replies[reply["parent_header"]["msg_id"]] = reply["content"]["status"]
+    assert [replies[message_id] for message_id in ids] == ["error", "aborted", "aborted"]
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_cells_behind_a_failed_one_run_if_so_asked(kernel: Kernel) -> None:
+    begin = time.monotonic()
+    kernel.client.execute("1/0", stop_on_error=False)
+    second = kernel.client.execute("print('after')")
+    assert kernel.collect(second, begin).text() == "after\n"

@@ -1,0 +1,218 @@
+"""The container engine stops or crashes under a running cell: the cell ends with that reason, and all goes on after.
+
+A second engine of the test's own, in a folder of its own, so that stopping it disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sandbox_kernel.engines.docker.engine import REAP_AGE_SECONDS, DockerEngine
+from tests.support.batch import Started, run, write
+from tests.support.kernels import Kernel, eventually
+
+Start = Callable[..., Kernel]
+IMAGE = "sandbox-kernel:base"
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("dockerd") is None, reason="needs root and dockerd for an engine of its own"
+)
+
+
+class OwnEngine:
+    """A Docker engine with its own containerd, below one folder; without any network."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"unix://{folder}/s"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        folder = self.folder
+        # In a network namespace of its own: an engine without a bridge removes docker0, which is another engine's.
+        command = [
+            "unshare",
+            "--net",
+            "dockerd",
+            "--data-root",
+            f"{folder}/d",
+            "--exec-root",
+            f"{folder}/x",
+            "--pidfile",
+            f"{folder}/p",
+        ]
+        command += ["--host", self.url, "--bridge=none", "--iptables=false", "--ip-masq=false"]
+        with (folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        eventually(lambda: self.docker("version", check=False).returncode == 0, 30, "the engine answers")
+
+    def docker(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["docker", "--host", self.url, *arguments], check=check, capture_output=True, text=True, timeout=60
+        )
+
+    def load(self, image: str) -> None:
+        with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as save:
+            subprocess.run(
+                ["docker", "--host", self.url, "load"], stdin=save.stdout, check=True, capture_output=True, timeout=60
+            )
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the engine, its containerd, and the shims of its containers."""
+        found = []
+        for process in psutil.process_iter(["name", "cmdline", "status"]):
+            part = process.info["name"].startswith(("dockerd", "containerd"))  # a kernel's arguments name it too
+            mine = any(str(self.folder) in argument for argument in process.info["cmdline"] or [])
+            if part and mine and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        return found
+
+    def stop(self) -> None:
+        """As an administrator stops it; the call does not wait for the end."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def crash(self) -> None:
+        """End everything at once: engine, containerd, shims, and what ran in the containers."""
+        victims = self.processes()
+        victims += [child for process in victims for child in process.children(recursive=True)]
+        for process in set(victims):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.ended()
+
+    def ended(self) -> None:
+        assert self.process is not None
+        self.process.wait(30)
+        eventually(lambda: not self.processes(), 30, "the engine's processes have ended")
+        for name in ("p", "x/containerd/containerd.pid"):  # a crash of the machine would have removed them
+            (self.folder / name).unlink(missing_ok=True)
+
+    def mounts(self) -> list[str]:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+        return [line.split()[4] for line in lines if line.split()[4].startswith(str(self.folder))]
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+        eventually(lambda: not self.processes(), 30, "the engine's processes have ended")
+        for mount in sorted(self.mounts(), reverse=True):
+            subprocess.run(["umount", "--lazy", mount], check=True)
+
+
+@pytest.fixture(scope="module")
+def own_engine() -> Iterator[OwnEngine]:
+    # Not below tmp_path: the name of a unix socket has 107 characters at most.
+    with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as folder:
+        engine = OwnEngine(Path(folder))
+        engine.start()
+        try:
+            engine.load(IMAGE)
+            yield engine
+        finally:
+            engine.close()
+        assert engine.mounts() == []
+
+
+@pytest.fixture
+def running(own_engine: OwnEngine) -> OwnEngine:
+    """The engine, started again if a test before left it stopped."""
+    if own_engine.process is None or own_engine.process.poll() is not None:
+        own_engine.start()
+    return own_engine
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_an_engine_that_goes_ends_the_cell_and_the_next_engine_runs_the_next(
+    start_kernel: Start, running: OwnEngine, how: str
+) -> None:
+    kernel = start_kernel("--engine", running.url, "--image", IMAGE)
+    kernel.run("kept = 42")
+    message_id, _ = kernel.start("import time; time.sleep(60)")
+    gone = time.monotonic()
+    getattr(running, how)()
+    result = kernel.collect(message_id, gone)
+    assert result.ename == "SandboxDied"
+    assert result.seconds < 5
+    assert "engine" in result.reply["evalue"]
+    assert "Kept: nothing" in result.reply["evalue"]
+
+    running.ended()
+    result = kernel.run("1 + 1")
+    assert result.ename == "EngineUnavailable"
+    assert result.seconds < 1
+    assert running.url.removeprefix("unix://") in result.reply["evalue"]
+    assert kernel.manager.is_alive()
+
+    running.start()
+    assert kernel.run("1 + 1").value == "2"
+    assert kernel.run("kept").ename == "NameError"
+
+
+def test_an_engine_that_goes_between_cells_is_said_in_the_next(start_kernel: Start, running: OwnEngine) -> None:
+    kernel = start_kernel("--engine", running.url, "--image", IMAGE)
+    kernel.run("kept = 42")
+    running.crash()
+    eventually(lambda: kernel.run("kept").ename == "EngineUnavailable", 10, "the loss is seen")
+    running.start()
+    result = kernel.run("1 + 1")
+    assert result.value == "2"
+
+
+def test_a_kernel_starts_without_its_engine_and_says_so(start_kernel: Start, running: OwnEngine) -> None:
+    running.stop()
+    running.ended()
+    kernel = start_kernel("--engine", running.url, "--image", IMAGE)
+    assert kernel.run("1 + 1").ename == "EngineUnavailable"
+    running.start()
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_reap_removes_what_a_crash_of_the_engine_left(
+    start_kernel: Start, running: OwnEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine forgets to remove a container that ended with it; no process of ours owns that any more."""
+    kernel = start_kernel("--engine", running.url, "--image", IMAGE)
+    kernel.run("1 + 1")
+    running.crash()
+    pid = kernel.pid
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not kernel.manager.is_alive(), 10, "the kernel's process has ended")
+    running.start()
+    engine = DockerEngine(running.url)
+    assert REAP_AGE_SECONDS > 0
+    monkeypatch.setattr("sandbox_kernel.engines.docker.engine.REAP_AGE_SECONDS", 0)
+    left = [row for row in asyncio.run(engine.list()) if row["owner_pid"] == pid]
+    assert asyncio.run(engine.reap()) >= len(left)
+    assert asyncio.run(engine.list()) == []
+    assert running.docker("ps", "--all", "--quiet").stdout == ""
+
+
+def test_a_batch_run_whose_engine_goes_leaves_notebook_and_report(running: OwnEngine, tmp_path: Path) -> None:
+    source = write(tmp_path, "print('first')", "import time; time.sleep(60)", "print('third')")
+    started = Started(tmp_path, source, "--engine", running.url, "--image", IMAGE)
+    started.wait_for("[1/3]")
+    running.stop()
+    done = started.ended()
+    assert done.code == 3, done.stderr
+    assert done.report["exit"]["kind"] == "platform failed"
+    assert "engine" in done.report["exit"]["reason"]
+    assert done.statuses == ["ok", "sandbox", "not run"]
+    assert (done.text(1), done.text(3)) == ("first\n", "")
+    assert done.notebook.cells[1].outputs[-1].ename == "SandboxDied"
+    running.ended()
+    assert run(tmp_path, source, "--engine", running.url, "--image", IMAGE).code == 3
+    assert "EngineUnavailable" in done.folder.joinpath("report.json").read_text(encoding="utf-8")

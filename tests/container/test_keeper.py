@@ -1,0 +1,379 @@
+"""The keeper between two kernel processes: only the right successor gets the pipe, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.kernel import keeper
+from tests.support.kernels import Kernel, connect, containers_of, eventually
+
+NOBODY = 65534
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> keeper.Place:
+    return keeper.place(str(tmp_path / "connection.json"), secrets.token_hex())
+
+
+@pytest.fixture
+def open_place() -> Iterator[keeper.Place]:
+    """A meeting place that another user can reach, as no real one is: what is left is who they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield keeper.Place((folder,), "meeting")
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+@pytest.fixture
+def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
+    """Return a function that keeps the pipe's writing end in a thread; what that returns waits for the outcome."""
+    threads: list[threading.Thread] = []
+
+    def begin(place: keeper.Place, state: bytes = b'{"kept": 1}', seconds: float = 10.0) -> Callable[[], bool]:
+        outcome: list[bool] = []
+        listener, path = keeper.listen(place)
+        Path(path).chmod(0o666)
+
+        def run() -> None:
+            with listener:
+                outcome.append(keeper.keep(listener, pipe[1], state, seconds))
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+
+        def wait() -> bool:
+            threads[-1].join(20)
+            return outcome[0]
+
+        return wait
+
+    yield begin
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+Keep = Callable[..., Callable[[], bool]]
+
+
+def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: keeper.Place, pipe: tuple[int, int]) -> None:
+    given = keep(place)
+    found = keeper.collect(place)
+    assert found is not None
+    fd, state = found
+    os.write(fd, b"through the pipe")
+    os.close(fd)
+    assert os.read(pipe[0], 100) == b"through the pipe"
+    assert state == {"kept": 1}
+    assert given()
+    assert keeper.collect(place) is None
+
+
+def test_a_large_state_arrives_whole(keep: Keep, place: keeper.Place) -> None:
+    given = keep(place, b'{"text": "%s"}' % (b"x" * 3_000_000))
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert len(found[1]["text"]) == 3_000_000
+    assert given()
+
+
+@pytest.mark.parametrize("changed", ["key", "file"])
+def test_who_does_not_know_the_key_finds_nothing(tmp_path: Path, changed: str) -> None:
+    path = tmp_path / "connection.json"
+    other = {"key": keeper.place(str(path), "other"), "file": keeper.place(str(path) + "x", "secret")}[changed]
+    with keeper.listen(keeper.place(str(path), "secret"))[0]:
+        assert keeper.collect(other) is None
+
+
+def test_nobody_left_anything(place: keeper.Place) -> None:
+    assert keeper.collect(place) is None
+
+
+def test_without_a_successor_the_keeper_ends(keep: Keep, place: keeper.Place) -> None:
+    begin = time.monotonic()
+    assert not keep(place, seconds=0.3)()
+    assert time.monotonic() - begin < 3
+
+
+def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as another user."""
+    command = [sys.executable, "-c", BECOME_NOBODY + code, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+
+
+# Only once it runs: the interpreter may lie where nobody may go.
+BECOME_NOBODY = (
+    f"import contextlib, os, socket, sys, time\nos.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+)
+CONNECT = """
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+peer.settimeout(5)
+print(socket.recv_fds(peer, 4, 1)[:2])
+"""
+
+CONNECT_FOR_EVER = """
+while True:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(sys.argv[1])
+        peer.settimeout(5)
+        try:
+            peer.recv(1)
+        except ConnectionResetError:
+            pass
+"""
+
+
+@root_only
+def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, open_place: keeper.Place) -> None:
+    given = keep(open_place)
+    stranger = as_nobody(CONNECT, path_of(open_place))
+    assert stranger.stdout == "(b'', [])\n", stranger.stderr
+    found = keeper.collect(open_place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+
+
+@root_only
+def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: keeper.Place) -> None:
+    """Who connects again and again holds no container in being."""
+    begin = time.monotonic()
+    waits = keep(open_place, seconds=1.0)
+    stranger = as_nobody(CONNECT_FOR_EVER, path_of(open_place))
+    assert "refused" in stranger.stderr.lower()
+    assert not waits()
+    assert time.monotonic() - begin < 5
+
+
+@root_only
+def test_another_user_reaches_no_real_place(keep: Keep, open_place: keeper.Place) -> None:
+    """Without the mode that the test gives it, nobody else can even connect."""
+    given = keep(open_place)
+    Path(path_of(open_place)).chmod(0o600)
+    assert "PermissionError" in as_nobody(CONNECT, path_of(open_place)).stderr
+    found = keeper.collect(open_place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+
+
+def test_the_file_of_a_meeting_place_is_for_one_user(open_place: keeper.Place) -> None:
+    listener, path = keeper.listen(open_place)
+    with listener:
+        assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+        assert path == path_of(open_place)
+
+
+def test_a_long_path_is_no_hindrance(tmp_path: Path, keep: Keep) -> None:
+    """An address of a socket holds 107 bytes."""
+    folder = tmp_path / ("x" * 200)
+    folder.mkdir(mode=0o700)
+    place = keeper.place(str(folder / "connection.json"), "secret")
+    given = keep(place)
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+    assert not list(folder.iterdir())
+
+
+def test_what_a_killed_keeper_left_is_no_hindrance(place: keeper.Place, keep: Keep) -> None:
+    keeper.listen(place)[0].close()
+    assert Path(path_of(place)).exists()
+    assert keeper.collect(place) is None
+    assert not Path(path_of(place)).exists()
+    keeper.listen(place)[0].close()
+    given = keep(place)
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o722])
+def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int, keep: Keep) -> None:
+    """The next one is taken, by both ends."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    shared.chmod(mode)
+    own.mkdir(mode=0o700)
+    place = keeper.Place((str(shared), str(own)), "meeting")
+    given = keep(place)
+    assert [path.name for path in own.iterdir()] == ["meeting"]
+    assert not list(shared.iterdir())
+    found = keeper.collect(place)
+    assert found is not None
+    os.close(found[0])
+    assert given()
+    with pytest.raises(OSError, match="closed to others"):
+        keeper.listen(keeper.Place((str(shared), str(tmp_path / "missing")), "meeting"))
+
+
+@root_only
+def test_what_another_user_offers_is_not_taken(open_place: keeper.Place) -> None:
+    """The one who keeps must be the same user: a stranger whose socket got there could hand in a container."""
+    code = (
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[1])\n"
+        "listener.listen()\n"
+        "print('listening', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        offered = Path(folder, "offered")
+        command = [sys.executable, "-c", BECOME_NOBODY + code, str(offered)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, **pipes) as stranger:
+            assert stranger.stdin is not None
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == b"listening\n"
+            offered.rename(path_of(open_place))  # as only this user can
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(path_of(open_place))  # the control: it is there, and listens
+            assert keeper.collect(open_place) is None
+            keeper.listen(open_place)[0].close()  # and it is no hindrance
+            stranger.stdin.close()
+
+
+SQUAT = """
+held, seen = [], set()
+print("watching", flush=True)
+end = time.monotonic() + 60
+while time.monotonic() < end and os.getppid() != 1:
+    with open("/proc/net/unix") as table:
+        seen |= {line.split()[-1] for line in table if "sandbox-kernel" in line.split()[-1]}
+    for name in seen:
+        squatter = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            if not name.startswith("@"):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+            squatter.bind("\\0" + name[1:] if name.startswith("@") else name)
+            squatter.listen()
+            held.append(squatter)
+    time.sleep(0.01)
+"""
+
+
+@root_only
+def test_another_user_who_takes_every_address_costs_no_restart_its_files(start_kernel: Callable[..., Kernel]) -> None:
+    """Whoever sees a meeting place in the kernel's table of sockets cannot take it, before the next restart or ever."""
+    kernel = start_kernel()
+    kernel.run("open('kept', 'w').write('kept')")
+    command = [sys.executable, "-c", BECOME_NOBODY + SQUAT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as stranger:
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == b"watching\n"
+            for _ in range(3):
+                kernel.client.stop_channels()
+                kernel.manager.restart_kernel()
+                kernel.client = connect(kernel.manager)
+                assert kernel.run("open('kept').read()").value == "'kept'"
+        finally:
+            stranger.kill()
+
+
+def path_of(place: keeper.Place) -> str:
+    return f"{place.folders[0]}/{place.name}"
+
+
+def leave(place: keeper.Place, head: bytes, state: bytes, count: int, pipe: tuple[int, int]) -> threading.Thread:
+    """Offer something at the meeting place, well formed or not."""
+    listener, _ = keeper.listen(place)
+
+    def run() -> None:
+        # The other side may hang up as soon as it has seen enough.
+        with contextlib.suppress(ConnectionError), listener, listener.accept()[0] as peer:
+            if head:
+                socket.send_fds(peer, [head], [pipe[1]] * count)
+            peer.sendall(state)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("head", "state", "count"),
+    [
+        (b"", b"", 0),
+        (struct.pack("!I", 2), b"{}", 0),
+        (b"\0\0", b"", 1),
+        (struct.pack("!I", 2), b"", 1),
+        (struct.pack("!I", 100), b'{"cut": ', 1),
+        (struct.pack("!I", 4), b"\xff\xfe\xfd\xfc", 1),
+        (struct.pack("!I", 4), b"null", 1),
+        (struct.pack("!I", 2), b"[]", 1),
+        (struct.pack("!I", 20000), b"[" * 20000, 1),
+        (struct.pack("!I", 0xFFFFFFFF), b"{", 1),
+    ],
+    ids=["nothing", "no pipe", "short head", "no state", "cut", "not text", "null", "list", "deep", "4 GiB"],
+)
+def test_garbage_is_no_container_and_leaves_no_file_open(
+    place: keeper.Place, pipe: tuple[int, int], head: bytes, state: bytes, count: int
+) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    thread = leave(place, head, state, count, pipe)
+    assert keeper.collect(place) is None
+    thread.join(10)
+    assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+def test_the_container_ends_with_a_keeper_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
+    """A restart whose second half never happens: the keeper, run as the script that it is, ends and takes all along."""
+    kernel = start_kernel()
+    kernel.run("kept = 1")
+    kernel.client.stop_channels()
+    client = kernel.manager.client()
+    client.start_channels()
+    try:
+        client.control_channel.send(client.session.msg("shutdown_request", {"restart": True}))
+        eventually(lambda: not kernel.manager.is_alive(), 10, "the old process has ended")
+        (row,) = [row for row in all_containers() if is_keeper(row["owner_pid"])]
+        seconds = eventually(
+            lambda: not containers_of(row["owner_pid"]), keeper.HOLD_SECONDS + 5, "the container has ended"
+        )
+        assert seconds > keeper.HOLD_SECONDS / 2
+        eventually(lambda: not is_keeper(row["owner_pid"]), 5, "the keeper has ended")
+    finally:
+        client.stop_channels()
+
+
+def all_containers() -> list[dict[str, Any]]:
+    return asyncio.run(DockerEngine().list())
+
+
+def is_keeper(pid: int | None) -> bool:
+    try:
+        return b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,289 @@
+"""The Jupyter protocol beyond plain cells: input, completion, comms, subshells, debugger, several clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+
+from sandbox_kernel import __version__
+from tests.support.kernels import WAIT, Kernel, connect_another, replied
+
+Start = Callable[..., Kernel]
+
+
+def control(client: BlockingKernelClient, kind: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Send a request on control and return the content of its reply."""
+    message = client.session.msg(kind, content or {})
+    client.control_channel.send(message)
+    while True:
+        reply = client.get_control_msg(timeout=WAIT)
+        if reply["parent_header"]["msg_id"] == message["header"]["msg_id"]:
+            return dict(reply["content"])
+
+
+def published(client: BlockingKernelClient, message_id: str, *kinds: str) -> dict[str, Any]:
+    """Return the next published message of these types that belongs to a request."""
+    end = time.monotonic() + WAIT
+    while True:
+        message = client.get_iopub_msg(timeout=max(0.1, end - time.monotonic()))
+        if message["parent_header"].get("msg_id") == message_id and message["msg_type"] in kinds:
+            return dict(message)
+
+
+def test_kernel_info_is_honest(kernel: Kernel) -> None:
+    """It says who answers, what runs inside, and the limits, on both channels."""
+    message_id = kernel.client.kernel_info()
+    while (message := kernel.client.get_shell_msg(timeout=WAIT))["parent_header"]["msg_id"] != message_id:
+        pass
+    reply = message["content"]
+    assert reply["implementation"] == "sandbox_kernel"
+    assert reply["implementation_version"] == __version__
+    assert reply["language_info"]["name"] == "python"
+    assert reply["language_info"]["version"].startswith("3.13")
+    assert reply["sandbox"]["network"] == "none"
+    assert reply["sandbox"]["limits"]["memory_bytes"] == 2 << 30
+    assert "2.0 GiB" in reply["banner"]
+    assert control(kernel.client, "kernel_info_request") == reply
+
+
+def test_control_answers_while_a_cell_runs(kernel: Kernel) -> None:
+    message_id, begin = kernel.start("import time; print('runs', flush=True); time.sleep(60)", until="stream")
+    assert control(kernel.client, "kernel_info_request")["status"] == "ok"
+    assert control(kernel.client, "usage_request")["status"] == "ok"
+    assert control(kernel.client, "interrupt_request")["status"] == "ok"
+    assert kernel.collect(message_id, begin).ename == "KeyboardInterrupt"
+
+
+def test_connect_request_tells_the_front_ports(kernel: Kernel) -> None:
+    reply = control(kernel.client, "connect_request")
+    assert reply["shell_port"] == kernel.manager.shell_port
+    assert reply["hb_port"] == kernel.manager.hb_port
+
+
+def test_usage_shows_the_limits_of_the_sandbox(kernel: Kernel) -> None:
+    reply = control(kernel.client, "usage_request")
+    memory = reply["host_virtual_memory"]
+    assert memory["total"] == 2 << 30
+    assert 20_000_000 < reply["kernel_memory"] < memory["total"]
+    assert memory["used"] + memory["available"] == memory["total"]
+    assert reply["cpu_count"] == 2
+
+
+def test_heartbeat_answers_while_a_cell_runs(kernel: Kernel) -> None:
+    message_id, begin = kernel.start("import time; time.sleep(60)")
+    kernel.client.hb_channel.unpause()
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        assert kernel.client.hb_channel.is_beating()
+    kernel.manager.interrupt_kernel()
+    kernel.collect(message_id, begin)
+
+
+def test_input_and_password(kernel: Kernel) -> None:
+    client = kernel.client
+    begin = time.monotonic()
+    for function, password in (("input", False), ("__import__('getpass').getpass", True)):
+        message_id = client.execute(f"print('got', {function}('who? '))", allow_stdin=True)
+        request = client.get_stdin_msg(timeout=WAIT)
+        assert request["content"] == {"prompt": "who? ", "password": password}
+        assert request["parent_header"]["msg_id"] == message_id
+        client.input("me")
+        assert kernel.collect(message_id, begin).text() == "got me\n"
+
+
+def test_input_that_was_not_allowed_is_an_error(kernel: Kernel) -> None:
+    assert kernel.run("input('who?')", allow_stdin=False).ename == "StdinNotImplementedError"
+
+
+def test_input_stops_the_clock(start_kernel: Start) -> None:
+    kernel = start_kernel("--cell-timeout", "2")
+    begin = time.monotonic()
+    message_id = kernel.client.execute("print('got', input('who? '))", allow_stdin=True)
+    kernel.client.get_stdin_msg(timeout=WAIT)
+    assert not replied(kernel.client, message_id, 3.5)
+    kernel.client.input("me")
+    assert kernel.collect(message_id, begin).text() == "got me\n"
+
+
+def test_input_goes_to_the_client_that_asked(kernel: Kernel) -> None:
+    other = connect_another(kernel.manager)
+    try:
+        begin = time.monotonic()
+        message_id = other.execute("print('got', input('who? '))", allow_stdin=True)
+        other.get_stdin_msg(timeout=WAIT)
+        assert not kernel.client.stdin_channel.msg_ready()
+        kernel.client.input("the wrong one")
+        other.input("me")
+        assert kernel.collect(message_id, begin, client=other).text() == "got me\n"
+    finally:
+        other.stop_channels()
+
+
+def test_two_clients_get_their_own_replies_and_all_outputs(kernel: Kernel) -> None:
+    other = connect_another(kernel.manager)
+    try:
+        begin = time.monotonic()
+        first, second = kernel.client.execute("print('one')"), other.execute("print('two')")
+        assert kernel.collect(first, begin).text() == "one\n"
+        assert kernel.collect(second, begin, client=other).text() == "two\n"
+        third = kernel.client.execute("print('three')")
+        assert published(other, third, "stream")["content"]["text"] == "three\n"
+    finally:
+        other.stop_channels()
+
+
+def test_completion_inspection_and_history(kernel: Kernel) -> None:
+    client = kernel.client
+    kernel.run("a_long_name = 1")
+    assert "a_long_name" in client.complete("a_long_n", reply=True, timeout=WAIT)["content"]["matches"]
+    inspected = client.inspect("a_long_name", reply=True, timeout=WAIT)["content"]
+    assert inspected["found"]
+    assert "int" in inspected["data"]["text/plain"]
+    tail = client.history(hist_access_type="tail", n=1, reply=True, timeout=WAIT)["content"]["history"]
+    assert tail[0][2] == "a_long_name = 1"
+    message_id = client.is_complete("for x in y:")
+    while (reply := client.get_shell_msg(timeout=WAIT))["parent_header"]["msg_id"] != message_id:
+        pass
+    assert reply["content"]["status"] == "incomplete"
+
+
+def test_flags_of_execute(kernel: Kernel) -> None:
+    silent = kernel.run("print('x'); 5", silent=True)
+    assert silent.reply["status"] == "ok"
+    assert not [m for m in silent.messages if m["msg_type"] in {"execute_input", "execute_result"}]
+    count = kernel.run("1").reply["execution_count"]
+    assert kernel.run("2", store_history=False).reply["execution_count"] == count
+    expressions = kernel.run("y = 3", user_expressions={"twice": "y * 2"}).reply["user_expressions"]
+    assert expressions["twice"]["data"]["text/plain"] == "6"
+
+
+def test_display_updates(kernel: Kernel) -> None:
+    result = kernel.run("h = display('before', display_id='mine'); h.update('after')")
+    updates = [m for m in result.messages if m["msg_type"] == "update_display_data"]
+    assert updates[0]["content"]["data"]["text/plain"] == "'after'"
+    assert updates[0]["content"]["transient"]["display_id"] == "mine"
+
+
+def test_a_thread_that_prints_late_still_finds_its_cell(kernel: Kernel) -> None:
+    code = "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.5), print('late'))).start()"
+    message_id = kernel.client.execute(code)
+    assert published(kernel.client, message_id, "stream")["content"]["text"].startswith("late")
+
+
+def test_widgets_answer_through_comms(kernel: Kernel) -> None:
+    """A slider opens its comms; a move made in the front end reaches the callback, whose output comes back."""
+    code = (
+        "import ipywidgets as w\ns = w.IntSlider()\nout = []\n"
+        "s.observe(lambda change: (out.append(change.new), print('moved', change.new)), 'value')\ndisplay(s)"
+    )
+    result = kernel.run(code)
+    opened = [m["content"] for m in result.messages if m["msg_type"] == "comm_open"]
+    model = next(c for c in opened if c["data"]["state"].get("_model_name") == "IntSliderModel")
+    content = {"comm_id": model["comm_id"], "data": {"method": "update", "state": {"value": 7}, "buffer_paths": []}}
+    message = kernel.client.session.msg("comm_msg", content)
+    kernel.client.shell_channel.send(message)
+    moved = published(kernel.client, message["header"]["msg_id"], "stream")
+    assert moved["content"]["text"].startswith("moved 7")
+    assert kernel.run("out").value == "[7]"
+
+
+def test_binary_buffers_arrive(kernel: Kernel) -> None:
+    code = "import ipywidgets as w\nimage = w.Image(value=b'\\x89PNG\\r\\n\\x1a\\n' + bytes(1000), format='png')"
+    result = kernel.run(code)
+    buffers = [m["buffers"] for m in result.messages if m["msg_type"] == "comm_open" and m["buffers"]]
+    assert bytes(buffers[0][0]).startswith(b"\x89PNG")
+    assert len(buffers[0][0]) == 1008
+
+
+def test_subshells_run_beside_a_busy_kernel(kernel: Kernel) -> None:
+    assert "kernel subshells" in kernel_info(kernel)["supported_features"]
+    subshell = control(kernel.client, "create_subshell_request")["subshell_id"]
+    assert control(kernel.client, "list_subshell_request")["subshell_id"] == [subshell]
+    busy, begin = kernel.start("import time; time.sleep(60)")
+    message = kernel.client.session.msg("execute_request", {"code": "print('beside')", "silent": False})
+    message["header"]["subshell_id"] = subshell
+    kernel.client.shell_channel.send(message)
+    assert published(kernel.client, message["header"]["msg_id"], "stream")["content"]["text"] == "beside\n"
+    kernel.manager.interrupt_kernel()
+    kernel.collect(busy, begin)
+    assert control(kernel.client, "delete_subshell_request", {"subshell_id": subshell})["status"] == "ok"
+
+
+def kernel_info(kernel: Kernel) -> dict[str, Any]:
+    return control(kernel.client, "kernel_info_request")
+
+
+def test_debugger_stops_at_a_breakpoint_and_the_clock_with_it(start_kernel: Start) -> None:
+    """The requests that JupyterLab's debugger sends: attach, breakpoint, stopped, variables, continue."""
+    kernel = start_kernel("--cell-timeout", "4")
+    client = kernel.client
+    numbers = iter(range(1, 100))
+
+    def debug(command: str, **arguments: Any) -> dict[str, Any]:
+        content = {"type": "request", "seq": next(numbers), "command": command, "arguments": arguments}
+        reply = control(client, "debug_request", content)
+        assert reply["success"], reply
+        return dict(reply.get("body", {}))
+
+    assert "debugger" in kernel_info(kernel)["supported_features"]
+    debug("debugInfo")
+    debug("initialize", clientID="test", adapterID="", pathFormat="path", linesStartAt1=True, columnsStartAt1=True)
+    debug("attach")
+    code = "a = 1\nb = a + 1\nprint(b)"
+    path = debug("dumpCell", code=code)["sourcePath"]
+    debug("setBreakpoints", source={"path": path}, breakpoints=[{"line": 2}], sourceModified=False)
+    debug("configurationDone")
+    begin = time.monotonic()
+    message_id = client.execute(code)
+    stopped = event(client, "stopped")
+    thread = stopped["body"]["threadId"]
+    frames = debug("stackTrace", threadId=thread)["stackFrames"]
+    assert frames[0]["line"] == 2
+    assert not replied(client, message_id, 6)  # longer than the cell's limit
+    debug("continue", threadId=thread)
+    result = kernel.collect(message_id, begin)
+    assert result.reply["status"] == "ok"
+    assert result.text() == "2\n"
+    debug("disconnect", restart=False, terminateDebuggee=True)
+
+
+def event(client: BlockingKernelClient, name: str) -> dict[str, Any]:
+    while True:
+        message = client.get_iopub_msg(timeout=WAIT)
+        if message["msg_type"] == "debug_event" and message["content"]["event"] == name:
+            return dict(message["content"])
+
+
+def test_unknown_requests_hurt_nothing(kernel: Kernel) -> None:
+    message = kernel.client.session.msg("custom_request", {"any": "thing"})
+    kernel.client.shell_channel.send(message)
+    while (reply := kernel.client.get_shell_msg(timeout=WAIT))["parent_header"]["msg_id"] != message["header"][
+        "msg_id"
+    ]:
+        pass
+    assert reply["content"]["status"] == "error"
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_an_unsigned_request_is_ignored(kernel: Kernel) -> None:
+    session = kernel.client.session.clone()
+    session.key = b"another key"
+    session.send(kernel.client.shell_channel.socket, "execute_request", {"code": "forged = 1"})
+    assert kernel.run("'forged' in globals()").value == "False"
+
+
+def test_honest_output_is_complete_and_in_order(start_kernel: Callable[..., Kernel]) -> None:
+    kernel = start_kernel("--display-lines", "1000000", "--display-size", "1G")
+    result = kernel.run("for n in range(100_000): print(n, 'x' * 90)")
+    lines = result.text().splitlines()
+    assert len(lines) == 100_000
+    assert [int(line.split()[0]) for line in lines] == list(range(100_000))
+
+
+def test_a_new_kernel_has_the_names_of_ipython_only(start_kernel: Callable[..., Kernel]) -> None:
+    """What prepares plots stays out of the cells' names: one of them could be overwritten, or taken for an import."""
+    names = start_kernel().run("print(sorted(name for name in globals() if name[:1] != '_' or name[1:2].isupper()))")
+    assert names.text() == "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"

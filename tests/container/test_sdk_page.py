@@ -1,0 +1,59 @@
+"""The page for chat back ends: every snippet runs, one after another, as a reader would type them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import ROOT
+from tests.support.kernels import containers_of
+
+
+def snippets(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+
+
+async def run(names: dict[str, Any], source: str) -> None:
+    """Run a snippet with `await` on its top level, as a notebook does."""
+    code = compile(source, "docs/sdk.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, names)  # noqa: S307 (our own page)
+    if inspect.isawaitable(result):
+        await result
+
+
+async def test_every_snippet_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    first, *others = snippets("docs/sdk.md")
+    await asyncio.to_thread(exec, first, names)
+    assert len(others) >= 6
+    for snippet in others:
+        await run(names, snippet)
+    printed = capsys.readouterr().out
+    assert "<table" in printed
+    assert "ZeroDivisionError: division by zero" in printed
+    assert "1 s" in printed
+    assert [line for line in printed.splitlines() if line.startswith("so far:")] == [f"so far: {i}" for i in range(3)]
+    assert (tmp_path / "copy.bin").read_bytes() == bytes(10)
+    assert not await asyncio.to_thread(containers_of, os.getpid())
+
+
+def test_the_snippet_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sales.csv").write_text("region,sales\nnorth,3\nsouth,5\n")
+    (snippet,) = [one for one in snippets("README.md") if "import Sandbox" in one]
+    exec(snippet, {})  # noqa: S102 (our own page)
+    assert "north" in capsys.readouterr().out
+    assert Path("chart.png").read_bytes().startswith(b"\x89PNG")
+    assert not containers_of(os.getpid())

@@ -1,0 +1,163 @@
+"""No output costs much more time or memory than its size: hostile shapes that make parsers slow are seen before."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.policy import OutputPolicy
+from tests.support.policy.messages import display, message, model, update
+
+N = 200_000
+
+SHAPES = {
+    "nested elements": "<div>" * N,
+    "nested and closed": "<div>" * N + "</div>" * N,
+    "nested tables": "<table><td>" * N,
+    "formats opened again": "<p>" + "".join(f"<b title={i}>" for i in range(1000)) + "</p>" + "<p>x</p>" * 1000,
+    "angle brackets": "<" * N,
+    "tags never closed": "<a " * N,
+    "scripts never closed": "<script>" * N,
+    "little scripts": "<script>1</script>" * N,
+    "little style sheets": "<style>p{}</style>" * N,
+    "scripts without an end": "<script " * N,
+    "styles never closed": "<style>" * N,
+    "a style sheet without rules": "<style>" + "a" * N + "</style>",
+    "comments in a style sheet": "<style>" + "/*" * N + "</style>",
+    "braces": "<style>" + "{" * N + "}" * N + "</style>",
+    "frames never closed": "<iframe " * N,
+    "frames in frames": "<iframe srcdoc='" * N,
+    "comments": "<!--" * N,
+    "entities": "&" * N,
+    "notes of ours": "<div><small>[sandbox_kernel: " * N,
+    "quotes": "\"'" * N,
+    "escapes": "\x1b]" * N,
+    "long escapes": ("\x1b]" + "a" * 4000) * 100,
+    "numbers of escapes": "\x1b[" + "1" * N,
+    "backslashes": "\\" * N,
+    "formulas": "$" * N,
+    "fences": "```\n" * N,
+    "environments": "\\begin{a}" * N,
+    "emphasis": "*a_" * N,
+    "brackets": "[" * N,
+    "images": "![" * N,
+    "links": "[a](" * N,
+    "quotes of quotes": ">" * N,
+    "ticks": "`a" * N,
+    "NULs": "\x00" * N,
+    "lone surrogates": "\ud800" * N,
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_hostile_shape_is_filtered_in_bounded_time(name: str) -> None:
+    """Bounds are generous, for slow machines: without the checks these take minutes."""
+    text = SHAPES[name]
+    policy = OutputPolicy("safe")
+    policy.apply(model("c", "HTMLModel"))
+    started = time.process_time()
+    for mode in ("safe", "strict"):
+        for mime in ("text/html", "text/plain", "text/latex", "image/svg+xml", "image/png"):
+            OutputPolicy(mode).apply(display({mime: text}))  # type: ignore[arg-type]
+        for markdown in (text, "<" + text[:90_000]):
+            OutputPolicy(mode).apply(display({"text/markdown": markdown}))  # type: ignore[arg-type]
+    policy.apply(update("c", value=text))
+    policy.apply(message("stream", {"name": "stdout", "text": text}))
+    assert time.process_time() - started < 20
+
+
+SLOW = {
+    "ampersands": "&" * 1_000_000,
+    "ampersands in what looks like ours": '<div class="sandbox-output-0123456789abcdef" style="contain:paint">'
+    + "&" * 1_000_000 + "</div>",
+    "ampersands in an attribute": "<p title='" + "&" * 1_000_000 + "'>",
+    "hard spaces": "\xa0" * 1_000_000,
+    "dollars": "$" * 10_000_000,
+    "backslashes": "\\" * 10_000_000,
+    "starts of formulas": "\\(" * 5_000_000,
+    "addresses of images": "<style>" + "data:image/svg+xml," * 500_000 + "</style>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_the_parser_of_html_is_slow_with_is_seen_before(name: str) -> None:
+    """A million ampersands keep the sanitiser busy for nine seconds, ten million for a quarter of an hour."""
+    started = time.process_time()
+    for mode in ("safe", "strict"):
+        OutputPolicy(mode).apply(display({"text/html": SLOW[name]}))  # type: ignore[arg-type]
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    "piece", ["Cell", "CellIn", "CellIn[1]", "File ", "File a", "File a:", "Input ", "Input In ", "<\x1b[m", "<", "'"]
+)
+def test_a_hostile_traceback_is_filtered_in_bounded_time(piece: str) -> None:
+    sent = message("error", {"ename": "E", "evalue": "x", "traceback": ["'" + piece * 200_000]})
+    started = time.process_time()
+    OutputPolicy("safe").apply(sent)
+    assert time.process_time() - started < 3
+
+
+def test_little_markup_does_not_become_much() -> None:
+    source = SHAPES["formats opened again"]
+    for mode in ("safe", "strict"):
+        result = OutputPolicy(mode).apply(display({"text/html": source})).message  # type: ignore[arg-type]
+        assert result is not None
+        assert len(result.content["data"]["text/html"]) < 20 * len(source)
+
+
+def test_little_scripts_do_not_become_much() -> None:
+    """Each script that may run gets a guard; there are only so many of them, and those behind do not run."""
+    source = SHAPES["little scripts"]
+    result = OutputPolicy("safe").apply(display({"text/html": source})).message
+    assert result is not None
+    shown = result.content["data"]["text/html"]
+    assert len(shown) < 3 * len(source)
+    assert shown.count("RTCPeerConnection") < 20_000
+
+
+def test_markup_too_costly_to_check_is_shown_as_text_where_there_is_no_frame() -> None:
+    result = OutputPolicy("strict").apply(display({"text/html": "<div>" * N}))
+    assert result.message is not None
+    assert result.message.content["data"]["text/html"].startswith("<pre>&lt;div&gt;")
+    assert result.notes == ("showed HTML as text: too much markup to check",)
+
+
+GROWING = {
+    "quotes in a frame": "<script></script>" + '"' * 13_000_000,
+    "ampersands in a frame": "<script></script>" + "&" * 13_000_000,
+    "ampersands": "<b>" + "&" * 13_000_000,
+    "angle brackets": "<b>" + "<" * 13_000_000,
+    "closing brackets": "<b>" + ">" * 16_000_000,
+    "quotes in an attribute": "<b title='" + '"' * 13_000_000 + "'>",
+    "hard spaces": "<b>" + "\xa0" * 13_000_000,
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+def test_what_would_grow_several_times_is_shown_as_text(name: str, mode: Any) -> None:
+    """Each becomes an entity of up to six characters, in a frame of ten; 90 MB of them would fill the host's memory."""
+    started = time.process_time()
+    result = OutputPolicy(mode).apply(display({"text/html": GROWING[name]}))
+    assert result.message is not None
+    assert len(result.message.content["data"]["text/html"]) < 20_000_000
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("control", ["\x07", "\x1b]", "\x1b[A", "\x00\x9b"])
+def test_text_made_of_controls_loses_them_in_one_go(control: str) -> None:
+    text = "before " + control * 2_000_000 + "\nafter"
+    policy = OutputPolicy("safe")
+    started = time.process_time()
+    for sent in (display({"text/plain": text}), message("stream", {"name": "stdout", "text": text})):
+        result = policy.apply(sent).message
+        assert result is not None
+        shown = result.content.get("text") or result.content["data"]["text/plain"]
+        assert shown.startswith("before ")
+        assert shown.endswith("\nafter")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    assert time.process_time() - started < 10

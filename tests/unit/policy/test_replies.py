@@ -1,0 +1,148 @@
+"""Replies carry answers; none makes a front end act."""
+
+# ruff: noqa: E501 (a message reads best on one line)
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.model import Message
+from sandbox_kernel.policy import OutputPolicy
+from tests.support.policy.check import faults
+from tests.support.policy.messages import message
+
+
+def replied(kind: str, **content: Any) -> dict[str, Any]:
+    verdict = OutputPolicy("safe").apply(message(kind, {"status": "ok", **content}, channel="shell"))
+    assert verdict.message is not None
+    return dict(verdict.message.content)
+
+
+HONEST: list[tuple[str, dict[str, Any]]] = [
+    ("execute_reply", {"execution_count": 3, "payload": [], "user_expressions": {}}),
+    ("execute_reply", {"execution_count": 3, "payload": [{"source": "page", "data": {"text/plain": "x"}, "start": 0}], "user_expressions": {}}),
+    ("inspect_reply", {"found": True, "data": {"text/plain": "\x1b[31mx\x1b[0m"}, "metadata": {}}),
+    ("is_complete_reply", {"status": "incomplete", "indent": "    "}),
+    ("complete_reply", {
+        "matches": ["df.head", "%%time"], "cursor_start": 0, "cursor_end": 4,
+        "metadata": {"_jupyter_types_experimental": [{"start": 0, "end": 4, "text": "df.head", "type": "function", "signature": "(n)"}]},
+    }),
+    ("history_reply", {"history": [[1, 2, "x = 1"], [1, 3, ["y", None]]]}),
+    ("kernel_info_reply", {"protocol_version": "5.4", "banner": "Python\nIPython", "language_info": {"name": "python", "codemirror_mode": {"name": "ipython", "version": 3}}, "help_links": [{"text": "Python", "url": "https://docs.python.org/3"}], "debugger": True}),
+    ("comm_info_reply", {"comms": {"a": {"target_name": "jupyter.widget"}}}),
+    ("usage_reply", {"hostname": "x", "pid": 3, "kernel_cpu": 0.5, "kernel_memory": 100, "host_virtual_memory": {"total": 1}}),
+    ("debug_reply", {"type": "response", "request_seq": 1, "success": True, "command": "variables", "body": {"variables": [{"name": "x", "value": "1", "variablesReference": 0}]}}),
+    ("shutdown_reply", {"restart": False}),
+    ("interrupt_reply", {}),
+    ("create_subshell_reply", {"subshell_id": "a"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "content"), HONEST)
+def test_an_honest_reply_is_the_same_message(kind: str, content: dict[str, Any]) -> None:
+    sent = message(kind, {"status": "ok", **content}, channel="shell")
+    verdict = OutputPolicy("safe").apply(sent)
+    assert verdict.message is sent
+    assert verdict.notes == ()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"source": "set_next_input", "text": "import os; os.system('x')", "replace": True},
+        {"source": "set_next_input", "text": "x", "replace": False},
+        {"source": "ask_exit", "keepkernel": False},
+        {"source": "ask_exit"},
+        {"source": "edit_magic", "filename": "/etc/passwd", "line_number": 1},
+        {"source": "edit", "filename": "x"},
+        {"source": "page", "data": {"text/html": "<script>x</script>"}},
+        {"source": "load_next"},
+        {},
+        "page",
+        None,
+        ["page"],
+    ],
+)
+def test_a_payload_that_acts_is_dropped(payload: Any) -> None:
+    assert replied("execute_reply", execution_count=1, payload=[payload], user_expressions={})["payload"] == []
+
+
+def test_the_pager_shows_text_only() -> None:
+    page = {"source": "page", "data": {"text/plain": "x\x1b]0;t\x07", "text/html": "<script>x</script>"}, "start": 0}
+    reply = replied("execute_reply", execution_count=1, payload=[page], user_expressions={})
+    assert reply["payload"] == [{"source": "page", "data": {"text/plain": "x"}, "start": 0}]
+
+
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+def test_bundles_in_replies_are_filtered_and_hold_no_frame(mode: Any) -> None:
+    bundle = {"data": {"text/plain": "x", "text/html": "<script>x</script><b onclick=x>y</b>"}, "metadata": {}}
+    policy = OutputPolicy(mode)
+    expressions = {"user_expressions": {"a": {"status": "ok", **bundle}}, "execution_count": 1, "payload": []}
+    execute = policy.apply(message("execute_reply", {"status": "ok", **expressions}, channel="shell")).message
+    inspect = policy.apply(message("inspect_reply", {"status": "ok", "found": True, **bundle}, channel="shell")).message
+    debug = policy.apply(message("debug_reply", {"success": True, "body": bundle}, channel="control")).message
+    assert execute
+    assert inspect
+    assert debug
+    for data in (
+        execute.content["user_expressions"]["a"]["data"],
+        inspect.content["data"],
+        debug.content["body"]["data"],
+    ):
+        assert data["text/html"] == "<b>y</b>"
+        assert faults(data["text/html"], frames=False) == []
+
+
+@pytest.mark.parametrize(
+    "match", ["a\nimport os", "a\x00", "a\u202eb", "a\x1b[31m", "a" * 5000, 1, None, {"text": "a"}]
+)
+def test_a_completion_inserts_what_it_shows(match: Any) -> None:
+    types = {
+        "_jupyter_types_experimental": [
+            {"text": match, "type": "x"},
+            {"text": "ok", "type": "<img src=x>", "icon": "x"},
+        ]
+    }
+    reply = replied("complete_reply", matches=["ok", match], cursor_start=0, cursor_end=1, metadata=types)
+    assert reply["matches"] == ["ok"]
+    assert reply["metadata"] == {"_jupyter_types_experimental": [{"text": "ok"}]}
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:x", "JAVASCRIPT:x", " https://a.test", "data:text/html,x", "/lab", "file:///etc", 1]
+)
+def test_help_links_lead_to_web_pages_only(url: Any) -> None:
+    reply = replied(
+        "kernel_info_reply", help_links=[{"text": "x", "url": url}, {"text": "y", "url": "https://a.test/y"}]
+    )
+    assert reply["help_links"] == [{"text": "y", "url": "https://a.test/y"}]
+
+
+def test_an_unknown_type_passes_as_a_reply_and_not_as_an_output() -> None:
+    sent = message("new_reply", {"a": [1, "x"]}, channel="shell")
+    assert OutputPolicy("safe").apply(sent).message is sent
+    verdict = OutputPolicy("safe").apply(message("new_output", {"data": {"text/html": "x"}}))
+    assert verdict.message is None
+    assert verdict.notes == ("dropped new_output: not a type that is shown",)
+
+
+@pytest.mark.parametrize(
+    "kind", ["status", "execute_input", "debug_event", "history_reply", "new_reply", "kernel_info_reply"]
+)
+def test_a_bottomless_message_is_dropped(kind: str) -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = [deep]
+    verdict = OutputPolicy("safe").apply(message(kind, {"a": deep}, channel="shell"))
+    assert verdict.message is None
+    assert "nested deeper" in verdict.notes[0]
+
+
+def test_metadata_and_buffers_that_have_no_use_go() -> None:
+    sent = message("status", {"execution_state": "idle"}, metadata={"status": "ok", "x": {"y": 1}}, buffers=(b"x",))
+    verdict = OutputPolicy("safe").apply(sent)
+    assert isinstance(verdict.message, Message)
+    assert verdict.message.metadata == {"status": "ok"}
+    assert verdict.message.buffers == ()

@@ -1,0 +1,111 @@
+"""Text from a cell shows, and does nothing else, in a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_kernel.policy import OutputPolicy, terminal
+from tests.support.policy.messages import message
+
+
+def printed(*texts: str, policy: OutputPolicy | None = None, parent: str = "c", stream: str = "stdout") -> str:
+    policy = policy or OutputPolicy("safe")
+    shown = []
+    for text in texts:
+        verdict = policy.apply(message("stream", {"name": stream, "text": text}, parent=parent))
+        assert verdict.message is not None
+        shown.append(verdict.message.content["text"])
+    return "".join(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain\tand\nlines\r\n",
+        "\r 50%|█████     | 1/2 [00:01<00:01]",
+        "a\b \b",
+        "\x1b[31mred\x1b[0m \x1b[1;38;5;208mbold\x1b[m \x1b[38:2::1:2:3mtrue colour\x1b[0m",
+        "\x1b[2K\rline",
+        "\x1b[K",
+        "ünïcödé 日本 🎉\n",
+        "",
+    ],
+)
+def test_honest_text_passes_unchanged(text: str) -> None:
+    """Unchanged means the very same message."""
+    sent = message("stream", {"name": "stdout", "text": text})
+    assert OutputPolicy("safe").apply(sent).message is sent or terminal.clean(text) == text == printed(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b]0;title\x07b", "ab"),
+        ("a\x1b]2;title\x1b\\b", "ab"),
+        ("a\x1b]52;c;ZXZpbA==\x07b", "ab"),
+        ("a\x1b]8;;http://evil.test\x1b\\text\x1b]8;;\x1b\\b", "atextb"),
+        ("a\x1b]1337;File=inline=1:AAAA\x07b", "ab"),
+        ("a\x1bPq#0;2\x1b\\b", "ab"),
+        ("a\x1b_Gi=1\x1b\\b", "ab"),
+        ("a\x1b^private\x1b\\b", "ab"),
+        ("a\x1bXstring\x1b\\b", "ab"),
+        ("a\x1b[2J\x1b[H\x1b[1;1fb", "ab"),
+        ("a\x1b[5Bb\x1b[5Cc\x1b[5Dd\x1b[3Ge", "abcde"),
+        ("a\x1b[?1049hb\x1b[?25lc", "abc"),
+        ("a\x1b[6nb\x1b[cc\x1b[>0qd", "abcd"),
+        ("a\x1b[20tb\x1b[21tc", "abc"),
+        ("a\x1bcb\x1b7c\x1b8d\x1b=e", "abcde"),
+        ("a\x1b(0b\x1b#8c", "abc"),
+        ("a\x9b31mb\x9d0;t\x07c\x90x\x9cd", "a31mb0;tcxd"),
+        ("a\x07\x00\x0b\x0c\x0e\x7fb", "ab"),
+        ("a\x1b[31\x1b[0mb", "a31\x1b[0mb"),
+        ("a\x1b\x1b]0;x\x07b", "ab"),
+        ("a\x1b]never closed\nb", "anever closed\nb"),
+        ("a\x1b[" + "1" * 1000 + "mb", "a" + "1" * 1000 + "mb"),
+        ("a\udc9bb\ud800c", "abc"),
+    ],
+)
+def test_a_sequence_that_does_something_is_gone(text: str, shown: str) -> None:
+    assert printed(text) == shown
+    assert terminal.clean(text) == shown
+
+
+def test_a_colour_cut_by_two_messages_is_kept_whole() -> None:
+    assert printed("a\x1b[3", "1mred") == "a\x1b[31mred"
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_title_cut_by_two_messages_is_never_put_together(cut: int) -> None:
+    text = "a\x1b]0;title\x07b"
+    assert "\x1b" not in printed(text[:cut], text[cut:])
+
+
+def test_a_held_sequence_belongs_to_its_stream_and_its_cell() -> None:
+    policy = OutputPolicy("safe")
+    assert printed("a\x1b", policy=policy) == "a"
+    assert printed("[31mb", policy=policy, stream="stderr") == "[31mb"
+    assert printed("[31mc", policy=policy, parent="another") == "[31mc"
+
+
+def test_the_cursor_goes_up_over_lines_of_its_own_cell_only() -> None:
+    policy = OutputPolicy("safe")
+    assert printed("one\ntwo\n\x1b[A\x1b[A", policy=policy) == "one\ntwo\n\x1b[A\x1b[A"
+    assert printed("\x1b[A\x1b[3Ax", policy=policy) == "x"
+    assert printed("\n\n\x1b[9Ay", policy=policy) == "\n\n\x1b[2Ay"
+    assert printed("\x1b[A", policy=policy, parent="the next cell") == ""
+
+
+@pytest.mark.parametrize("name", ["stdin", "", None, 1, ["stdout"]])
+def test_only_two_streams_exist(name: object) -> None:
+    assert OutputPolicy("safe").apply(message("stream", {"name": name, "text": "x"})).message is None
+
+
+def test_errors_and_prompts_are_text_too() -> None:
+    policy = OutputPolicy("safe")
+    bad = "x\x1b]0;t\x07\x1b[31my\x1b[A"
+    verdict = policy.apply(message("error", {"ename": bad, "evalue": bad, "traceback": [bad, 1, None]}))
+    assert verdict.message is not None
+    assert verdict.message.content == {"ename": "x\x1b[31my", "evalue": "x\x1b[31my", "traceback": ["x\x1b[31my"]}
+    verdict = policy.apply(message("input_request", {"prompt": bad, "password": "yes"}, channel="stdin"))
+    assert verdict.message is not None
+    assert verdict.message.content == {"prompt": "x\x1b[31my", "password": False}

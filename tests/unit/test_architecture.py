@@ -1,0 +1,163 @@
+"""The shape of the package: who imports whom, and what must start fast or run inside imports little."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+PACKAGE = ROOT / "sandbox_kernel"
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    for path in PACKAGE.rglob("*.py")
+    if path.name != "__init__.py"
+)
+ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+SHIPPED = ("wire", "messages", "process", "shield", "report", "files", "agent")
+"""What runs in the container, in the order in which it is loaded there."""
+OF_A_READER = 350
+"""Lines of a file that are read at one sitting."""
+LONGER = {"container.agent": 450, "session.session": 560, "session.traffic": 640, "setup.machine": 380}
+"""Files over that, and how long each may be at most. A file that fits again leaves this list."""
+HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
+
+BREACHES = {
+    "layers": ("policy/plain.py", "from ..session import link"),
+    "doors": ("batch/exits.py", "from ..mcp_server import names"),
+    "engines": ("engines/docker/http.py", "from .. import refusal"),
+    "shipped": ("engines/attestation.py", "from ..container import report"),
+    "acyclic": ("files/names.py", "from . import transfer"),
+}
+"""For each contract, a file and a line that breaks it."""
+
+
+def path_of(module: str) -> Path:
+    return PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def contracts(folder: Path, *wanted: str) -> subprocess.CompletedProcess[str]:
+    """Hold the package in `folder` against the contracts of pyproject.toml."""
+    program = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
+    chosen = [word for name in wanted for word in ("--contract", name)]
+    command = [sys.executable, "-P", "-c", program, "--no-cache", "--no-logo", *chosen]
+    environment = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    shutil.copytree(PACKAGE, tmp_path / "sandbox_kernel", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_rooms_import_as_the_contracts_say() -> None:
+    done = contracts(ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_contract_has_a_breach() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {one["id"] for one in settings["tool"]["importlinter"]["contracts"]} == set(BREACHES)
+
+
+@pytest.mark.parametrize("contract", BREACHES)
+def test_a_breach_of_a_contract_is_seen(contract: str, copied: Path) -> None:
+    """The control: the same package with one more line does not pass."""
+    assert contracts(copied, contract).returncode == 0
+    file, line = BREACHES[contract]
+    path = copied / "sandbox_kernel" / file
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+    done = contracts(copied, contract)
+    assert (done.returncode, "0 kept, 1 broken" in done.stdout) == (1, True), done.stdout
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_is_in_it(room: str) -> None:
+    """Whoever opens a folder reads one sentence on each module; a module without one is not finished."""
+    said = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    there = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__"}
+    assert sorted(re.findall(r"^- `(\w+)`: \S", said, re.MULTILINE)) == sorted(there)
+
+
+def test_the_architecture_has_a_paragraph_for_each_room() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    described = re.findall(r"^\*\*`(\w+)/`\*\*", text, re.MULTILINE)
+    assert sorted(described) == [room for room in ROOMS if "/" not in room]
+
+
+@pytest.mark.parametrize("module", SHIPPED)
+def test_what_is_shipped_imports_the_standard_library_and_itself(module: str) -> None:
+    """Any image with Python and ipykernel must do; pyzmq comes with ipykernel, and only the agent needs it."""
+    allowed = set(sys.stdlib_module_names) | ({"zmq"} if module == "agent" else set())
+    before = set(SHIPPED[: SHIPPED.index(module)])
+    for node in ast.walk(ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert {alias.name.split(".")[0] for alias in node.names} <= allowed
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            assert node.level == 1
+            assert {node.module} <= before if node.module else {alias.name for alias in node.names} <= before
+        elif isinstance(node, ast.ImportFrom):
+            assert (node.module or "").split(".")[0] in allowed
+
+
+def test_all_that_is_in_the_container_s_room_is_shipped() -> None:
+    assert sorted(SHIPPED) == sorted(
+        path.stem for path in (PACKAGE / "container").glob("*.py") if path.stem != "__init__"
+    )
+
+
+@pytest.mark.parametrize("module", SHIPPED)
+def test_what_is_shipped_is_written_for_an_old_python(module: str) -> None:
+    ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_can_be_read_at_one_sitting(module: str) -> None:
+    lines = len(path_of(module).read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGER.get(module, OF_A_READER)
+    assert module not in LONGER or lines > OF_A_READER, f"{module} fits now; take it off the list"
+
+
+def modules_after(*statements: str) -> set[str]:
+    """Return the names in `sys.modules` of a new interpreter that ran `statements`."""
+    code = "\n".join((*statements, "import json, sys", "print(json.dumps(list(sys.modules)))"))
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    return set(json.loads(done.stdout))
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    found = modules_after("import sandbox_kernel")
+    assert {name for name in found if name.startswith("sandbox_kernel")} == {"sandbox_kernel"}
+
+
+def test_the_start_of_a_kernel_imports_nothing_heavy() -> None:
+    """Until the engine works on the container, only what asks it is imported: each of these costs 0.02 to 0.4 s."""
+    found = modules_after(
+        "import sandbox_kernel.__main__",
+        "import sandbox_kernel.kernel.proxy",
+        "from sandbox_kernel.config.sources import resolve",
+        "from sandbox_kernel.engines.select import make_engine",
+        "make_engine(resolve({'memory': '1G'}))",
+    )
+    assert "sandbox_kernel.session.session" in found
+    assert {"sandbox_kernel.engines.docker.engine", "sandbox_kernel.policy.outputs"} <= found
+    assert not found & set(HEAVY)
+
+
+def test_the_front_door_brings_neither_the_engine_s_client_nor_the_sanitiser() -> None:
+    """The sockets need jupyter_client, and with it traitlets; that is imported while the engine works."""
+    found = modules_after("import sandbox_kernel.kernel.sockets, sandbox_kernel.kernel.proxy")
+    assert {"zmq", "jupyter_client"} <= found
+    assert not found & {"docker", "requests", "nh3"}

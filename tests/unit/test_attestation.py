@@ -1,0 +1,296 @@
+"""The comparison itself, on made-up witnesses. tests/container/engines/test_refusals.py asks real containers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox_kernel.core.errors import AttestationFailed
+from sandbox_kernel.core.model import Limits, SandboxSpec
+from sandbox_kernel.engines.attestation import EXCUSED, attest, checks, differences
+from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
+
+SPEC = SandboxSpec(
+    session_id="0123456789abcdef",
+    image="sandbox-kernel:data",
+    limits=Limits(),
+    command=("python3", "-c", "the agent"),
+    uid=300123456,
+    environment={"TZ": "UTC"},
+)
+
+
+def mount(path: str, kind: str, options: str, **more: Any) -> dict[str, Any]:
+    return {"path": path, "type": kind, "options": options.split(","), "root": "/", "super": ["rw"], **more}
+
+
+def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
+    """What a sandbox reports that is as asked for, on a machine with cgroup v1."""
+    limits = spec.limits
+    return {
+        "pid": 1,
+        "uids": [spec.uid] * 3,
+        "gids": [spec.uid] * 3,
+        "groups": [spec.uid],
+        "capabilities": dict.fromkeys(("inheritable", "permitted", "effective", "bounding", "ambient"), 0),
+        "no_new_privileges": 1,
+        "seccomp_mode": 2,
+        "seccomp_filters": 1,
+        "mounts": [
+            mount("/", "overlay", "ro,relatime"),
+            mount("/proc", "proc", "rw,nosuid,nodev,noexec"),
+            mount("/dev", "tmpfs", "rw,nosuid"),
+            mount("/dev/pts", "devpts", "rw,nosuid,noexec"),
+            mount("/sys", "sysfs", "ro,nosuid,nodev,noexec"),
+            mount("/sys/fs/cgroup", "tmpfs", "rw,nosuid,nodev,noexec"),
+            mount("/sys/fs/cgroup/memory", "cgroup", "ro,nosuid,nodev,noexec"),
+            mount("/dev/mqueue", "mqueue", "rw,nosuid,nodev,noexec"),
+            mount("/dev/shm", "tmpfs", "rw,nosuid,nodev,noexec", bytes=limits.shm_bytes),
+            mount("/tmp", "tmpfs", "rw,nosuid,nodev", bytes=limits.tmp_bytes),
+            mount("/mnt/data", "tmpfs", "rw,nosuid,nodev", bytes=limits.scratch_bytes),
+            mount("/etc/hostname", "ext4", "ro,relatime"),
+            mount("/proc/sys", "proc", "ro"),
+            mount("/dev/mqueue", "tmpfs", "ro"),
+            mount("/proc/keys", "tmpfs", "rw,nosuid") | {"root": "/null"},
+        ],
+        "interfaces": ["lo"],
+        "rlimits": {"nofile": [limits.open_files] * 2, "core": [0, 0]},
+        "cgroup": {
+            "memory_bytes": limits.memory_bytes,
+            "memory_and_swap_bytes": limits.memory_bytes,
+            "swap_bytes": None,
+            "pids": limits.pids,
+            "cpu_quota": 200_000,
+            "cpu_period": 100_000,
+        },
+        "swap_kib": 8_000_000,
+        "writable": ["/dev/shm", "/mnt/data", "/tmp"],
+        "devices": ["/dev/null", "/dev/urandom"],
+        "environment": ["HOME", "HOSTNAME", "LANG", "PATH", "TZ"],
+        "hostname": "sandbox",
+        "probes": {"AF_NETLINK": 22, "AF_PACKET": 1, "AF_ALG": 1, "AF_VSOCK": 1, "TIOCSTI": 1}
+        | {"priority of the agent": 1, "signal to the agent": 1},
+        "kernel": "6.1.0",
+    }
+
+
+def honest_engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
+    """What an engine says of such a container: the request, with what is empty turned into null, and more."""
+    asked = container_arguments(spec)
+    host = {name: value or None for name, value in asked.pop("HostConfig").items()}
+    return {
+        "State": {"Running": True},
+        "Config": {
+            **asked,
+            "Env": ["TZ=UTC", "LANG=C.UTF-8"],
+            "Labels": {**asked["Labels"], f"{LABEL}.spec": digest(spec)},
+        },
+        "HostConfig": {**host, "Sysctls": None, "PortBindings": {}},
+        "Mounts": [],
+        "NetworkSettings": {"Networks": {}},
+        "AppArmorProfile": "docker-default",
+        "ImageEnv": ["LANG=C.UTF-8"],
+    }
+
+
+def test_an_honest_sandbox_has_no_differences() -> None:
+    assert differences(SPEC, honest_report(), honest_engine()) == ()
+    attest(SPEC, honest_report(), honest_engine())
+    assert len(checks(SPEC, honest_report(), honest_engine())) > 60
+
+
+def test_an_honest_sandbox_on_cgroup_v2() -> None:
+    report = honest_report()
+    report["cgroup"] |= {"memory_and_swap_bytes": None, "swap_bytes": 0}
+    assert differences(SPEC, report, honest_engine()) == ()
+
+
+def test_a_kernel_that_does_not_count_swap_is_well_when_there_is_none() -> None:
+    report = honest_report()
+    report["cgroup"] |= {"memory_and_swap_bytes": None}
+    assert differences(SPEC, report, honest_engine())
+    report["swap_kib"] = 0
+    assert differences(SPEC, report, honest_engine()) == ()
+
+
+def test_a_refusal_names_every_difference() -> None:
+    report = honest_report()
+    report["seccomp_mode"] = 0
+    report["interfaces"].append("eth0")
+    with pytest.raises(AttestationFailed) as caught:
+        attest(SPEC, report, honest_engine())
+    assert caught.value.differences == (
+        "seccomp mode: expected 2, found 0",
+        "network interfaces besides lo: expected nothing else, found eth0",
+    )
+
+
+def paths(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of every value in a document, but not those that are empty, which say nothing."""
+    found = [path] if path and document not in (None, [], {}, "", False) else []
+    items = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    return found + [p for key, item in items for p in paths(item, (*path, key))]
+
+
+def changed(document: dict[str, Any], path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> dict[str, Any]:
+    document = copy.deepcopy(document)
+    parent: Any = document
+    for key in path[:-1]:
+        parent = parent[key]
+    change(parent, path[-1])
+    return document
+
+
+NOT_NEEDED = {"kernel", "seccomp_filters", "super", "environment", "devices", "groups", "swap_kib", "swap_bytes"}
+"""Parts of a report that need not be there (a seccomp filter is known by its work), or of which less is better."""
+
+OPTIONAL_MOUNTS = ("/proc", "/dev", "/sys", "/etc")
+
+
+def needed(path: tuple[Any, ...]) -> bool:
+    report = honest_report()
+    if NOT_NEEDED & set(path) or path[0] in {"writable", "interfaces"}:
+        return False
+    if path[0] == "mounts" and len(path) > 1:
+        where = report["mounts"][path[1]]["path"]
+        return (
+            where not in {"/dev/mqueue"}
+            and (where == "/dev/shm" or not where.startswith(OPTIONAL_MOUNTS))
+            and len(path) == 2
+        )
+    return True
+
+
+@pytest.mark.parametrize("path", [path for path in paths(honest_report()) if needed(path)], ids=str)
+@pytest.mark.parametrize("value", [None, "odd", -1, True, [], {"odd": "odd"}], ids=str)
+def test_a_report_with_an_odd_value_is_refused(path: tuple[Any, ...], value: object) -> None:
+    def put(parent: Any, key: Any) -> None:
+        parent[key] = value
+
+    assert differences(SPEC, changed(honest_report(), path, put), honest_engine())
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in honest_report() if name not in NOT_NEEDED - {"environment", "devices", "groups"}]
+)
+def test_a_report_with_a_part_missing_is_refused(name: str) -> None:
+    report = honest_report()
+    del report[name]
+    if name == "swap_kib":
+        report["cgroup"]["memory_and_swap_bytes"] = None
+    assert differences(SPEC, report, honest_engine())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NetworkMode", "bridge"),
+        ("IpcMode", "host"),
+        ("PidMode", "host"),
+        ("UTSMode", "host"),
+        ("UsernsMode", "host"),
+        ("CgroupnsMode", "host"),
+        ("ReadonlyRootfs", False),
+        ("Privileged", True),
+        ("CapAdd", ["SYS_ADMIN"]),
+        ("CapDrop", []),
+        ("SecurityOpt", ["no-new-privileges:true"]),
+        ("SecurityOpt", ["no-new-privileges:true", "seccomp=unconfined"]),
+        ("Binds", ["/:/host"]),
+        ("Mounts", [{"Type": "volume"}]),
+        ("VolumesFrom", ["other"]),
+        ("Devices", [{"PathOnHost": "/dev/kvm"}]),
+        ("DeviceRequests", [{"Driver": "nvidia"}]),
+        ("DeviceCgroupRules", ["a *:* rwm"]),
+        ("GroupAdd", ["0"]),
+        ("Memory", 0),
+        ("MemorySwap", -1),
+        ("PidsLimit", None),
+        ("CpuQuota", 0),
+        ("Tmpfs", {}),
+        ("Ulimits", None),
+        ("MaskedPaths", []),
+        ("ReadonlyPaths", []),
+        ("Sysctls", {"net.ipv4.ip_forward": "1"}),
+        ("ExtraHosts", ["host:192.0.2.1"]),
+        ("PortBindings", {"80/tcp": [{}]}),
+        ("OomKillDisable", True),
+        ("LogConfig", {"Type": "json-file"}),
+        ("AutoRemove", False),
+    ],
+)
+def test_the_engine_s_word_is_compared_too(name: str, value: object) -> None:
+    engine = honest_engine()
+    engine["HostConfig"][name] = value
+    (difference,) = differences(SPEC, honest_report(), engine)
+    assert difference.startswith(f"engine: {name}: expected ")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("State", "Running"), False),
+        (("Config", "User"), "0:0"),
+        (("Config", "Entrypoint"), ["the agent", "python3", "-c"]),
+        (("Config", "StdinOnce"), False),
+        (("Config", "Tty"), True),
+        (("Config", "Env"), ["TZ=UTC", "LANG=C.UTF-8", "HTTP_PROXY=http://192.0.2.1"]),
+        (("Config", "Env"), ["LANG=C.UTF-8"]),
+        (("Config", "Labels"), {}),
+        (("Mounts",), [{"Type": "volume", "Destination": "/data"}]),
+        (("NetworkSettings", "Networks"), {"bridge": {}}),
+        (("AppArmorProfile",), "unconfined"),
+    ],
+    ids=str,
+)
+def test_the_engine_s_word_on_the_container_is_compared(path: tuple[Any, ...], value: object) -> None:
+    def put(parent: Any, key: Any) -> None:
+        parent[key] = value
+
+    assert differences(SPEC, honest_report(), changed(honest_engine(), path, put))
+
+
+@pytest.mark.parametrize("name", ["State", "Config", "HostConfig", "Mounts", "NetworkSettings", "AppArmorProfile"])
+def test_an_engine_that_leaves_something_out_is_refused(name: str) -> None:
+    engine = honest_engine()
+    del engine[name]
+    assert differences(SPEC, honest_report(), engine)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*honest_report(), "path"]), inner, max_size=6)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(JSON, JSON)
+def test_any_report_is_answered_with_a_refusal_and_never_with_a_crash(report: object, engine: object) -> None:
+    assert differences(SPEC, report, engine)
+    assert differences(replace(SPEC, runtime="runsc"), report, engine)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(honest_report())), JSON)
+def test_one_odd_part_of_a_report_never_crashes_the_comparison(name: str, value: object) -> None:
+    for text in differences(SPEC, {**honest_report(), name: value}, honest_engine()):
+        assert len(text) < 1000
+
+
+@pytest.mark.parametrize("name", sorted(EXCUSED["runsc"]))
+def test_the_excuses_are_for_gvisor_only(name: str) -> None:
+    """Each names a check that exists, and on another kernel than gVisor's the sandbox is refused."""
+    spec = replace(SPEC, runtime="runsc")
+    assert name in {check.name for check in checks(spec, honest_report(spec), honest_engine(spec))}
+    assert "gVisor's kernel: expected 4.4.0, found 6.1.0" in differences(spec, honest_report(spec), honest_engine(spec))

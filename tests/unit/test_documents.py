@@ -1,0 +1,217 @@
+"""What the documents say is so: settings, commands, paths and tests that they name exist."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel import __version__, cli
+from sandbox_kernel.config.sources import SETTINGS
+from sandbox_kernel.core import errors
+from sandbox_kernel.setup.install import check
+from tests.support import ROOT
+
+PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md", *PAGES)
+
+MADE_BY_MAKE = {"output/", "output/lab/"}
+"""Folders that a document may name although a checkout does not hold them."""
+
+OF_READERS = {"jupyter_sandbox_kernel_config.py", "NAME.ipynb", "notebook.ipynb", "pandas.py", "pip.py", "report.json"}
+OF_READERS |= {"jupyter_server_config.py", "script.py"}
+"""Files that are the reader's, and not the repository's."""
+
+FILE = re.compile(r"`([\w.-]+(?:/[\w.-]*)*)`")
+SUFFIXES = (".py", ".md", ".in", ".lock", ".ipynb", ".json", ".toml")
+OWN_FOLDERS = ("benchmarks", "docs", "fuzz", "images", "kernelspec", "notebooks", "output", "sandbox_kernel", "tests")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@cache
+def text_files() -> tuple[Path, ...]:
+    """Return what the repository holds: what git knows, or else what lies here and is not hidden."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, timeout=30)
+        found = [ROOT / name for name in os.fsdecode(listed.stdout).split("\0") if name]
+    except (OSError, subprocess.SubprocessError):
+        found = [path for path in ROOT.rglob("*") if not re.search(r"/(\.|output/|__pycache__/)", f"/{path}")]
+    return tuple(path for path in found if path.is_file() and b"\0" not in path.read_bytes()[:4096])
+
+
+def indented(text: str) -> list[str]:
+    """Return the lines of commands: those that begin with four spaces."""
+    return [line.strip() for line in text.splitlines() if line.startswith("    ") and line.strip()]
+
+
+def commands(name: str, program: str) -> list[str]:
+    """Return the commands of `program` in a document: on lines of their own, and in backticks."""
+    text = re.sub(r"```.*?```|\n## Not yet\n.*?(?=\n## )", "", read(name), flags=re.DOTALL)
+    own = [line for line in indented(text) if line.startswith(program + " ")]
+    quoted = [" ".join(found.split()) for found in re.findall(rf"`({re.escape(program)} [^`]+)`", text)]
+    return own + quoted
+
+
+# --- settings and commands -------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_settings_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "from_files", dict)  # this machine's own config files
+    assert cli.main(["settings", "--markdown"]) == 0
+    assert capsys.readouterr().out == read("docs/settings.md")
+
+
+def test_the_page_of_settings_has_a_row_for_each() -> None:
+    rows = [line.split(" | ") for line in read("docs/settings.md").splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows] == [f"| `{name}`" for name in SETTINGS]
+    assert [row[1] for row in rows] == [f"`{setting.flag}`" for setting in SETTINGS.values()]
+    assert all(len(row) == 5 and all(cell.strip(" |") for cell in row) for row in rows)
+
+
+def test_every_page_is_in_the_readme_s_list() -> None:
+    assert set(PAGES) <= set(re.findall(r"\]\(([^)\s]+)\)", read("README.md")))
+
+
+def sandbox_commands() -> list[str]:
+    return [line for name in DOCUMENTS for line in commands(name, "sandbox-kernel") if "--version" not in line]
+
+
+@pytest.mark.parametrize("line", sandbox_commands())
+def test_a_command_is_one_that_works(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name and its flags are known, and its settings pass the checks that they pass at installation."""
+    monkeypatch.setattr("sandbox_kernel.setup.install.from_files", dict)
+    options = cli._parse(shlex.split(line)[1:])
+    if options.takes_settings:
+        check(options.values)
+
+
+def test_the_readme_shows_every_command() -> None:
+    shown = {shlex.split(line)[1] for line in sandbox_commands()}
+    parser = next(action for action in cli._parser()._actions if action.dest == "command")
+    assert shown == set(parser.choices or ())
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_target_of_make_is_there(name: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    assert {line.split()[1] for line in commands(name, "make")} <= targets
+
+
+def test_examples_are_python() -> None:
+    examples = re.findall(r"```python\n(.*?)```", read("README.md"), re.DOTALL)
+    assert len(examples) >= 2
+    for example in examples:
+        ast.parse(example)
+
+
+def test_settings_of_the_example_file_exist() -> None:
+    named = re.findall(r"c\.SandboxKernel\.(\w+) = (.+)", read("README.md"))
+    assert named
+    check({name: ast.literal_eval(value) for name, value in named})
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_paths_and_links_lead_somewhere(name: str) -> None:
+    text = read(name)
+    places = [ROOT, (ROOT / name).parent, ROOT / "sandbox_kernel"]
+    for path in FILE.findall(text):
+        first = path.partition("/")[0]
+        ours = first in OWN_FOLDERS if "/" in path else path.endswith(SUFFIXES)
+        if ours and path not in MADE_BY_MAKE and path not in OF_READERS:
+            assert any((place / path).exists() for place in places), path
+    headings = {
+        re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in re.findall("#+ (.+)", text)
+    }
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        elif not target.startswith("https://"):
+            assert ((ROOT / name).parent / target).exists(), target
+
+
+def test_the_table_of_errors_names_real_ones_and_their_settings() -> None:
+    table = read("README.md").partition("## When a limit strikes")[2].partition("\n\n## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| `")]
+    ends = {one.__name__ for one in errors.CellError.__subclasses__()} - {
+        "ScreenBlocked",
+        "CellInterrupted",
+    }  # the second shows itself as KeyboardInterrupt
+    assert {row[0].strip(" `") for row in rows} == ends
+    for row in rows:
+        assert set(re.findall(r"`(\w+)`", row[-1])) <= set(SETTINGS)
+
+
+@pytest.mark.parametrize("test", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", read("SECURITY.md")))))
+def test_an_attack_names_a_test_that_is_there(test: str) -> None:
+    path, _, function = test.partition("::")
+    defined = [
+        node.name
+        for node in ast.walk(ast.parse(read(path)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert function in defined
+
+
+def test_every_row_of_attacks_has_a_test() -> None:
+    table = read("SECURITY.md").partition("## Attacks")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 30
+    assert [row for row in rows if "::" not in row] == []
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## {__version__}" in read("CHANGELOG.md")
+
+
+# --- what must stand nowhere -----------------------------------------------------------------------------------------
+
+HOSTS = re.compile(
+    r"\b(?:(?:ghcr|quay|gcr|docker)[.]io/|mcr[.]microsoft[.]com|public[.]ecr[.]aws|pypi[.](?:org|python[.]org)"
+    r"|pythonhosted[.]org|deb[.]debian[.]org|archive[.]ubuntu[.]com|npmjs[.](?:com|org))"
+)
+"""Where packages and images come from is the business of each machine."""
+
+PLACES = re.compile(r"(?<!\w)/(?:home|Users)/(?!sandbox\b)[\w.-]+/")
+UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b|\b(?:issue|pull request|PR) ?#\d")
+
+
+def findings(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def test_the_repository_is_looked_at() -> None:
+    names = {str(path.relative_to(ROOT)) for path in text_files()}
+    assert {"README.md", "Makefile", "sandbox_kernel/container/agent.py", "images/data.lock"} <= names
+
+
+def test_no_host_of_packages_or_images_is_named() -> None:
+    assert HOSTS.search("https://ghcr" + ".io/x")
+    assert findings(HOSTS) == []
+
+
+def test_no_folder_of_a_developer_s_machine_is_named() -> None:
+    here = [re.escape(str(path)) for path in (ROOT, Path.home()) if len(path.parts) > 2]
+    assert findings(re.compile("|".join([PLACES.pattern, *(f"{path}(?![\\w-])" for path in here)]))) == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    assert findings(UNFINISHED) == []
