@@ -12,6 +12,8 @@ PIECE = 1 << 20
 """Bytes looked at in one step: a piece is copied, and other threads get their turn after it."""
 FEW = 64
 """Strings up to which it is quicker to go from one quotation mark to the next."""
+ROOM = 36
+"""Which part of a limit is for what else the host holds just then: 8 MiB with the default settings."""
 
 _VALUE = 96
 """Bytes of a list, an object or a string beside its characters: head, place, and the parser's own note of it."""
@@ -25,14 +27,20 @@ def heavy(data: bytes | bytearray, limit: int) -> str | None:
     """Return why `data` may not be parsed within `limit` bytes, itself and what is made of it included; None if it may.
 
     What is counted: the bytes twice, as the parser works on a copy; each character at the width of the widest there
-    is; and what its structure comes to twice, as a filter may have to write it anew.
+    is; and what its structure comes to twice, as a filter may have to write it anew. What is not a few texts of ASCII,
+    which are parsed without a copy of the whole, leaves room for the pipe and the parser.
     """
     if len(data) <= SMALL:
         return None
-    left = limit - (2 + _width(data)) * len(data)
-    if left < 0:
+    width = _width(data)
+    room = limit // ROOM
+    left = limit - (2 + width) * len(data)
+    if left < (room if width > 1 else 0):
         return "its text would need too much memory"
-    return "it has too many values" if 2 * _structure(data, left // 2) > left else None
+    structure = _structure(data, left // 2)
+    if width > 1 or structure > FEW * _VALUE:
+        left -= room
+    return "it has too many values" if 2 * structure > left else None
 
 
 def kept(data: bytes | bytearray) -> int:

@@ -6,7 +6,8 @@ in a front end never sees a duplicate key, a NaN or a stray byte that ours did n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +25,10 @@ MAX_ID = 256
 """Characters of an id, a name or a type; jupyter_client's are 36 to 80 long."""
 LARGE = 1 << 16
 """Bytes from which it pays to know early that a text is plain."""
+PIECE, LOOK = 1 << 18, 1 << 12
+"""Bytes of a long text that are parsed at a time, and bytes of a string that is not one."""
+MAX_STRINGS = 1000
+"""Strings among which long texts are looked for."""
 MAX_HEADER = 1 << 16
 """Bytes of a header, a parent header or metadata: looked at before they are parsed."""
 MEMORY_FACTOR = 3
@@ -168,9 +173,10 @@ class TooHeavyError(ProtocolError):
         self.parent = parent
 
 
-def decode(kind: int, parts: Sequence[bytes], max_message: int = 96 << 20) -> Message:
+def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Message:
     """Decode a channel frame from the container. Raises `ProtocolError` with the reason it may not pass.
 
+    A long content is taken out of `parts`, so that it is not held beside what is made of it.
     Nothing is parsed that would cost more than `MEMORY_FACTOR` times `max_message` bytes: that is a `TooHeavyError`.
     Replies and comms, which a filter may have to take apart and write anew, may cost a third of that.
     """
@@ -185,25 +191,95 @@ def decode(kind: int, parts: Sequence[bytes], max_message: int = 96 << 20) -> Me
     check_identifiers(header)
     if parent:
         _identifier(parent, "msg_id")
-    body = parts[3]
     _check_type(channel, header["msg_type"])
     light = channel != "iopub" or header["msg_type"] in COMMS
-    if (reason := weight.heavy(body, max_message if light else MEMORY_FACTOR * max_message)) is not None:
+    if (reason := weight.heavy(parts[3], max_message if light else MEMORY_FACTOR * max_message)) is not None:
         raise TooHeavyError(header["msg_type"], parent, reason)
     message = Message(
         channel=channel,
         header=header,
         parent=parent,
         metadata=metadata,
-        content=_known(header["msg_type"], parse_object(body)),
+        plain=_is_plain(parts[3]),
+        content=_known(header["msg_type"], _take_content(parts, max_message)),
         buffers=tuple(parts[4:]),
-        # JSON escapes control characters with a backslash, except DEL.
-        plain=len(body) > LARGE and body.isascii() and b"\\" not in body and b"\x7f" not in body,
     )
     for name, kinds in _REQUIRED.get(message.type, ()):
         if not isinstance(message.content.get(name), kinds):
             raise ProtocolError(f"{message.type} has no proper {name!r}")
     return message
+
+
+def _is_plain(body: bytes) -> bool:
+    # JSON escapes control characters with a backslash, except DEL.
+    return len(body) > LARGE and body.isascii() and b"\\" not in body and b"\x7f" not in body
+
+
+def _take_content(parts: list[bytes], max_message: int) -> dict[str, Any]:
+    """Parse a message's content; a long one is taken out of `parts`.
+
+    The parser works on a copy of what it is given: a text near the limit would be there three times for a moment. So
+    such texts of ASCII are parsed piece by piece, and put where a name that nobody can know stands for them.
+    """
+    body = parts[3]
+    if MEMORY_FACTOR * len(body) <= (MEMORY_FACTOR - 1) * max_message or not body.isascii() or b"\\u" in body:
+        return parse_object(body)
+    rest, texts = _without_texts(body)
+    content = parse_object(rest if texts else body)
+    parts[3] = body = b""
+    waiting: list[Any] = [content] if texts else []
+    while waiting:
+        inside = waiting.pop()
+        for place, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
+            if isinstance(value, (dict, list)):
+                waiting.append(value)
+            elif isinstance(value, str) and value in texts:
+                inside[place] = "".join(texts.pop(value))
+    if texts:
+        raise ProtocolError("a key is as long as a text, or is given twice")
+    return content
+
+
+def _without_texts(body: bytes) -> tuple[bytes, dict[str, list[str]]]:
+    """Return JSON with names in place of its long texts, and the pieces of those by name; nothing without any.
+
+    Only what is mostly such texts is worth a copy of all the rest.
+    """
+    rest, texts = bytearray(), dict[str, list[str]]()
+    copied = end = 0
+    for _ in range(MAX_STRINGS):
+        if (begin := body.find(b'"', end)) < 0:
+            break
+        end, pieces = _text(body, begin + 1)
+        if pieces:
+            name = secrets.token_hex(16)
+            texts[name] = pieces
+            rest += body[copied:begin] + f'"{name}"'.encode()
+            copied = end
+    if not texts or 4 * (len(rest) + len(body) - copied) > len(body):
+        return b"", {}
+    return bytes(rest + body[copied:]), texts
+
+
+def _text(body: bytes, start: int) -> tuple[int, list[str]]:
+    """Return where a string that begins at `start` ends, and its pieces; none of a short one."""
+    pieces: list[str] = []
+    size = LOOK
+    while start < len(body):
+        piece = body[start : start + size]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece += body[start + size : start + size + 1]  # the character that is escaped
+        end = piece.find(b'"')
+        if end >= 0 and b"\\" in piece:
+            end = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..").find(b'"')
+        if end >= 0 and not pieces:
+            return start + end + 1, []
+        pieces.append(_parse(b'"%b"' % (piece if end < 0 else piece[:end])))
+        start += len(piece) if end < 0 else end + 1
+        if end >= 0:
+            return start, pieces
+        size = PIECE
+    raise ProtocolError("not JSON: a text has no end")
 
 
 def _known(kind: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -249,13 +325,17 @@ def _check_type(channel: Channel, kind: str) -> None:
 
 def parse_object(part: bytes) -> dict[str, Any]:
     """Parse a JSON object. Raises `ProtocolError` for anything else."""
-    try:
-        value = orjson.loads(part)
-    except orjson.JSONDecodeError as error:
-        raise ProtocolError(f"not JSON: {error}") from None
+    value = _parse(part)
     if not isinstance(value, dict):
         raise ProtocolError("a part of the message is not a JSON object")
     return value
+
+
+def _parse(part: bytes) -> Any:
+    try:
+        return orjson.loads(part)
+    except orjson.JSONDecodeError as error:
+        raise ProtocolError(f"not JSON: {error}") from None
 
 
 def check_identifiers(header: Mapping[str, Any]) -> None:
