@@ -6,7 +6,6 @@ in a front end never sees a duplicate key, a NaN or a stray byte that ours did n
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from ..container import wire
-from ..core import weight
+from ..core import texts, weight
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
 
@@ -25,10 +24,6 @@ MAX_ID = 256
 """Characters of an id, a name or a type; jupyter_client's are 36 to 80 long."""
 LARGE = 1 << 16
 """Bytes from which it pays to know early that a text is plain."""
-PIECE, LOOK = 1 << 18, 1 << 12
-"""Bytes of a long text that are parsed at a time, and bytes of a string that is not one."""
-MAX_STRINGS = 1000
-"""Strings among which long texts are looked for."""
 MAX_HEADER = 1 << 16
 """Bytes of a header, a parent header or metadata: looked at before they are parsed."""
 MEMORY_FACTOR = 3
@@ -201,7 +196,7 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
         parent=parent,
         metadata=metadata,
         plain=_is_plain(parts[3]),
-        content=_known(header["msg_type"], _take_content(parts, max_message)),
+        content=_known(header["msg_type"], _object(texts.take(parts, 3, max_message, MEMORY_FACTOR))),
         buffers=tuple(parts[4:]),
     )
     for name, kinds in _REQUIRED.get(message.type, ()):
@@ -213,73 +208,6 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
 def _is_plain(body: bytes) -> bool:
     # JSON escapes control characters with a backslash, except DEL.
     return len(body) > LARGE and body.isascii() and b"\\" not in body and b"\x7f" not in body
-
-
-def _take_content(parts: list[bytes], max_message: int) -> dict[str, Any]:
-    """Parse a message's content; a long one is taken out of `parts`.
-
-    The parser works on a copy of what it is given: a text near the limit would be there three times for a moment. So
-    such texts of ASCII are parsed piece by piece, and put where a name that nobody can know stands for them.
-    """
-    body = parts[3]
-    if MEMORY_FACTOR * len(body) <= (MEMORY_FACTOR - 1) * max_message or not body.isascii() or b"\\u" in body:
-        return parse_object(body)
-    rest, texts = _without_texts(body)
-    content = parse_object(rest if texts else body)
-    parts[3] = body = b""
-    waiting: list[Any] = [content] if texts else []
-    while waiting:
-        inside = waiting.pop()
-        for place, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
-            if isinstance(value, (dict, list)):
-                waiting.append(value)
-            elif isinstance(value, str) and value in texts:
-                inside[place] = "".join(texts.pop(value))
-    if texts:
-        raise ProtocolError("a key is as long as a text, or is given twice")
-    return content
-
-
-def _without_texts(body: bytes) -> tuple[bytes, dict[str, list[str]]]:
-    """Return JSON with names in place of its long texts, and the pieces of those by name; nothing without any.
-
-    Only what is mostly such texts is worth a copy of all the rest.
-    """
-    rest, texts = bytearray(), dict[str, list[str]]()
-    copied = end = 0
-    for _ in range(MAX_STRINGS):
-        if (begin := body.find(b'"', end)) < 0:
-            break
-        end, pieces = _text(body, begin + 1)
-        if pieces:
-            name = secrets.token_hex(16)
-            texts[name] = pieces
-            rest += body[copied:begin] + f'"{name}"'.encode()
-            copied = end
-    if not texts or 4 * (len(rest) + len(body) - copied) > len(body):
-        return b"", {}
-    return bytes(rest + body[copied:]), texts
-
-
-def _text(body: bytes, start: int) -> tuple[int, list[str]]:
-    """Return where a string that begins at `start` ends, and its pieces; none of a short one."""
-    pieces: list[str] = []
-    size = LOOK
-    while start < len(body):
-        piece = body[start : start + size]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            piece += body[start + size : start + size + 1]  # the character that is escaped
-        end = piece.find(b'"')
-        if end >= 0 and b"\\" in piece:
-            end = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..").find(b'"')
-        if end >= 0 and not pieces:
-            return start + end + 1, []
-        pieces.append(_parse(b'"%b"' % (piece if end < 0 else piece[:end])))
-        start += len(piece) if end < 0 else end + 1
-        if end >= 0:
-            return start, pieces
-        size = PIECE
-    raise ProtocolError("not JSON: a text has no end")
 
 
 def _known(kind: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -325,17 +253,13 @@ def _check_type(channel: Channel, kind: str) -> None:
 
 def parse_object(part: bytes) -> dict[str, Any]:
     """Parse a JSON object. Raises `ProtocolError` for anything else."""
-    value = _parse(part)
+    return _object(texts.parse(part))
+
+
+def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProtocolError("a part of the message is not a JSON object")
     return value
-
-
-def _parse(part: bytes) -> Any:
-    try:
-        return orjson.loads(part)
-    except orjson.JSONDecodeError as error:
-        raise ProtocolError(f"not JSON: {error}") from None
 
 
 def check_identifiers(header: Mapping[str, Any]) -> None:

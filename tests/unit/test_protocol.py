@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import wire
+from sandbox_kernel.core import texts
 from sandbox_kernel.core.errors import ProtocolError
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.session import protocol
@@ -126,6 +129,70 @@ def test_the_last_of_two_equal_keys_counts_for_the_check_and_for_the_front_end()
     message = protocol.decode(wire.IOPUB, parts)
     assert message.type == "stream"
     assert protocol.encode(message)[0] == b'{"msg_id":"m","msg_type":"stream"}'
+
+
+LONG = st.lists(
+    st.sampled_from(["\\\\", '\\"', "\\n", "\\/", "a", "bc", "x" * 9, "{", "]", ",", ":", "'"]), min_size=8, max_size=30
+)
+AROUND = ['{"t":"%s"}', '{"a":["%s",1,"%s"],"b":{"c":"%s"}}', ' { "a" : "x\\"" , "t" : "%s" } ', '["%s"]', '"%s"']
+
+
+@settings(deadline=None)
+@given(LONG, st.sampled_from(AROUND), st.integers(1, 7))
+def test_long_texts_are_parsed_as_short_ones_are(words: list[str], around: str, size: int) -> None:
+    body = around.replace("%s", "".join(words)).encode()
+    parts = [body]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts, "LOOK", size)
+        patch.setattr(texts, "PIECE", size + 1)
+        assert texts.take(parts, 0, len(body), 3) == orjson.loads(body)
+    if len("".join(words)) > 200:
+        assert parts == [b""]
+
+
+LONG_TEXT = b"x" * 100_000
+NO_LONG_TEXTS = {
+    "control character": b'{"a":"%b\n"}',
+    "no end": b'{"a":"%b',
+    "no end of an escape": b'{"a":"%b\\',
+    "escape of nothing": b'{"a":"%b\\x%b"}',
+    "no end of the object": b'{"a":"%b"',
+    "two values": b'{"a":"%b"}1',
+    "no comma": b'{"a":"%b""%b"}',
+    "long key": b'{"%b":1}',
+    "key twice": b'{"a":"%b","a":1}',
+}
+
+
+@pytest.mark.parametrize("name", NO_LONG_TEXTS)
+def test_long_texts_that_are_no_json_are_refused(name: str) -> None:
+    body = NO_LONG_TEXTS[name].replace(b"%b", LONG_TEXT)
+    with pytest.raises(ProtocolError):
+        texts.take([body], 0, len(body), 3)
+
+
+def test_a_long_text_is_never_there_three_times() -> None:
+    """Control: the parser by itself needs all three."""
+    program = """
+import sys
+from pathlib import Path
+from sandbox_kernel.core import texts
+def size(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field + ":"))
+parts = [b'{"data":{"text/plain":"' + b"x" * 49 * 10**6 + b"\\\\n" * 10 + b'"}}']
+before = size("VmRSS") - len(parts[0])
+Path("/proc/self/clear_refs").write_text("5")
+result = texts.take(parts, 0, 50 * 10**6, 3) if sys.argv[1] == "take" else texts.parse(parts[0])
+assert len(result["data"]["text/plain"]) == 49 * 10**6 + 10
+print((size("VmHWM") - before) / 49e6)
+"""
+    times = {
+        name: float(subprocess.run([sys.executable, "-c", program, name], check=True, capture_output=True).stdout)
+        for name in ("take", "parse")
+    }
+    assert times["take"] < 2.4
+    assert times["parse"] > 2.8
 
 
 @pytest.mark.parametrize("field", ["msg_id", "msg_type"])
