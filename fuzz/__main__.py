@@ -18,8 +18,8 @@ from .targets import FOUND, NAMES, found, load, ready
 ROOT = Path(__file__).resolve().parent.parent
 RSS_LIMIT_MB = 512
 """A fuzzer that holds more is a finding. A Python with everything that is fuzzed holds about 100 MB."""
-INPUT_SECONDS = 10
-"""One input that takes longer is a finding. The slowest take some 0.1 s."""
+HANGS_SECONDS = 120
+"""One input that takes longer by the clock is a finding: it hangs. How long one may work is said in `engine`."""
 ENDED_BY_TIME = 600
 """Seconds by which a process may be late before it is ended."""
 
@@ -68,7 +68,7 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
         seeds = write_seeds(name, Path(folder) / "seeds")
         command = [
             sys.executable, "-m", "fuzz.engine", name, str(corpus), str(seeds),
-            f"-max_len={NAMES[name]}", f"-timeout={INPUT_SECONDS}", f"-rss_limit_mb={RSS_LIMIT_MB}",
+            f"-max_len={NAMES[name]}", f"-timeout={HANGS_SECONDS}", f"-rss_limit_mb={RSS_LIMIT_MB}",
             f"-runs={runs}", f"-max_total_time={seconds}", f"-artifact_prefix={artifacts}/",
             "-len_control=0", "-print_final_stats=1", "-verbosity=1", "-detect_leaks=0",
         ]  # fmt: skip
@@ -87,7 +87,8 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
             )
             said, code = done.stdout + done.stderr, done.returncode
         except subprocess.TimeoutExpired as late:
-            said, code = f"{late.stderr!r}\nended after {limit} s", 1
+            ended = f"ended after {limit} s"
+            said, code = "\n".join([*(text(part) for part in (late.stdout, late.stderr)), ended]), 1
     stats = {key: int(value) for key, value in re.findall(r"stat::(\w+):\s+(\d+)", said)}
     return Outcome(
         target=name,
@@ -99,6 +100,10 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
         findings=tuple(sorted(set(artifacts.iterdir()) - before)),
         failure="" if code == 0 and stats else excerpt(said),
     )
+
+
+def text(said: bytes | str | None) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said or ""
 
 
 def excerpt(said: str) -> str:
@@ -162,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed = failed or bool(outcome.failure or outcome.findings)
         if outcome.failure:
             print(outcome.failure, flush=True)
+        for path in outcome.findings:  # whoever has only these words can run the input again
+            print(f"{path.name}: {path.read_bytes()!r}", flush=True)
     return 1 if failed else 0
 
 

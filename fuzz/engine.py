@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 
 import atheris
 
 from .targets import NAMES
+
+INPUT_SECONDS = 10.0
+"""Of the processor: one input that takes more is a finding. The slowest take some 0.1 s.
+
+A busy machine may take as long over an honest input by the clock.
+"""
+
+
+def timed(run: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Return a target's `run` that also raises for an input over which it works too long."""
+
+    def bounded(data: bytes) -> None:
+        begun = time.process_time()
+        run(data)
+        taken = time.process_time() - begun
+        if taken > INPUT_SECONDS:
+            raise AssertionError(f"it took {taken:.1f} s of the processor")
+
+    return bounded
 
 
 def main() -> None:
@@ -19,7 +40,7 @@ def main() -> None:
 
         load(name)
     with ready(name) as target:
-        atheris.Setup([f"fuzz-{name}", *options], target.run)
+        atheris.Setup([f"fuzz-{name}", *options], timed(target.run))
         atheris.Fuzz()
 
 

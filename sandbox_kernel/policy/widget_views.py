@@ -6,7 +6,7 @@ Pure, imports nothing of this package. A front end draws each child anew in each
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MAX_VIEWS = 10_000
 """Views of one widget. A grid of 20 by 20 fields has 401."""
@@ -37,9 +37,21 @@ class Views:
             self._inside[widget, place] = old
         return False
 
-    def add(self, widget: str, place: str, one: str) -> bool:
-        """As `put`, with one more widget in the place."""
-        return self.put(widget, place, (*self._inside.get((widget, place), Counter()).elements(), one))
+    def add(self, widgets: Sequence[str], place: str, one: str) -> bool:
+        """Note one widget more in the same place of each of several; False, and nothing is noted, as with `put`.
+
+        All at once, and counted once: a cell may have a thousand widgets that take over each of its displays.
+        """
+        there = [self._inside.setdefault((widget, place), Counter()) for widget in widgets]
+        for inside in there:
+            inside[one] += 1
+        if not widgets or self._bearable():
+            return True
+        for inside in there:
+            inside[one] -= 1
+            if not inside[one]:
+                del inside[one]
+        return False
 
     def empty(self, widget: str, place: str) -> None:
         self._inside.pop((widget, place), None)

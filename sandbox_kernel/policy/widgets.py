@@ -76,7 +76,7 @@ class Widgets:
         takers = [one for one, taken in self._taking.items() if taken == parent] if new else list(self._updatable)
         if new and again:
             self._updatable.update(takers)
-        return all(self._views.add(taker, "taken", model_id) for taker in takers)
+        return self._views.add(takers, "taken", model_id)
 
     def cleared(self, parent: str) -> None:
         """Note that a cell clears its output, and so that of the Output widgets which take it over."""

@@ -12,6 +12,7 @@ from sandbox_kernel.policy import OutputPolicy
 from tests.support.policy.messages import display, message, model, update
 
 N = 200_000
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 SHAPES = {
     "nested elements": "<div>" * N,
@@ -161,3 +162,22 @@ def test_text_made_of_controls_loses_them_in_one_go(control: str) -> None:
         assert shown.endswith("\nafter")
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
     assert time.process_time() - started < 10
+
+
+def test_a_display_that_a_thousand_widgets_take_over_is_counted_once() -> None:
+    """Each Output widget of a cell takes over each of its displays; counted one by one, that was a second a display."""
+    policy = OutputPolicy("safe")
+    policy.apply(model("label", "LabelModel"))
+    for number in range(900):
+        assert policy.apply(model(f"output-{number}", "OutputModel", msg_id="cell-1")).message is not None
+    view = {"version_major": 2, "version_minor": 0, "model_id": "label"}
+    begun = time.process_time()
+    for _ in range(20):
+        assert VIEW in policy.apply(display({VIEW: view})).message.content["data"]  # type: ignore[union-attr]
+    assert time.process_time() - begun < 2
+    policy.apply(model("box", "BoxModel", children=["IPY_MODEL_label"] * 600))
+    shown = [
+        VIEW in policy.apply(display({VIEW: {**view, "model_id": "box"}})).message.content["data"] for _ in range(30)
+    ]  # type: ignore[union-attr]
+    assert shown[0]
+    assert not shown[-1], "more than a page can bear, in each of them"
