@@ -1,7 +1,7 @@
 """What one kernel process on the host needs, at its highest, for messages of every shape at the limits of a session.
 
-`python -m benchmarks.floods [CELLS]` sends each shape from that many cells, ten unless said otherwise, in one session
-with default limits, and prints a row for each beside three times `message_limit`, which it must not reach.
+`python -m benchmarks.floods [CELLS [SHAPE...]]` sends each shape from that many cells, ten without a number, in one
+session with default limits, and prints a row for each beside three times `message_limit`, which it must not reach.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,7 @@ _TABLE = RAW.split("SHAPES = {")[1].split("\n}")[0]
 SHAPES = [*re.findall(r"^    '([\w ]+)':", _TABLE, re.MULTILINE), "parent", "metadata"]
 
 
-def main(cells: int) -> int:
+def main(cells: int, shapes: Sequence[str]) -> int:
     """Print a row for each shape; returns 1 if one needed more than it may."""
     from .kernels import SANDBOX, Kernel, write_kernelspecs  # not needed for the list of shapes
 
@@ -125,21 +126,21 @@ def main(cells: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         kernel = Kernel(SANDBOX, write_kernelspecs(Path(folder), ["--memory", "4G"]))
         try:
-            worst = measure(kernel, cells)
+            worst = measure(kernel, cells, shapes)
         finally:
             kernel.stop()
     print(f"\nthe worst: {worst / MIB:.0f} MiB; three times message_limit: {3 * LIMIT / MIB:.0f} MiB")
     return int(worst > 3 * LIMIT + BESIDE)
 
 
-def measure(kernel: Kernel, cells: int) -> int:
+def measure(kernel: Kernel, cells: int, shapes: Sequence[str]) -> int:
     """Print a row for each shape; return the most that one needed, in bytes."""
     assert kernel.manager.provisioner is not None
     pid, worst = int(kernel.manager.provisioner.pid), 0  # type: ignore[attr-defined]
     print(f"{'shape':28} {'highest':>10} {'slowest cell':>14}")
     kernel.run(RAW)
     before = size_of(pid, "VmRSS")  # once: what one shape leaves behind is counted with the next
-    for shape in SHAPES:
+    for shape in shapes:
         kernel.run(RAW)  # the kernel that was sent the shape before may have been replaced
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         slowest = max(kernel.run(f"send({shape!r}, {LIMIT - MIB})").seconds for _ in range(cells))
@@ -156,4 +157,4 @@ def size_of(pid: int, field: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 10))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 10, sys.argv[2:] or SHAPES))

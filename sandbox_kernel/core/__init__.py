@@ -3,6 +3,7 @@
 - `errors`: The tree of errors; each says whose fault it is, the limit, the value, what is left and the setting to
   change.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
+- `texts`: JSON that is mostly long texts, parsed without a copy of the whole.
 - `weight`: What a piece of JSON will cost in memory, found before it is parsed.
 - `resources`: Where the package lies, and what it brings along besides code.
 """
