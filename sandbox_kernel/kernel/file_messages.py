@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
+from ..core.tasks import Tasks, noted_in
 from ..files import scratch
 from ..files.names import CHUNK_BYTES, check_name, check_size, printable
 from ..files.scratch import Ask, Stamp
@@ -78,7 +79,7 @@ class FileMessages:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._closed = False
-        self._discards: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(noted_in(audit))
         self._operations = {
             "sandbox_file_write_request": self._write,
             "sandbox_file_read_request": self._read,
@@ -122,9 +123,7 @@ class FileMessages:
                     await self._discard(token)
         for upload in self._uploads.values():
             _stop(upload)
-        for task in self._discards:
-            task.cancel()
-        await asyncio.gather(*self._discards, return_exceptions=True)
+        await self._tasks.close()
 
     # --- the five requests ---
 
@@ -256,9 +255,7 @@ class FileMessages:
         """Remove the part of a file whose client is gone."""
         upload = self._uploads[token]
         self._audit("file_dropped", path=printable(upload.path), bytes=upload.offset)
-        task = asyncio.get_running_loop().create_task(self._discard(token))
-        self._discards.add(task)
-        task.add_done_callback(self._discards.discard)
+        self._tasks.start(self._discard(token), "removing a part of a file")
 
     async def _discard(self, token: str) -> None:
         upload = self._uploads.pop(token, None)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
+from ..core.tasks import Tasks, noted_in
 from ..files import scratch
 from ..files.names import CHUNK_BYTES
 from ..files.scratch import Ask
@@ -46,7 +47,7 @@ class _File:
         self.path = path
         self.bytes = self.left_out = 0
         self.problem: SandboxError | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[object] | None = None
         self._room = room
         self._max_waiting = waiting
         self._waiting: deque[bytes] = deque()
@@ -117,6 +118,7 @@ class Overflow:
         self._ask = session.ask
         self._copy_out = session.traffic.after_cell
         self._deliver = deliver
+        self._tasks = Tasks(noted_in(session.audit))
         self._cells: dict[str, _Cell] = {}
         self._batch: dict[str, None] = {}
         """Cells of clients that get everything."""
@@ -163,12 +165,7 @@ class Overflow:
 
     async def close(self) -> None:
         """Give up what is not written."""
-        tasks = [
-            cell.file.task for cell in self._cells.values() if cell.file is not None and cell.file.task is not None
-        ]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         if self._heap is not None:
             self._heap.close()
 
@@ -239,7 +236,7 @@ class Overflow:
         if cell.file is None and not cell.ended:
             limits, name = self._settings.limits, f"cell-{cell.count}.txt" if cell.count else "cell.txt"
             cell.file = _File(f"{FOLDER}/{name}", limits.scratch_bytes // SHARE_OF_SCRATCH, limits.message_bytes // 2)
-            cell.file.task = asyncio.get_running_loop().create_task(self._write(cell.file))
+            cell.file.task = self._tasks.start(self._write(cell.file), "a file of what was not shown")
             self._session.traffic.after_cell = self._after_cell
         if cell.file is not None:
             cell.file.write(text)

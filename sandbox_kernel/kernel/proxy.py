@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import logging
 import os
 import signal
 import time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.model import Message, Settings, format_bytes
+from ..core.tasks import Tasks, noted_in
 from ..engines.refusal import Refusal
 from ..engines.select import make_engine
 from ..session import protocol
@@ -87,7 +87,8 @@ class Proxy:
         self._stopping = asyncio.Event()
         self._cpu = (0.0, 0.0)
         self._shutdown: tuple[Message, bytes] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._defect = noted_in(self.audit)
+        self._tasks = Tasks(self._defect)
         self._early: list[tuple[Message, bytes]] | None = []
         """Requests that came before they could be answered in public; None once they can."""
 
@@ -109,14 +110,14 @@ class Proxy:
         )
         self._publish_status("starting", {})
         self.sockets.listen()
-        loop.call_later(SUBSCRIBE_SECONDS, self._open)
-        parent = loop.create_task(self._watch_parent())
-        self._spawn(self._reap())
+        loop.call_later(SUBSCRIBE_SECONDS, self.open)
+        self._tasks.start(self._watch_parent(), "watching the parent process")
+        self._tasks.start(self._reap(), "removing what earlier kernels left")
         try:
             await self._stopping.wait()
             await self._stop()
         finally:
-            parent.cancel()
+            await self._tasks.close()
             await self.overflow.close()
             await self.session.close()
             self.sockets.close()
@@ -137,43 +138,56 @@ class Proxy:
     # --- requests ---
 
     def receive(self, request: Message, client: bytes) -> None:
-        """Take a request that the sockets have verified."""
+        """Take a request that the sockets have verified. Whatever fails with it, it is answered."""
+        try:
+            self._take(request, client)
+        except Exception as defect:
+            self._failed(request, client, defect)
+
+    def _take(self, request: Message, client: bytes) -> None:
         known = protocol.REQUESTS.get(request.type)
         if known is not None and request.channel not in known.channels and request.channel != "stdin":
             self.audit("refused", reason=f"{request.type} on {request.channel}")
         elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
-            self._spawn(self._answer(request, client))
+            self._tasks.start(self._answer(request, client), f"a {request.type}")
         elif self._early is not None:
             self._early.append((request, client))
         else:
             self.session.submit(request, client)
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Let requests through to the session: whoever asks can hear the outputs by now."""
         early, self._early = self._early or [], None
         for request, client in early:
-            self.session.submit(request, client)
+            self.receive(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:
         """Answer with a reply and idle, whatever fails on the way."""
-        buffers: list[bytes] = []
         try:
             self._publish_status("busy", request.header)
             content, buffers = await self._content(request)
             self._reply(request, client, {"status": "ok", **content}, buffers)
         except Exception as defect:
             # What a sandbox says may find a defect of ours; whoever asked must not wait for ever.
-            logging.getLogger("sandbox_kernel").exception("a defect, met in a %s", request.type)
-            self.audit("defect", type=request.type, reason=repr(defect))
-            content = {"status": "error", "ename": type(defect).__name__, "traceback": []}
-            content["evalue"] = f"sandbox_kernel failed at this {request.type}; the kernel's log has the details"
-            self._reply(request, client, content, [])
-        finally:
+            self._failed(request, client, defect)
+        else:
             self._publish_status("idle", request.header)
         if request.type not in NO_WORK:
             self._still_busy()
         if request.type == "shutdown_request":
             self._shutdown = (request, client)
             self._stopping.set()
+
+    def _failed(self, request: Message, client: bytes, defect: Exception) -> None:
+        """Answer a request whose handling met a defect of ours."""
+        self._defect(f"a {request.type}", defect)
+        content = {"status": "error", "ename": type(defect).__name__, "traceback": []}
+        content["evalue"] = f"sandbox_kernel failed at this {request.type}; the kernel's log has the details"
+        try:
+            if protocol.reply_type(request.type) is not None:
+                self._reply(request, client, content, [])
+        finally:
+            self._publish_status("idle", request.header)
 
     async def _content(self, request: Message) -> Answer:
         match request.type:
@@ -322,11 +336,6 @@ class Proxy:
             if os.getppid() != parent:
                 break
         self._stopping.set()
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:

@@ -190,6 +190,7 @@ class FrontSockets:
         self._session.deserialize(rest)  # the signature, and that it is no replay
         header, _, metadata, content = (protocol.parse_object(part) for part in rest[1:5])
         protocol.check_identifiers(header)
+        protocol.dumps(header)  # every answer repeats it; it may nest deeper than can be said again
         message = Message(channel=channel, header=header, metadata=metadata, content=content, buffers=tuple(rest[5:]))
         return message, identities[0]
 

@@ -10,18 +10,21 @@ import asyncio
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Coroutine, Hashable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from ..core.errors import SandboxError
 from ..core.model import Settings
+from ..core.tasks import Tasks
 from ..files.names import FileLimits, check_size
 from ..sdk.client import AsyncSandbox
 from ..sdk.files import relative
 from .shelf import SESSION_NAME, Shelf
 
+CLOSE_SECONDS = 6.0
+"""For the ends of sessions that are under way when the server stops."""
 REMEMBERED = 100
 """Ended sessions of one client whose end is told when their name is used again."""
 
@@ -214,7 +217,7 @@ class Clients:
         self.settings = settings
         self.limits = limits
         self._clients: dict[Hashable, Client] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._closed = False
 
     def client(self, key: Hashable) -> Client:
@@ -238,7 +241,7 @@ class Clients:
         """End all sessions of all clients. Idempotent."""
         self._closed = True
         await asyncio.gather(*(self.leave(key) for key in list(self._clients)), return_exceptions=True)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close(CLOSE_SECONDS)
 
     def check_room_for_one_more(self, client: Client) -> None:
         """Raise `Refused` if a client, or the server, has as many sessions as it may have."""
@@ -257,13 +260,11 @@ class Clients:
     def close_later(self, room: Room) -> None:
         self.keep(room.close())
 
-    def keep(self, work: Any) -> None:
-        """Run something to its end that nobody waits for."""
-        task = asyncio.get_running_loop().create_task(_quietly(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def keep(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Run the end of a session, for which nobody waits."""
+        self._tasks.start(_quietly(ending), "the end of a session")
 
 
-async def _quietly(work: Any) -> None:
+async def _quietly(ending: Coroutine[Any, Any, None]) -> None:
     with suppress(SandboxError):  # its pipe is closed then, and with it the container
-        await work
+        await ending

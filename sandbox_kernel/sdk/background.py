@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
 from ..core.errors import SandboxClosed
+from ..core.tasks import Tasks
 from .client import AsyncSandbox
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class Background:
 
     def __init__(self) -> None:
         self._users: dict[str, AsyncSandbox] = {}
+        self._tasks = Tasks()
         self._listening = threading.Event()
         self._stopping: asyncio.Event
         self.loop: asyncio.AbstractEventLoop
@@ -93,7 +95,7 @@ class Background:
     def _drop(self, identity: str) -> None:
         sandbox = self._users.get(identity)
         if sandbox is not None:
-            task = self.loop.create_task(sandbox.kill())
+            task = self._tasks.start(sandbox.kill(), "the end of a sandbox that nobody holds")
             task.add_done_callback(lambda _: self.leave(identity, wait=False))
 
     @classmethod

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
+from ..core.tasks import Tasks
 from ..session import protocol
 from ..session.ledger import Entry
 from ..session.session import Session
@@ -48,6 +49,7 @@ class Cell:
         self._recorder = Recorder(code)
         self._wanted = wanted
         self._session = session
+        self._tasks = Tasks()
         self._metering: asyncio.Task[tuple[float | None, int | None]] | None = None
         self._asking: asyncio.Task[object] | None = None
         self._questions: deque[int] = deque()
@@ -103,13 +105,13 @@ class Cell:
         if entry is not None and entry.started:
             self._seconds = time.monotonic() - entry.started
             # Asked for now: the next cell, which may be on its way already, starts the meter anew.
-            self._metering = asyncio.get_running_loop().create_task(self._session.read_meter())
+            self._metering = self._tasks.hold(self._session.read_meter(), "reading the meter")
         self.events.put_nowait(None)
 
     async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
         """Answer the cell's `input()` with what `asking` returns; the cell may end before that."""
         number = self._questions.popleft()
-        self._asking = asyncio.get_running_loop().create_task(asking)
+        self._asking = self._tasks.hold(asking, "asking a person")
         try:
             await asyncio.wait({self._asking})
             answer = None if self._asking.cancelled() else self._asking.result()

@@ -17,6 +17,7 @@ from ..config.sources import from_keywords
 from ..config.values import seconds as parse_seconds
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings, format_bytes
+from ..core.tasks import Tasks, noted_in
 from ..engines.select import make_engine
 from ..files.names import FileLimits
 from ..files.scratch import Ask, Stamp
@@ -60,7 +61,7 @@ class AsyncSandbox:
         self._tie: Tie | None = None
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
-        self._reaping: asyncio.Task[None] | None = None
+        self._tasks = Tasks(noted_in(self._session.audit))
         self._calls = self._interrupts = 0
 
     @classmethod
@@ -243,15 +244,13 @@ class AsyncSandbox:
         elif own is not running:
             raise SandboxClosed("the sandbox belongs to an event loop that does not run, so it cannot be ended there")
         else:
-            self._closing = self._closing or own.create_task(self._close())
+            self._closing = self._closing or self._tasks.hold(self._close(), "the end of a sandbox")
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         session = self._session
         session.traffic.sandbox_died(SandboxDied("the sandbox was ended by its owner", survived="nothing"))
-        if self._reaping is not None:
-            self._reaping.cancel()
-            await asyncio.gather(self._reaping, return_exceptions=True)
+        await self._tasks.close()
         await session.close()
         if self._tie is not None:
             self._tie.loosen()
@@ -274,7 +273,7 @@ class AsyncSandbox:
                 await self._started()
         if not AsyncSandbox._reaped:
             AsyncSandbox._reaped = True
-            self._reaping = asyncio.create_task(self._reap())
+            self._tasks.start(self._reap(), "removing what others left")
 
     async def _started(self) -> None:
         """Start, within the time that is set for it."""

@@ -2,7 +2,7 @@
 
 The connection is what keeps a container alive, so a process that ends, however it ends, takes its containers along;
 this module is for owners that end before their process does. (A fork's copies of the connections are closed where they
-are made, in `engines.pipe`.) Standard library only; sessions are handed in.
+are made, in `engines.pipe`.) Imports tasks; sessions are handed in.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Coroutine
 from typing import Any, Protocol
+
+from ..core.tasks import Tasks
 
 FAR_AWAY = 10 * 365 * 86400.0
 """Seconds until a timer that nobody waits for."""
@@ -26,7 +27,7 @@ class Owned(Protocol):
         """Close what this process holds open, without a loop."""
 
 
-_closing: set[asyncio.Task[None]] = set()
+_closing = Tasks()
 
 
 class _Guard:
@@ -67,10 +68,4 @@ def _dropped(session: Owned, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _close(session: Owned) -> None:
-    _keep(session.close())
-
-
-def _keep(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.get_running_loop().create_task(work)
-    _closing.add(task)
-    task.add_done_callback(_closing.discard)
+    _closing.start(session.close(), "the end of a sandbox that nobody holds")

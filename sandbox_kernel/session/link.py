@@ -19,6 +19,7 @@ from ..container import wire
 from ..core import weight
 from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
+from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container
 
 MAX_QUEUED_BYTES = 256 << 20
@@ -45,7 +46,9 @@ class Link:
         self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
         self._queued_bytes = 0
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
-        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._ping())]
+        self._tasks = Tasks(self._defect)
+        self._tasks.start(self._write(), "writing to a sandbox")
+        self._tasks.start(self._ping(), "asking a sandbox whether it is there")
         self._over = False
         self.failure: str | None = None
         """Why the link was given up, where it was not the container's end."""
@@ -139,9 +142,14 @@ class Link:
     async def close(self) -> None:
         """Stop the link's tasks; the container is left alone."""
         self._abandon()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
+
+    def _defect(self, name: str, error: BaseException) -> None:
+        """End the container: the link does not work any more."""
+        log_defect(name, error)
+        if self.failure is None:
+            self.failure = f"sandbox_kernel failed at {name}: {error!r}"
+            self._tasks.start(self.container.kill(), "the end of a sandbox")
 
     def _abandon(self) -> None:
         self._over = True  # nobody would answer what is asked from here on

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import signal
 import time
@@ -19,6 +18,7 @@ import orjson
 
 from ..container import wire
 from ..core.errors import (
+    EngineError,
     EngineUnavailable,
     KernelDied,
     OutOfMemory,
@@ -29,6 +29,7 @@ from ..core.errors import (
     WireError,
 )
 from ..core.model import ExitReason, Message, SandboxSpec, Settings, format_bytes
+from ..core.tasks import Tasks, log_defect, noted_in
 from ..engines.attestation import attest
 from ..engines.base import Container, Engine, Handover
 from ..engines.shipping import agent_command
@@ -85,7 +86,7 @@ class Session:
         self.failure: SandboxError | None = None
         """Why the last start failed or the last sandbox ended."""
         self._link: Link | None = None
-        self._life: asyncio.Task[None] | None = None
+        self._life: asyncio.Task[object] | None = None
         self._settled = asyncio.Event()
         self.attested = False
         self._idled = self._restarting = False
@@ -97,7 +98,7 @@ class Session:
         """When it was last in use, by the loop's clock."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(noted_in(self.audit))
         self.folders = Folders(settings, self.ask, self.audit)
         self.traffic = Traffic(
             self.limits,
@@ -242,9 +243,7 @@ class Session:
             await asyncio.gather(self._life, return_exceptions=True)
         self._settled.set()
         await self.traffic.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         self.audit.close()
 
     def _audit_failed(self, text: str) -> None:
@@ -287,7 +286,7 @@ class Session:
         self._restarting = False
         self._awaited = True
         self.introduction.forget()
-        self._life = asyncio.create_task(self._live(open_container, adopted=adopted))
+        self._life = self._tasks.start(self._live(open_container, adopted=adopted), "the life of a sandbox")
 
     def _spec(self) -> SandboxSpec:
         low, high = UID_RANGE
@@ -318,6 +317,10 @@ class Session:
             error = failure
         except OSError as failure:
             error = EngineUnavailable(f"the container engine cannot be asked: {failure}")
+        except Exception as defect:
+            # What an engine says may find one of ours; whoever waits for a sandbox must be told all the same.
+            log_defect("the start of a sandbox", defect)
+            error = EngineError(f"sandbox_kernel failed at starting a sandbox: {defect!r}")
         else:
             link = self._link = Link(container, self.limits.message_bytes + (2 << 20))
             self._expect_kernel(deadline)
@@ -332,7 +335,7 @@ class Session:
                 error = failure
             except Exception as defect:
                 # What a sandbox sends may find a defect of ours; its cells must end all the same.
-                logging.getLogger("sandbox_kernel").exception("a defect, met in what a sandbox sent")
+                log_defect("what a sandbox sent", defect)
                 error = SandboxDied(f"sandbox_kernel failed at what the sandbox sent: {defect!r}", survived="nothing")
             finally:
                 self._expect_kernel(None)
@@ -492,7 +495,7 @@ class Session:
 
     def _check_ready(self) -> None:
         if not self.ready and self.state in {"starting", "ready"}:
-            self._spawn(self.kill_sandbox(self._too_slow("the kernel")))
+            self._tasks.start(self.kill_sandbox(self._too_slow("the kernel")), "the end of a sandbox")
 
     def _too_slow(self, what: str) -> SandboxDied:
         limit = f"{self.limits.start_seconds:g} s"
@@ -519,12 +522,7 @@ class Session:
         )
         self.ready = False
         self._idled = True
-        self._spawn(self.kill_sandbox(error))
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self.kill_sandbox(error), "the end of a sandbox")
 
 
 def _out_of_memory(limit: int, survived: str) -> OutOfMemory:

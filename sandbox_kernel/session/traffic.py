@@ -12,11 +12,13 @@ import hashlib
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 from ..container import wire
 from ..core.errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit, SandboxDied, SandboxError
 from ..core.model import Limits, Message, format_bytes
+from ..core.tasks import Tasks, noted_in
 from ..policy import CellBudget, OutputPolicy, SessionBudget, Verdict, cut
 from . import protocol
 from .delivery import Audit, Delivery, Front, Notes
@@ -87,7 +89,8 @@ class Traffic:
         self._flooded = False
         self._pumping = self._pump_again = False
         self._kernel_verdict: SandboxError | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._defect = noted_in(audit)
+        self._tasks = Tasks(self._defect)
 
     # --- requests ---
 
@@ -104,10 +107,14 @@ class Traffic:
                 self.delivery.reply(refused, self.delivery.ours(refused, error))
             return
         entry.seconds = seconds
-        if entry.is_comm:
-            self.delivery.policy.observe(request)
-        if request.type == "debug_request":
-            self._watch_debugger(str(request.content.get("command", "")))
+        try:
+            if entry.is_comm:
+                self.delivery.policy.observe(request)
+            if request.type == "debug_request":
+                self._watch_debugger(str(request.content.get("command", "")))
+        except Exception as defect:
+            self._defect(f"a {request.type}", defect)
+            self._failed(entry, defect)
         self.pump()
 
     def pump(self) -> None:
@@ -121,7 +128,8 @@ class Traffic:
                 self._pump_again = False
                 for entry in self.ledger.sendable():
                     if entry.is_execute and self.before_cell is not None:
-                        self._spawn(self._prepare_and_transmit(entry, self.before_cell))
+                        work = self._prepare_and_transmit(entry, self.before_cell)
+                        self._tasks.start(work, "what comes before a cell", failed=partial(self._failed, entry))
                     else:
                         self._transmit(entry)
         finally:
@@ -146,6 +154,10 @@ class Traffic:
                 self.delivery.notice(str(error))
             entry.verdict = error
             self._finish_now(entry)
+            return
+        except Exception as defect:  # the others that were taken out of their queue must still go
+            self._defect(f"a {entry.request.type}", defect)
+            self._failed(entry, defect)
             return
         if entry.is_comm:
             entry.forget_content()  # it may never be heard of again
@@ -222,7 +234,7 @@ class Traffic:
         if entry.patience is not None and entry.idle:
             self._finish_when_complete(entry)  # with the shorter patience
         self.audit("condemned", request=entry.request.type, error=error.name, reason=str(error))
-        self._spawn(self._end(entry, error))
+        self._tasks.start(self._end(entry, error), "the end of a cell", failed=lambda _: self._end_sandbox(error))
 
     async def _end(self, entry: Entry, error: SandboxError) -> None:
         try:
@@ -374,7 +386,9 @@ class Traffic:
         self._flooded = True
         self.audit("flood", reason=str(error), type=kind)
         self._kernel_verdict = error
-        self._spawn(self._kill_flooding_kernel())
+        ending = error or OutputLimit("a thread of an earlier cell went on sending")
+        work = self._kill_flooding_kernel()
+        self._tasks.start(work, "the end of a flood", failed=lambda _: self._end_sandbox(ending))
 
     async def _kill_flooding_kernel(self) -> None:
         try:
@@ -431,7 +445,10 @@ class Traffic:
             if entry.awaiting_input and entry.client == client:
                 entry.awaiting_input = False
                 self._resume_clock(entry)
-                self.port.transmit(wire.STDIN, protocol.encode(reply))
+                try:
+                    self.port.transmit(wire.STDIN, protocol.encode(reply))
+                except SandboxError as error:  # the cell would wait for an answer that cannot come
+                    self.condemn(entry, error)
                 return
 
     def _debug_event(self, message: Message) -> None:
@@ -468,7 +485,8 @@ class Traffic:
     def _finish(self, entry: Entry) -> None:
         if entry.is_execute and self.after_cell is not None:
             entry.stop_timers()
-            self._spawn(self._collect_and_finish(entry, self.after_cell))
+            work = self._collect_and_finish(entry, self.after_cell)
+            self._tasks.start(work, "what comes after a cell", failed=partial(self._failed, entry))
         else:
             self._finish_now(entry)
 
@@ -592,19 +610,22 @@ class Traffic:
 
     # --- housekeeping ---
 
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _failed(self, entry: Entry, defect: BaseException) -> None:
+        """End a request whose handling met a defect of ours: whoever asked must not wait for ever."""
+        if not entry.finished:
+            self.ledger.take_waiting(entry)
+            message = f"sandbox_kernel failed at this {entry.request.type}: {defect!r}"
+            entry.verdict = entry.verdict or SandboxError(message)
+            self._finish_now(entry)
+
+    def _end_sandbox(self, error: SandboxError) -> None:
+        self._tasks.start(self.port.kill_sandbox(error), "the end of a sandbox")
 
     async def close(self) -> None:
         """Cancel what is still under way."""
         for entry in self.ledger.in_flight:
             entry.stop_timers()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 async def _within(awaitable: Awaitable[object], seconds: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,12 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
+        self.idle = asyncio.Event()
 
     def send(self, message: Message, client: bytes | None) -> None:
         self.sent.append(message)
+        if message.content.get("execution_state") == "idle":
+            self.idle.set()
 
     def said(self) -> list[tuple[str, Any]]:
         return [(one.type, one.content.get("execution_state") or one.content["status"]) for one in self.sent]
@@ -45,8 +49,7 @@ async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
     noted: list[str] = []
-    monkeypatch.setattr(proxy, "audit", lambda event, **fields: noted.append(event))
-    proxy._early = None
+    proxy.audit.observer = lambda event, fields: noted.append(event)
 
     async def fails(*arguments: object) -> object:
         raise RuntimeError("something that nobody thought of")
@@ -54,7 +57,7 @@ async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
     monkeypatch.setattr(getattr(proxy, part), method, fails)
     proxy.receive(request(kind), b"client")
     async with asyncio.timeout(5):
-        await asyncio.gather(*proxy._tasks)
+        await wire.idle.wait()
     reply = kind.replace("_request", "_reply")
     assert wire.said() == [("status", "busy"), (reply, "error"), ("status", "idle")]
     assert "RuntimeError" in wire.sent[1].content["ename"]
@@ -67,6 +70,23 @@ async def test_control_the_same_request_that_does_not_fail_is_ok(tmp_path: Path)
     proxy.sockets = wire  # type: ignore[assignment]
     proxy.receive(request("usage_request"), b"client")
     async with asyncio.timeout(5):
-        await asyncio.gather(*proxy._tasks)
+        await wire.idle.wait()
     assert wire.said() == [("status", "busy"), ("usage_reply", "ok"), ("status", "idle")]
+    await proxy.session.close()
+
+
+def broken(request: Message, client: bytes, seconds: float | None = None) -> None:
+    raise RuntimeError("something that nobody thought of")
+
+
+async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
+    proxy.sockets = wire  # type: ignore[assignment]
+    proxy.open()
+    monkeypatch.setattr(proxy.session, "submit", broken)
+    proxy.receive(replace(request("execute_request"), channel="shell"), b"client")
+    assert wire.said() == [("execute_reply", "error"), ("status", "idle")]
+    assert "RuntimeError" in wire.sent[0].content["ename"]
     await proxy.session.close()

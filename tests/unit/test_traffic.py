@@ -519,6 +519,32 @@ async def test_the_clock_waits_for_input_and_goes_on_after_it(make: Callable[...
     assert "CellTimeout" in await bench.ended(cell)
 
 
+def nested(levels: int) -> Any:
+    value: Any = 0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(("levels", "ends"), [(300, True), (3, False)])
+async def test_an_answer_that_cannot_be_passed_on_ends_its_cell(bench: Bench, levels: int, ends: bool) -> None:
+    """It nests deeper than JSON is written here. The control is one that does not: the cell goes on with it."""
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    bench.on_signal = lambda: bench.run(cell, "error")
+    answer = Message(
+        channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": nested(levels)}
+    )
+    bench.traffic.submit(answer, b"client")
+    assert (bench.sent[-1].channel == "shell") is ends
+    if ends:
+        assert (await bench.ended(cell))[-2:] == ["ProtocolError", "idle"]
+    else:
+        bench.run(cell)
+        assert bench.told(cell)[-2:] == ["ok", "idle"]
+
+
 async def test_an_interrupt_ends_the_wait_for_input(make: Callable[..., Bench]) -> None:
     bench = make(cell_seconds=0.1)
     cell = bench.submit()
@@ -931,3 +957,78 @@ async def test_questions_are_output(make: Callable[..., Bench]) -> None:
     for _ in range(12):
         ask_and_answer(bench, cell)
     assert "OutputLimit" in await bench.ended(cell)
+
+
+# --- defects of ours ---
+
+
+class Work:
+    """What is done before or after a cell; the first time it may fail."""
+
+    def __init__(self, fault: Exception | None) -> None:
+        self._fault = fault
+        self.done = asyncio.Semaphore(0)
+
+    async def __call__(self) -> list[str]:
+        fault, self._fault = self._fault, None
+        asyncio.get_running_loop().call_soon(self.done.release)
+        if fault is not None:
+            raise fault
+        return []
+
+
+@pytest.mark.parametrize("hook", ["before_cell", "after_cell"])
+@pytest.mark.parametrize("fault", [RuntimeError("can't start new thread"), None])
+async def test_a_cell_is_answered_when_what_is_done_for_it_fails(
+    bench: Bench, hook: str, fault: Exception | None
+) -> None:
+    """A machine without threads to spare says so by a RuntimeError. The control is work that does not fail."""
+    work = Work(fault)
+    setattr(bench.traffic, hook, work)
+    cell, other = bench.submit(content={"stop_on_error": False}), bench.submit()
+    for each in (cell, other):
+        if hook == "before_cell":
+            await work.done.acquire()
+        if bench.sent and bench.sent[-1].id == each.id:
+            bench.run(each)
+        await bench.ended(each)
+    told = "ok" if fault is None else "SandboxError"
+    assert (bench.told(cell)[-2:], bench.told(other)[-2:]) == ([told, "idle"], ["ok", "idle"])
+    defects = [line["type"] for line in bench.audited if line["event"] == "defect"]
+    assert defects == ([] if fault is None else [f"what comes {hook.removesuffix('_cell')} a cell"])
+
+
+async def test_a_request_that_cannot_be_sent_for_a_defect_is_answered_and_so_are_those_behind_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.ready = False
+    odd, other = bench.submit("complete_request"), bench.submit("complete_request")
+    sent = bench.transmit
+
+    def transmit(kind: int, parts: list[bytes]) -> None:
+        if odd.id.encode() in parts[0]:
+            raise ValueError("something that nobody thought of")
+        sent(kind, parts)
+
+    monkeypatch.setattr(bench, "transmit", transmit)
+    bench.ready = True
+    bench.traffic.pump()
+    assert bench.told(odd) == ["busy", "SandboxError", "idle"]
+    assert [message.id for message in bench.sent] == [other.id]
+    bench.run(other)
+    assert bench.told(other) == ["busy", "ok", "idle"]
+
+
+async def test_a_cell_ends_when_the_way_to_end_it_is_defective(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make(cell_seconds=0.05)
+
+    async def signalled(number: int) -> None:
+        raise ValueError("something that nobody thought of")
+
+    monkeypatch.setattr(bench, "signal", signalled)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
+    assert bench.did == ["kill sandbox"]

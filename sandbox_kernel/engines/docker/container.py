@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason
+from ...core.tasks import Tasks
 from ..guard import kill_processes
 from ..pipe import Pipe
 
@@ -70,8 +71,9 @@ class DockerContainer:
         self._oom_at = -math.inf
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitReason] = loop.create_future()
-        self._concluding: asyncio.Task[None] | None = None
-        self._watching = loop.create_task(self._watch(), name=f"watch {name}")
+        self._tasks = Tasks()
+        self._concluding: asyncio.Task[object] | None = None
+        self._watching = self._tasks.start(self._watch(), f"watch {name}", failed=self._blind)
         self._watching.add_done_callback(lambda _: self._events.close())
 
     async def send(self, data: bytes) -> None:
@@ -110,7 +112,7 @@ class DockerContainer:
         self._pipe.close()
         if self._removed:
             return
-        removing = asyncio.create_task(self._engine.remove(self.id))
+        removing = self._tasks.hold(self._engine.remove(self.id), f"remove {self.name}")
         try:
             async with asyncio.timeout(KILL_SECONDS):
                 done, _ = await asyncio.wait({removing}, timeout=BY_HAND_SECONDS)
@@ -201,7 +203,7 @@ class DockerContainer:
 
     def _has_ended(self) -> None:
         if self._concluding is None:
-            self._concluding = asyncio.get_running_loop().create_task(self._conclude())
+            self._concluding = self._tasks.start(self._conclude(), f"conclude {self.name}", failed=self._blind)
 
     async def _conclude(self) -> None:
         """Tell from what was noted why the container ended."""
@@ -225,6 +227,11 @@ class DockerContainer:
             self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the engine refuses to say by whom"))
         else:
             self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
+
+    def _blind(self, error: BaseException) -> None:
+        """Give the container up, of which nobody would hear the end."""
+        self._pipe.close()
+        self._end(ExitReason(kind="engine_lost", detail=f"sandbox_kernel failed at what the engine said: {error!r}"))
 
     def _end(self, reason: ExitReason) -> None:
         if not self._ended.done():

@@ -10,13 +10,13 @@ import json
 import os
 import pwd
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from ... import __version__
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from ...core.model import SandboxSpec
+from ...core.tasks import Tasks
 from .. import guard
 from ..hardening import LABEL, container_arguments, digest
 from ..owner import UNKNOWN_HOST, Owner, host_name
@@ -24,7 +24,6 @@ from ..pipe import Pipe
 from .container import DockerContainer
 from .http import Connection
 
-T = TypeVar("T")
 Rows = list[dict[str, Any]]
 
 REQUEST_SECONDS = 30.0
@@ -44,7 +43,7 @@ class DockerEngine:
         self.path = socket_path(base_url)
         self.owner_pid = owner_pid or os.getpid()
         self.guard = guard.of(self.path)
-        self._background: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
@@ -66,20 +65,21 @@ class DockerEngine:
         since = time.time()
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.
-        listening = self._task(self.subscribe(session_id, since))
+        listening = self._tasks.hold(self.subscribe(session_id, since), f"listen {name}")
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
-        creating = self._task(self.request("POST", f"/containers/create?name={name}", body))
+        creating = self._tasks.hold(self.request("POST", f"/containers/create?name={name}", body), f"create {name}")
         pipe: Pipe | None = None
         try:
             created = await asyncio.shield(creating)
             self.guard.created(name, created["Id"])
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
-            await asyncio.shield(self._task(self.request("POST", f"/containers/{created['Id']}/start")))
+            starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
+            await asyncio.shield(starting)
         except BaseException:
             if pipe is not None:
                 pipe.close()
-            await asyncio.shield(self._task(self._undo(name, creating, listening)))
+            await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
             raise
         return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
 
@@ -264,13 +264,6 @@ class DockerEngine:
             self.guard.remove(identity)
         for each in (name, identity):
             self.guard.forget(each)
-
-    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `work` to its end even when nobody waits for it any more; asyncio itself keeps no reference."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
 
 class NoSuchContainer(EngineError):
