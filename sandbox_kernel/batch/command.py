@@ -25,7 +25,7 @@ from ..core.model import Settings, format_bytes
 from ..files.grounds import why_not
 from ..files.names import FileLimits, printable
 from ..files.places import open_folder
-from .exits import HELP, End, decide, of_error
+from .exits import End, decide, of_error
 from .outlet import Outlet
 from .report import OutputFile, Report, now, write_report
 from .stopping import Stopped, Stopper, signals
@@ -59,8 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-y", "--parameters_yaml", "--parameters-yaml", metavar="YAML", help="parameters as YAML", **one)
     for setting in SETTINGS.values():
         spellings = dict.fromkeys((setting.flag, setting.flag[:2] + setting.flag[2:].replace("-", "_")))
-        add(*spellings, dest=f"setting_{setting.name}", metavar="VALUE", help=argparse.SUPPRESS)
-    parser.epilog = "\n".join(textwrap.wrap(HELP, 110)) + "\n\n" + (parser.epilog or "")
+        add(*spellings, dest=f"setting_{setting.name}", metavar=setting.metavar, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:

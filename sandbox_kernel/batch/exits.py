@@ -34,11 +34,15 @@ WEIGHT: tuple[Kind, ...] = (
     "fine",
 )
 LIMITS = frozenset(error.__name__ for error in (CellTimeout, OutOfMemory, OutputLimit))
-HELP = (
-    "exit codes: 0 fine, 1 the code failed, 2 a wrong argument, setting or notebook, 3 the sandbox or its engine "
-    "failed, 4 a limit was reached (time, memory, output, files), 5 the policy was broken, 128+N stopped by signal N "
-    "(130 is Ctrl-C)"
-)
+HELP = {
+    "0": "every cell ran",
+    "1": "the code failed",
+    "2": "a wrong argument, setting or notebook",
+    "3": "the sandbox or its engine failed",
+    "4": "a limit was reached (time, memory, output, files)",
+    "5": "the policy was broken",
+    "128+N": "stopped by signal N; 130 is Ctrl-C",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,11 @@ class Setting:
         return "--" + self.name.replace("_", "-")
 
     @property
+    def metavar(self) -> str:
+        """What stands for a value in the help of a command."""
+        return self.form.metavar
+
+    @property
     def default(self) -> Any:
         return getattr(Limits() if self.is_limit else Settings(), self.field)
 
@@ -162,7 +167,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "uploads",
             "uploads",
-            Form(folder, "a folder"),
+            Form(folder, "a folder", "FOLDER"),
             "A host folder whose regular files are copied into scratch: at start, and what changed before each cell. A "
             "relative path starts at the notebook's folder.",
             "none",
@@ -170,7 +175,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "downloads",
             "downloads",
-            Form(downloads, "a folder of its own"),
+            Form(downloads, "a folder of its own", "FOLDER"),
             "A host folder that receives the regular files which cells make or change in scratch. Give it a folder of "
             "its own: cells choose names and contents. A relative path starts at the notebook's folder.",
             "none",
@@ -211,7 +216,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "audit",
             "audit",
-            Form(audit_file, "a file in a folder that exists"),
+            Form(audit_file, "a file in a folder that exists", "FILE"),
             "A host file that receives one JSON line a cell, and one for each thing that was refused.",
             "none",
         ),

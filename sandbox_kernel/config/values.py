@@ -33,10 +33,12 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """A function that reads a value, and what it takes, in words."""
+    """A function that reads a value, and what it takes: in words, in a word, and all choices if they are few."""
 
     read: Callable[[str, object], T]
     words: str
+    metavar: str = "VALUE"
+    choices: tuple[str, ...] = ()
 
     def __call__(self, name: str, raw: object) -> T:
         return self.read(name, raw)
@@ -69,7 +71,7 @@ def size(low: int, high: int = MOST_BYTES) -> Form[int]:
         return value
 
     most = f" to {format_bytes(high)}" if high < MOST_BYTES else " or more"
-    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}")
+    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}", "SIZE")
 
 
 def seconds(low: float, high: float = MOST_SECONDS) -> Form[float]:
@@ -87,7 +89,7 @@ def seconds(low: float, high: float = MOST_SECONDS) -> Form[float]:
         return value
 
     most = f" to {high:g} s" if high < MOST_SECONDS else " or more"
-    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}")
+    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}", "TIME")
 
 
 def number(kind: type[int] | type[float], low: float, high: float) -> Form[float]:
@@ -104,7 +106,7 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Form[float
         _check(name, raw, value, (low, high), lambda bound: f"{bound:g}")
         return value
 
-    return Form(parse, f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}")
+    return Form(parse, f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}", "NUMBER")
 
 
 def choice(*choices: str) -> Form[str]:
@@ -115,7 +117,7 @@ def choice(*choices: str) -> Form[str]:
             return raw.strip().lower()
         raise refuse(name, raw, f"{name} is one of {', '.join(choices)}{did_you_mean(str(raw), choices)}")
 
-    return Form(parse, " or ".join(f"`{one}`" for one in choices))
+    return Form(parse, " or ".join(f"`{one}`" for one in choices), "|".join(choices), choices)
 
 
 def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | None]:

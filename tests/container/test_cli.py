@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import __version__, cli
+from sandbox_kernel.cli import commands, manual
+from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config import sources as config
+from sandbox_kernel.config.table import SETTINGS
+from sandbox_kernel.setup.install import check
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "--engine=unix:///nonexistent/engine.sock"
@@ -33,21 +39,57 @@ def test_version() -> None:
     assert done.stdout.strip() == f"sandbox-kernel {__version__}"
 
 
-def test_help_names_every_command_and_exit_code() -> None:
-    """`--help` is enough to find one's way."""
-    shown = run("--help").stdout
-    for command in ("setup", "build", "install", "doctor", "ps", "reap", "run", "settings"):
-        assert f"\n    {command} " in shown
-    assert "exit codes: 0 fine" in shown
+def test_the_first_page_of_help_is_enough_to_find_one_s_way() -> None:
+    """Every command stands in its group with what it does; examples, settings and exit codes follow."""
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    parts = done.stdout.split("\n\n")
+    titles = [part.partition(":\n")[0].strip() for part in parts if ":\n" in part]
+    assert titles == [*manual.GROUPS, "examples", "settings", "exit codes"]
+    for title, names in manual.GROUPS.items():
+        [group] = [part for part in parts if part.lstrip().startswith(f"{title}:\n")]
+        assert re.findall(r"^  (\w+) +\S", group, re.MULTILINE) == list(names)
+    assert "No environment variable" in done.stdout
+    assert re.search(r"^  3 +the container engine fails$", done.stdout, re.MULTILINE)
+    assert all(len(line) <= manual.WIDTH for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("command", ["setup", "install", "doctor", "run"])
-def test_help_of_a_command_explains_the_settings(command: str) -> None:
-    """Where settings may be given, each is explained with its default."""
-    shown = run(command, "--help").stdout
-    assert "--memory VALUE" in shown
-    assert "(default: 2.0 GiB)" in shown
-    assert "--cell-timeout VALUE" in shown
+def test_every_command_is_in_one_group_and_has_an_example() -> None:
+    grouped = [name for names in manual.GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(parser().commands)
+    assert set(manual.EXAMPLES) == set(grouped)
+    assert set(manual.FIRST_STEPS) <= set(grouped)
+
+
+@pytest.mark.parametrize("example", [line for lines in manual.EXAMPLES.values() for line in lines])
+def test_an_example_of_the_help_works(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name and flags are known, and its settings pass the checks that they pass at installation."""
+    monkeypatch.setattr("sandbox_kernel.setup.install.from_files", dict)
+    [program, *words] = shlex.split(example.partition(" > ")[0])
+    options = parse(words)
+    assert program == "sandbox-kernel"
+    assert example in manual.EXAMPLES[options.command]
+    check(options.values)
+
+
+@pytest.mark.parametrize("name", parser().commands)
+def test_the_page_of_a_command(name: str) -> None:
+    """It explains every option and every setting that may be given, and shows examples and exit codes."""
+    command = parser().commands[name]
+    shown = run(name, "--help").stdout
+    hidden = {setting.flag for setting in SETTINGS.values()}
+    explained = [action for action in command.actions if action.help != "==SUPPRESS=="]
+    assert all(action.help for action in explained)
+    assert all(word in shown for action in explained for word in action.option_strings)
+    assert re.search(r"^exit codes:\n  0 +\S", shown, re.MULTILINE)
+    assert all(f"\n  {line}\n" in shown for line in manual.EXAMPLES[name])
+    assert all(len(line) <= 120 for line in shown.splitlines())
+    headings = {f"\n  {flag} " in shown for flag in hidden}
+    assert headings == {command.takes_settings}
+    if command.takes_settings:
+        assert "\n  --memory SIZE\n" in shown
+        assert "(default: 2.0 GiB)" in shown
+        assert "\n  --outputs safe|strict|trusted\n" in shown
 
 
 USAGE = {
@@ -154,7 +196,7 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         "memory_bytes": 1 << 30,
     }
     other = row | {"owner_pid": 4194304, "owner_alive": True, "age_seconds": 61}
-    head, first, second = cli.columns([cli.for_people(row), cli.for_people(other)]).splitlines()
+    head, first, second = commands.columns([commands.for_people(row), commands.for_people(other)]).splitlines()
     assert first.split("  ")[0] == "0123456789ab"
     for name, left, right in (
         ("OWNER", "12 (gone)", "4194304"),
@@ -164,7 +206,7 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         at = head.index(name)
         assert first[at:].startswith(left)
         assert second[at:].startswith(right)
-    assert cli.columns([]) == "no sandbox is running"
+    assert commands.columns([]) == "no sandbox is running"
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +215,7 @@ def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cli, "from_files", broken)
+    monkeypatch.setattr(commands, "from_files", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main(["settings"])
 

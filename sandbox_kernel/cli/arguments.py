@@ -1,0 +1,111 @@
+"""The parser of all commands: their names, their options, and which take settings."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .. import __version__
+from ..batch import command as run
+from ..batch.exits import HELP as EXIT_CODES_OF_RUN
+from ..config.sources import read_argv
+from ..core.errors import ConfigurationError
+from ..mcp_server import command as mcp
+from ..setup.install import NAME
+from . import commands, manual
+from .completion import SHELLS
+from .pages import Lines, Parser
+
+
+class _Refuse(argparse.Action):
+    """An option of ipykernel's that a sandbox cannot honour: an error with its reason, not a surprise later."""
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise ConfigurationError(f"{self.option_strings[0]} has no place here: {self.const}")
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Return the options of a command, its settings in `values`, unchecked. Raises `ConfigurationError`."""
+    options, rest = parser().parse_known_args(argv)
+    if rest and not options.takes_settings:
+        raise ConfigurationError(f"{options.command} does not know the argument {rest[0]!r}")
+    connection_file, options.values = read_argv(rest)
+    if connection_file is not None:
+        raise ConfigurationError(f"{options.command} has no use for a connection file", value=connection_file)
+    return options
+
+
+def parser() -> Parser:
+    """Return the parser of the whole program."""
+    whole = Parser(prog="sandbox-kernel", allow_abbrev=False)
+    whole.add_argument("--version", action="version", version=f"sandbox-kernel {__version__}", help="show the version")
+    found: dict[str, Parser] = {}
+    whole.commands = found
+    subparsers = whole.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+
+    def command(
+        name: str, run: Any, *, settings: bool = True, exit_codes: Mapping[str, str] = manual.EXIT_CODES
+    ) -> argparse.ArgumentParser:
+        about = inspect.cleandoc(run.__doc__)
+        summary = about.partition("\n")[0].rstrip(".")
+        below = manual.below(name, settings=settings, exit_codes=exit_codes)
+        one: Parser = subparsers.add_parser(
+            name, help=summary, description=about, epilog=below, formatter_class=Lines, allow_abbrev=False
+        )
+        one.summary, one.takes_settings = summary, settings
+        one.set_defaults(run=run, takes_settings=settings)
+        found[name] = one
+        return one
+
+    one = command("setup", commands.set_up)
+    _where(one)
+    one.set_defaults(near=True)
+    one.add_argument("--yes", "-y", action="store_true", help="install an engine without asking, where there is none")
+    one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
+    one = command("build", commands.build, settings=False)
+    one.add_argument(
+        "--kind",
+        choices=("base", "data"),
+        default="data",
+        help="base: Python and ipykernel. data: with the data-analysis packages (default)",
+    )
+    one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file of more packages")
+    one.add_argument("--tag", help="a name for the image")
+    one.add_argument("--force", action="store_true", help="build even if the image is there and current")
+    one = command("install", commands.install_kernelspec)
+    _where(one)
+    one.set_defaults(near=False)
+    one = command("doctor", commands.doctor)
+    one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one = command("run", run.run, exit_codes=EXIT_CODES_OF_RUN)
+    run.add_options(one)
+    one = command("mcp", mcp.serve)
+    mcp.add_options(one)
+    command("ps", commands.ps).add_argument("--json", action="store_true", help="print JSON")
+    command("reap", commands.reap)
+    one = command("settings", commands.show_settings)
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--markdown", action="store_true", help="print the page of all settings, docs/settings.md")
+    one = command("completion", commands.completion, settings=False)
+    one.set_defaults(parser=whole)
+    one.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    return whole
+
+
+def _where(one: argparse.ArgumentParser) -> None:
+    """Add ipykernel's flags for a kernelspec."""
+    place = one.add_mutually_exclusive_group()
+    place.add_argument("--user", action="store_true", help="install for the current user")
+    place.add_argument("--sys-prefix", action="store_true", help=f"install into this Python environment, {sys.prefix}")
+    place.add_argument("--prefix", metavar="FOLDER", help="install beneath this folder")
+    one.add_argument("--name", default=NAME, help="the name of the kernel (default: %(default)s)")
+    one.add_argument("--frozen_modules", "--frozen-modules", action="store_true", help=argparse.SUPPRESS)
+    why = "cells see nothing of the host's environment, and the kernel reads no variable"
+    one.add_argument("--env", nargs=2, action=_Refuse, const=why, help=argparse.SUPPRESS)
+    why = "an IPython profile is code of the host, and cells run in a container"
+    one.add_argument("--profile", action=_Refuse, const=why, help=argparse.SUPPRESS)

@@ -1,0 +1,209 @@
+"""What each command does, and prints. Each imports what it needs when it runs.
+
+A command takes the parsed options, says what it did on stdout, and returns an exit code; what it raises becomes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from ..config.sources import SETTINGS, from_files
+from ..core.errors import EngineUnavailable
+from ..core.model import format_bytes
+from ..policy.shown import ours
+from ..setup.install import check, install
+
+FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes. `run` has more of them (batch/exits.py)."""
+SECONDS_FOR_LISTS = 90.0
+"""How long `ps` and `reap` wait for the engine."""
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def set_up(options: argparse.Namespace) -> int:
+    """Make this machine ready: engine, image, kernelspec, and where there is a Jupyter Server the wall in the browser.
+
+    What is there already is left alone.
+
+    Both go into the virtual environment, or else to the user, unless a flag says where.
+    """
+    from ..setup import browser_wall, image, machine
+    from ..setup.doctor import diagnose, table
+
+    settings = check(options.values)
+    status = machine.find_engine(None if settings.engine == "docker" else settings.engine)
+    if not status.available and settings.engine == "docker" and not os.environ.get("DOCKER_HOST") and os.geteuid() == 0:
+        print(f"engine      {status.problem}")
+        if not options.yes and not _agreed("Install the distribution's engine, if there is none, and start it?"):
+            raise EngineUnavailable(f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}")
+        status = machine.install_engine(_progress)
+    machine.require_engine(status)
+    print(f"engine      {status.product} {status.server_version} at {status.host}")
+    if options.gvisor and "runsc" not in status.runtimes:
+        machine.install_gvisor(_progress)
+    if settings.image == SETTINGS["image"].default:
+        print(f"image       {image.build('data', progress=_progress)}")
+    folder = _install(options)
+    print(f"kernelspec  {folder}")
+    if browser_wall.is_needed():
+        user, prefix = _place(options)
+        print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
+    rows = diagnose(settings, name=options.name, folder=folder, line_by_line=False)
+    print("\n" + table(rows))
+    return FINE if all(row.ok for row in rows) else WRONG
+
+
+def build(options: argparse.Namespace) -> int:
+    """Build an image that cells run in."""
+    from ..setup import image
+
+    print(
+        image.build(
+            options.kind, tag=options.tag, requirements=options.requirements, force=options.force, progress=_progress
+        )
+    )
+    return FINE
+
+
+def install_kernelspec(options: argparse.Namespace) -> int:
+    """Install the kernelspec: one more kernel in the picker of front ends, with settings of its own.
+
+    Without a flag that says where, it goes to the system's folder, as with ipykernel.
+    """
+    print(f"Installed kernelspec {options.name} in {_install(options)}")
+    return FINE
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Check everything that a session needs, up to a real start, and say how to repair what is wrong."""
+    from ..setup.doctor import as_json, diagnose, table
+
+    rows = diagnose(check(options.values), name=options.name)
+    print(as_json(rows) if options.json else table(rows, details=True))
+    return FINE if all(row.ok for row in rows) else WRONG
+
+
+def ps(options: argparse.Namespace) -> int:
+    """List the sandboxes that run now."""
+    rows = _engine_call(options, "list")
+    print(json.dumps(rows, indent=2) if options.json else columns([for_people(row) for row in rows]))
+    return FINE
+
+
+def reap(options: argparse.Namespace) -> int:
+    """Remove sandboxes whose owner is gone."""
+    count = _engine_call(options, "reap")
+    print("nothing to remove" if not count else f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
+    return FINE
+
+
+def show_settings(options: argparse.Namespace) -> int:
+    """Show every setting: the value that a kernel on this machine would start with, and what it means."""
+    files, given = from_files(), options.values
+    check(given)
+    rows: list[dict[str, Any]] = []
+    for name, setting in SETTINGS.items():
+        source = "argument" if name in given else "config file" if name in files else "default"
+        value = (files | given).get(name, setting.default_for_people)
+        rows.append({"name": name, "value": value, "from": source, "help": setting.help})
+    if options.json:
+        print(json.dumps(rows, indent=2, default=str))
+    elif options.markdown:
+        from ..setup.reference import page
+
+        print(page(), end="")
+    else:
+        for row in rows:
+            print(f"{row['name']} = {row['value']}  ({row['from']})")
+            print(textwrap.indent(textwrap.fill(row["help"], 96), "    "))
+    return FINE
+
+
+def completion(options: argparse.Namespace) -> int:
+    """Print a script that completes commands, options and values in a shell.
+
+    It is made once and asks nothing later: make it again after an update.
+    """
+    from .completion import script
+
+    print(script(options.parser, options.shell), end="")
+    return FINE
+
+
+# --- what the commands share -----------------------------------------------------------------------------------------
+
+
+def _place(options: argparse.Namespace) -> tuple[bool, str | None]:
+    """Return whether it is for the user alone, and else beneath which folder."""
+    user, prefix = options.user, sys.prefix if options.sys_prefix else options.prefix
+    if options.near and not user and prefix is None:
+        user, prefix = (False, sys.prefix) if sys.prefix != sys.base_prefix else (True, None)
+    return user, prefix
+
+
+def _install(options: argparse.Namespace) -> Path:
+    user, prefix = _place(options)
+    return install(options.values, name=options.name, user=user, prefix=prefix)
+
+
+def _engine_call(options: argparse.Namespace, method: str) -> Any:
+    from ..engines.select import make_engine
+
+    async def call() -> Any:
+        engine = make_engine(check(options.values))
+        try:
+            async with asyncio.timeout(SECONDS_FOR_LISTS):
+                return await getattr(engine, method)()
+        except TimeoutError:
+            raise EngineUnavailable("the container engine does not answer", limit=f"{SECONDS_FOR_LISTS:g} s") from None
+
+    return asyncio.run(call())
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def for_people(row: dict[str, Any]) -> dict[str, str]:
+    alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row["owner_alive"]]
+    return {
+        "session": row["session"][:12],
+        "owner": f"{row['owner_pid'] or 'unknown'}{alive}",
+        "state": row["state"],
+        "age": _duration(row["age_seconds"]),
+        "image": row["image"],
+        "memory": format_bytes(row["memory_bytes"]),
+    }
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def columns(rows: list[dict[str, str]]) -> str:
+    if not rows:
+        return "no sandbox is running"
+    header = list(rows[0])
+    cells = [
+        [name.upper().replace("_", " ") for name in header],
+        *([ours(str(row[name])) for name in header] for row in rows),
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
