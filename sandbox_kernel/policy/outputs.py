@@ -15,7 +15,7 @@ from ..core.model import Message, OutputMode
 from . import replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .mime import Bundles
-from .plain import NotPlainError, plain
+from .plain import NotPlainError, count, plain
 from .verdict import Notes, RefusedError, Verdict, named, settled
 
 MAX_ID = 256
@@ -137,7 +137,7 @@ class OutputPolicy:
         content = message.content
         transient = content.get("transient")
         display_id = transient.get("display_id") if isinstance(transient, dict) else None
-        if display_id is not None and not (isinstance(display_id, str) and 0 < len(display_id) <= MAX_ID):
+        if display_id is not None and not (_is_name(display_id)):
             notes.add("removed an improper display id")
             display_id = None
         if message.type == "update_display_data" and display_id not in self._displays:
@@ -156,8 +156,7 @@ class OutputPolicy:
         if "transient" in content:
             result["transient"] = {} if display_id is None else {"display_id": display_id}
         if message.type == "execute_result":
-            count = content.get("execution_count")
-            result["execution_count"] = count if isinstance(count, int) else None
+            result["execution_count"] = count(content.get("execution_count"))
         return result
 
     def _small(self, data: Any, notes: Notes) -> Any:
@@ -198,6 +197,11 @@ def _is_text(message: Message) -> bool:
         and content.keys() <= {"data", "metadata", "transient", "execution_count"}
         and not (content.get("metadata") or content.get("transient") or message.metadata or message.buffers)
     )
+
+
+def _is_name(display_id: Any) -> bool:
+    """Return whether a display may have this id: it is handed to programs, which may print it."""
+    return isinstance(display_id, str) and 0 < len(display_id) <= MAX_ID and display_id.isprintable()
 
 
 def _length(value: Any) -> int:

@@ -5,6 +5,7 @@ Imports verdict only.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .verdict import RefusedError
@@ -17,6 +18,11 @@ POISON = frozenset(("__proto__", "constructor", "prototype"))
 """Keys with which a front end that copies a path would change every object of the page."""
 
 
+MAX_COUNT = (1 << 31) - 1
+
+_ID = re.compile(r"[0-9A-Za-z][\w.:-]{0,199}", re.ASCII)
+
+
 class NotPlainError(RefusedError):
     """The value is too deep, too large, or holds something that JSON has not."""
 
@@ -24,6 +30,16 @@ class NotPlainError(RefusedError):
 def plain(value: Any) -> Any:
     """Return `value` without poisonous keys; the very same object if there are none. Raises `NotPlainError`."""
     return _plain(value, 0, [MAX_NODES])
+
+
+def count(value: Any) -> int | None:
+    """Return what may be the number of a cell, None for anything else: a notebook with another one is not valid."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
+
+
+def is_id(value: Any) -> bool:
+    """Return whether a text may be the id of a widget: front ends and exports write those into scripts and objects."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None and value not in POISON
 
 
 def _plain(value: Any, depth: int, left: list[int]) -> Any:

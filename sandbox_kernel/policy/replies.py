@@ -11,7 +11,7 @@ from typing import Any
 
 from . import terminal
 from .mime import Bundles
-from .plain import plain
+from .plain import count, plain
 from .verdict import Notes, named
 from .widgets import error
 
@@ -43,8 +43,7 @@ def texts(value: Any) -> Any:
 
 def execute(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
     result = {**_status(content)}
-    count = content.get("execution_count")
-    result["execution_count"] = count if isinstance(count, int) else None
+    result["execution_count"] = count(content.get("execution_count"))
     payloads = content.get("payload")
     if isinstance(payloads, list):
         kept = [_page(payload, notes) for payload in payloads[:16]]

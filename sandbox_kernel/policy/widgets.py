@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import terminal
 from .budget import MAX_COMMS
 from .mime import Bundles
-from .plain import plain
+from .plain import count, is_id, plain
 from .verdict import Notes, RefusedError, named
 from .widget_bytes import Placed, placed_at, shown, takes
 from .widget_models import NAMES, Model, carried, models, referred
@@ -114,7 +114,7 @@ class Widgets:
 
     def open(self, content: Mapping[str, Any], buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
         comm_id, target = content.get("comm_id"), content.get("target_name")
-        if not isinstance(comm_id, str) or not comm_id or len(comm_id) > 200:
+        if not isinstance(comm_id, str) or not is_id(comm_id):
             raise RefusedError("dropped a comm without a proper id")
         if target != TARGET or content.get("target_module"):
             raise RefusedError(f"dropped a comm to {named(target)}: not one that may reach your browser")
@@ -254,8 +254,7 @@ class Widgets:
         data, metadata = self._bundles.apply(output.get("data"), output.get("metadata"), notes)
         result: dict[str, Any] = {"output_type": kind, "data": data, "metadata": metadata}
         if kind == "execute_result":
-            count = output.get("execution_count")
-            result["execution_count"] = count if isinstance(count, int) else None
+            result["execution_count"] = count(output.get("execution_count"))
         return result
 
     def _control(self, comm_id: str, data: Any, buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:

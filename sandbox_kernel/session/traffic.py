@@ -20,6 +20,7 @@ from ..core.errors import CellInterrupted, CellTimeout, KernelDied, OutputLimit,
 from ..core.model import Limits, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
 from ..policy import CellBudget, OutputPolicy, SessionBudget, Verdict, cut
+from ..policy.plain import count
 from . import protocol
 from .delivery import Audit, Delivery, Front, Notes
 from .hints import hint
@@ -333,7 +334,7 @@ class Traffic:
                 not entry.is_execute
                 or entry.finished
                 or entry.execution_count
-                or message.content["execution_count"] < 1
+                or not count(message.content["execution_count"])
             ):
                 self.drop("out of turn", size, message.type)
             elif self._within_limits(message.type, entry, size, owed=True):

@@ -146,3 +146,31 @@ def test_metadata_and_buffers_that_have_no_use_go() -> None:
     assert isinstance(verdict.message, Message)
     assert verdict.message.metadata == {"status": "ok"}
     assert verdict.message.buffers == ()
+
+
+@pytest.mark.parametrize("count", [True, -1, 1 << 31, 1 << 63])
+def test_the_number_of_a_cell_is_one(count: int) -> None:
+    """With any other a notebook is not valid."""
+    reply = OutputPolicy("safe").apply(
+        message("execute_reply", {"status": "ok", "execution_count": count}, channel="shell")
+    )
+    result = OutputPolicy("safe").apply(
+        message("execute_result", {"data": {"text/html": "<b>x</b>"}, "metadata": {}, "execution_count": count})
+    )
+    assert result.message is not None
+    assert reply.message is not None
+    assert reply.message.content["execution_count"] is None
+    assert result.message.content["execution_count"] is None
+
+
+def test_control_a_number_of_a_cell_stays() -> None:
+    sent = message("execute_reply", {"status": "ok", "execution_count": 7}, channel="shell")
+    assert OutputPolicy("safe").apply(sent).message.content["execution_count"] == 7  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("display_id", "kept"), [("a b", True), ("\x1b]0;x\x07", False), ("a\nb", False), ("", False)])
+def test_the_id_of_a_display_can_be_printed(display_id: str, kept: bool) -> None:
+    content = {"data": {"text/html": "<b>x</b>"}, "metadata": {}, "transient": {"display_id": display_id}}
+    result = OutputPolicy("safe").apply(message("display_data", content)).message
+    assert result is not None
+    assert (result.content["transient"] == {"display_id": display_id}) is kept

@@ -17,6 +17,8 @@ from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, display, filtered, message, model, update
 from tests.support.policy.widget_spec import NAMES, default, registered
 
+VIEW = "application/vnd.jupyter.widget-view+json"
+
 
 def opened(*models: Message, mode: Any = "safe") -> OutputPolicy:
     policy = OutputPolicy(mode)
@@ -204,7 +206,7 @@ def test_ids_of_closed_widgets_take_a_bounded_memory(monkeypatch: pytest.MonkeyP
 
 def test_the_number_of_comms_is_bounded() -> None:
     policy = opened(*(model(f"c{number}", "LayoutModel") for number in range(MAX_COMMS)))
-    verdict = policy.apply(model("one more", "ButtonModel"))
+    verdict = policy.apply(model("one-more", "ButtonModel"))
     assert verdict.message is None
     assert str(MAX_COMMS) in verdict.notes[0]
 
@@ -388,3 +390,36 @@ def test_a_widget_that_the_front_end_made_is_filtered_as_its_class_until_it_is_c
     stranger = message("comm_open", {"comm_id": "d", "target_name": "jupyter.widget", "data": {}}, channel="shell")
     policy.observe(stranger)
     assert policy.apply(update("d", value="<img src=x onerror=x>")).message is None
+
+
+ODD_IDS = [
+    "",
+    "</script><script>x",
+    "a b",
+    "a\n",
+    "__proto__",
+    "constructor",
+    "prototype",
+    "a'b",
+    "é",
+    "x" * 201,
+    "-a",
+    "$a$",
+]
+
+
+@pytest.mark.parametrize("comm_id", ODD_IDS)
+def test_an_id_that_is_more_than_a_name_opens_no_widget(comm_id: str) -> None:
+    """Exports write it between script tags, and front ends make it the key of an object."""
+    policy = OutputPolicy("safe")
+    assert policy.apply(model(comm_id, "LabelModel")).message is None
+    data, _ = filtered({VIEW: {"model_id": comm_id, "version_major": 2, "version_minor": 0}, "text/plain": "x"}, policy)
+    assert VIEW not in data
+
+
+@pytest.mark.parametrize("comm_id", ["0a6f2e6e4e9a4c6cbb1d3c1f0b8a4b43", "0a6f2e6e-4e9a-4c6c-bb1d-3c1f0b8a4b43", "a"])
+def test_control_the_ids_of_ipywidgets_open_one(comm_id: str) -> None:
+    policy = OutputPolicy("safe")
+    assert policy.apply(model(comm_id, "LabelModel")).message is not None
+    data, _ = filtered({VIEW: {"model_id": comm_id, "version_major": 2, "version_minor": 0}}, policy)
+    assert VIEW in data
