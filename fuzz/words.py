@@ -21,7 +21,7 @@ MIMES = (
 TYPES = tuple(
     dict.fromkeys(
         (
-            *OutputPolicy("safe")._filters,
+            *OutputPolicy("safe").types,
             *replies.REPLIES,
             *sorted(protocol.PUBLISHED),
             "unknown",

@@ -49,8 +49,8 @@ def prepared() -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-files-") as folder,
         contextlib.closing(asyncio.new_event_loop()) as _loop,
-        patch.object(transfer._Disk, "run", _at_once),
-        patch.object(transfer._Disk, "finish", _at_once),
+        patch.object(transfer.Disk, "run", _at_once),
+        patch.object(transfer.Disk, "finish", _at_once),
     ):
         _base = Path(folder)
         yield
@@ -173,7 +173,8 @@ async def _case(what: int, down: Path, agent: Agent, reader: Reader) -> None:
 
 async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, reader: Reader) -> None:
     if what == DOWNLOAD:
-        downloads = Downloads(to, Ledger(), LIMITS)
+        ledger = Ledger()
+        downloads = Downloads(to, ledger, LIMITS)
         for _ in range(2):
             report = await downloads.sync(agent)
             for path, size in report.copied:
@@ -182,8 +183,8 @@ async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, re
                 require(not any(part.startswith(".") for part in parts), path)
             for text in (text for pair in report.refused for text in pair):
                 require(text.isprintable() and len(text) < 6000, text)
-        require(sum(downloads._ledger.held.values()) <= LIMITS.total_bytes, downloads._ledger.held)
-        require(len(downloads._ledger.held) <= LIMITS.files, downloads._ledger.held)
+        require(sum(ledger.held.values()) <= LIMITS.total_bytes, ledger.held)
+        require(len(ledger.held) <= LIMITS.files, ledger.held)
     elif what == UPLOAD:
         report = await Uploads(of, Ledger(), LIMITS).sync(agent)
         require(all(path in ("a", "chart.png") for path, _ in report.copied), report)

@@ -35,7 +35,7 @@ def run(data: bytes) -> None:
             failed = True
             require(len(str(error)) < 200, error)
             break
-        require(sys.getsizeof(decoder._frame) <= LIMIT + 1000, "more room than a frame may take")
+        require(sys.getsizeof(decoder._frame) <= LIMIT + 1000, "more room than a frame may take")  # noqa: SLF001 (what it takes is asked)
         wanted = frame_size(decoder.pending)
         require(decoder.missing == max(1, wanted - len(decoder.pending)), (decoder.missing, wanted, decoder.pending))
     require(failed == broken, (failed, broken))

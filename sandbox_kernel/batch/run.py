@@ -15,7 +15,7 @@ from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import Message, Settings
 from ..files.places import Folder
 from ..policy.shown import Stream
-from ..sdk.client import AsyncSandbox
+from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.execution import Execution
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
@@ -117,8 +117,9 @@ class Run:
 
     async def _in_sandbox(self) -> None:
         sandbox = AsyncSandbox(self.plan.settings)
-        sandbox._session.folders.hold_downloads(self.plan.files)
-        sandbox._session.audit.observer = self._observe
+        session = session_of(sandbox)
+        session.folders.hold_downloads(self.plan.files)
+        session.audit.observer = self._observe
         try:
             try:
                 async with asyncio.timeout(self._left()):
@@ -140,7 +141,7 @@ class Run:
     def _describe(self, sandbox: AsyncSandbox) -> None:
         self.report.sandbox["session"] = sandbox.id
         self.report.versions["sandbox_python"] = sandbox.info.python
-        self.report.versions["sandbox_ipykernel"] = sandbox._session.kernel_info.get("implementation_version")
+        self.report.versions["sandbox_ipykernel"] = session_of(sandbox).kernel_info.get("implementation_version")
 
     async def _put_inputs(self, sandbox: AsyncSandbox) -> None:
         for item in self.plan.inputs.files:

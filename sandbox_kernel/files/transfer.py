@@ -102,7 +102,7 @@ class Uploads:
         self._folder = folder
         self._ledger = ledger
         self._limits = limits
-        self._disk = _Disk()
+        self._disk = Disk()
         self._notes = _Notes()
 
     async def sync(self, ask: Ask) -> Report:
@@ -151,7 +151,7 @@ class Downloads:
         self._ledger = ledger
         self._limits = limits
         self._names = _Names()
-        self._disk = _Disk()
+        self._disk = Disk()
         self._notes = _Notes()
 
     async def sync(self, ask: Ask) -> Report:
@@ -310,7 +310,7 @@ class _Notes:
         return report
 
 
-class _Disk:
+class Disk:
     """A thread for the files of one folder: a slow disk holds up neither the loop, nor the order of the steps."""
 
     def __init__(self) -> None:

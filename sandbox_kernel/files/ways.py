@@ -73,14 +73,20 @@ def home_folder(user: str = "") -> str | None:
 class Way:
     """A way through folders: the handle and name of each that was passed, and the names that are left."""
 
-    def __init__(self, path: str) -> None:
-        if not path or "\0" in path:
-            raise FileRefused("that is no path")
+    def __init__(self, path: str, beneath: int | None = None) -> None:
+        """Begin where `path` does; or, with no name to go yet and without a `path` of its own, at an open folder."""
         self._left = deque(path.split("/"))
         self._links = 0
         self._handles: list[int] = []
         self._names: list[str] = []
         self._free = False
+        if beneath is not None:
+            self._left.clear()
+            self._base = "/"
+            self._handles.append(os.open(".", _STEP, dir_fd=beneath))
+            return
+        if not path or "\0" in path:
+            raise FileRefused("that is no path")
         here = os.getcwd()  # noqa: PTH109 (text, to be divided)
         inside = None if here == "/" else next((name for name in self._spellings(here) if _leads(name, path)), None)
         if not path.startswith("/") or inside is not None:
@@ -104,10 +110,7 @@ class Way:
     @classmethod
     def beneath(cls, handle: int) -> Way:
         """Begin at an open folder; the way has no `path`."""
-        way = cls.__new__(cls)
-        way._left, way._links, way._names, way._free, way._base = deque(), 0, [], False, "/"
-        way._handles = [os.open(".", _STEP, dir_fd=handle)]
-        return way
+        return cls("", handle)
 
     @property
     def end(self) -> int:

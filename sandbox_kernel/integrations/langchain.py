@@ -91,9 +91,10 @@ class SandboxTool(BaseTool):
         return self._said(self.sandbox.run_code(code))
 
     async def _arun(self, code: str, run_manager: AsyncCallbackManagerForToolRun | None = None) -> _Said:
-        sandbox = self.sandbox  # its loop runs in a thread, so that calls with and without await share one session
-        future = asyncio.run_coroutine_threadsafe(sandbox._inner.run_code(code), sandbox._join().loop)
-        return self._said(await asyncio.wrap_future(future))
+        from ..sdk.blocking import cell_of
+
+        # The sandbox's loop runs in a thread, so that calls with and without await share one session.
+        return self._said(await asyncio.wrap_future(cell_of(self.sandbox, code)))
 
     def _said(self, execution: Execution) -> _Said:
         """Return the content for the model, and the artifact."""

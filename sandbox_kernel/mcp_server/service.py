@@ -202,7 +202,7 @@ class _Service:
         if not client.bound:
             client.bound = True
             # The place that is meant for it; a handler has no public way to it.
-            context.session._connection.exit_stack.push_async_callback(self._clients.leave, key)
+            context.session._connection.exit_stack.push_async_callback(self._clients.leave, key)  # noqa: SLF001
         return client
 
 

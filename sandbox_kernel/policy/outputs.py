@@ -49,7 +49,7 @@ class OutputPolicy:
         self._bundles = Bundles(frames=active, model_shown=self._model_shown)
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
-        past = before._widgets.past if before is not None else None
+        past = before.past_widgets if before is not None else None
         self._widgets: widgets.Widgets = widgets.Widgets(self._bundles, allowed=active, past=past)
         self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
             "stream": self._stream,
@@ -91,6 +91,16 @@ class OutputPolicy:
             self._widgets.front_opens(comm_id, target, message.content.get("data"))
         elif message.type == "comm_close" and isinstance(comm_id, str):
             self._widgets.closed(comm_id)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of messages that have a rule, but for replies."""
+        return tuple(self._filters)
+
+    @property
+    def past_widgets(self) -> dict[int, str]:
+        """The widgets that a notebook may hold when this kernel is gone."""
+        return self._widgets.past
 
     def renewed(self) -> OutputPolicy:
         """Return the policy for the next kernel, which forgets the displays and comms of the one that is gone.

@@ -53,8 +53,16 @@ class Background:
         with cls._lock:
             if cls._current is None:
                 cls._current = cls()
-            cls._current._users[sandbox.id] = sandbox
+            cls._current.add(sandbox)
             return cls._current
+
+    def add(self, sandbox: AsyncSandbox) -> None:
+        """Note that a sandbox needs the thread; for `join`, which holds the lock."""
+        self._users[sandbox.id] = sandbox
+
+    @property
+    def sandboxes(self) -> tuple[AsyncSandbox, ...]:
+        return tuple(self._users.values())
 
     def leave(self, identity: str, *, wait: bool = True) -> None:
         """Note that a sandbox has ended; the last one ends the thread."""
@@ -104,17 +112,17 @@ class Background:
         background = cls._current
         if background is None or not background.thread.is_alive():
             return
-        users = list(background._users.items())
+        sandboxes = background.sandboxes
 
         async def end() -> None:
             async with asyncio.timeout(EXIT_SECONDS):
-                await asyncio.gather(*(sandbox.kill() for _, sandbox in users), return_exceptions=True)
+                await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes), return_exceptions=True)
 
         # What is left then ends with the process, as its connections do.
         with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
             background.run(end())
-        for identity, _ in users:
-            background.leave(identity)
+        for sandbox in sandboxes:
+            background.leave(sandbox.id)
 
     @classmethod
     def forked(cls) -> None:

@@ -6,6 +6,7 @@ Callbacks are called in the thread that calls `run_code`, so they may use the sa
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import queue
 import threading
@@ -19,7 +20,7 @@ from ..core.errors import SandboxClosed
 from ..core.model import Message, Settings
 from .background import Background
 from .callbacks import Callbacks, Prompt
-from .client import AsyncSandbox
+from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Data, FileInfo, FileList, Name
 from .values import Keywords, SandboxInfo, SandboxUsage
@@ -37,6 +38,7 @@ class Sandbox:
     def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         self._inner = AsyncSandbox(settings, **keywords)
+        self._pid = os.getpid()
         self.settings = self._inner.settings
         self._background: Background | None = None
         self._killed = False
@@ -92,14 +94,18 @@ class Sandbox:
         )
         told: queue.SimpleQueue[tuple[str, Any, asyncio.Future[Any] | None] | None] = queue.SimpleQueue()
 
-        async def tell(name: str, value: Any) -> Any:
-            answer = asyncio.get_running_loop().create_future() if name == "input" else None
-            told.put((name, value, answer))
-            return await answer if answer is not None else None
+        def told_of(name: str) -> Callable[[Any], object]:
+            def tell(value: Any) -> object:
+                answer = asyncio.get_running_loop().create_future() if name == "input" else None
+                told.put((name, value, answer))
+                return answer
+
+            return tell
 
         background = self._join()
         background.check_thread()
-        work = self._inner._run(code, timeout, stop_on_error, callbacks.wanted, tell)
+        wanted: dict[str, Any] = {f"on_{name}": told_of(name) for name in callbacks.wanted}
+        work = self._inner.run_code(code, timeout=timeout, stop_on_error=stop_on_error, **wanted)
         future = asyncio.run_coroutine_threadsafe(work, background.loop)
         future.add_done_callback(lambda _: told.put(None))
         try:
@@ -129,8 +135,8 @@ class Sandbox:
         self._killed = True
         background, self._background = self._background, None
         if self._inner.is_new:
-            self._inner._session.abandon()  # its audit may be open
-        if background is not None and os.getpid() == self._inner._pid:
+            session_of(self._inner).abandon()  # its audit may be open
+        if background is not None and os.getpid() == self._pid:
             try:
                 background.run(self._inner.kill())
             finally:
@@ -160,7 +166,7 @@ class Sandbox:
     def _join(self) -> Background:
         if self._killed:
             raise SandboxClosed("the sandbox was killed: make a new one")
-        if os.getpid() != self._inner._pid:
+        if os.getpid() != self._pid:
             raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
         with self._lock:
             if self._background is None:
@@ -244,6 +250,17 @@ class Files:
     def _pieces(self, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
         while (piece := self._call(_next(pieces))) is not None:
             yield piece
+
+
+def cell_of(sandbox: Sandbox, code: str) -> concurrent.futures.Future[Execution]:
+    """Start a cell, and return its future: for callers that await it on a loop of their own. Cancelled, it ends.
+
+    Raises `SandboxClosed` after `kill`.
+    """
+    return asyncio.run_coroutine_threadsafe(
+        sandbox._inner.run_code(code),  # noqa: SLF001 (a part of the class that its users need not see)
+        sandbox._join().loop,  # noqa: SLF001
+    )
 
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:

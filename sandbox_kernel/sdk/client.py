@@ -55,7 +55,7 @@ class AsyncSandbox:
         self.settings = settings or from_keywords(**keywords)
         self._cells: dict[str, Cell] = {}
         self._session = Session(self.settings, make_engine(self.settings), Front(self._cells))
-        self.files = AsyncFiles(_Place(self), FileLimits.of(self.settings.limits))
+        self.files = AsyncFiles(_Place(self._session, self._ready), FileLimits.of(self.settings.limits))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._tie: Tie | None = None
@@ -313,23 +313,25 @@ class AsyncSandbox:
 
 
 class _Place:
-    """The sandbox, as its files see it."""
+    """The sandbox, as its files see it. It does not hold the sandbox, which ends when nobody does."""
 
-    def __init__(self, sandbox: AsyncSandbox) -> None:
-        self._sandbox = weakref.ref(sandbox)
-
-    def _there(self) -> AsyncSandbox:
-        if (sandbox := self._sandbox()) is None:
-            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
-        return sandbox
+    def __init__(self, session: Session, ready: Callable[..., Awaitable[None]]) -> None:
+        self._session = session
+        self._bound = weakref.WeakMethod(ready)
 
     async def ask(self, *, fresh: bool) -> Ask:
-        sandbox = self._there()
-        await sandbox._ready(fresh=fresh)
-        return sandbox._session.ask
+        if (ready := self._bound()) is None:
+            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
+        await ready(fresh=fresh)
+        return self._session.ask
 
     def arrived(self, path: str, stamp: Stamp) -> None:
-        self._there()._session.folders.arrived(path, stamp)
+        self._session.folders.arrived(path, stamp)
+
+
+def session_of(sandbox: AsyncSandbox) -> Session:
+    """Return what stands behind a sandbox; for the doors of this package."""
+    return sandbox._session  # noqa: SLF001 (a part of the class that its users need not see)
 
 
 def _starts_of(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:

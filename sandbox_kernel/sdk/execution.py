@@ -102,14 +102,6 @@ class Result:
         # A widget's model lives in another page, if anywhere.
         return {kind: value for kind, value in self.data.items() if kind != _WIDGET}, dict(self.metadata)
 
-    def _as_html(self) -> str:
-        if self.html is not None:
-            return self.html
-        for kind in ("image/png", "image/jpeg", "image/gif", "image/webp"):
-            if isinstance(self.data.get(kind), str):
-                return f'<img src="data:{kind};base64,{html.escape(self.data[kind])}">'
-        return _pre(next((text for text in (self.markdown, self.latex, self.text) if text), ""))
-
     def __repr__(self) -> str:
         text = f", text={_short(self.text)}" if self.text is not None else ""
         return f"Result({', '.join(self.formats())}{text})"
@@ -217,7 +209,7 @@ class Execution:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         parts = [_pre("".join(self.logs.stdout)), _pre("".join(self.logs.stderr), "background:#fdd;color:#000")]
-        parts += [f"<div>{result._as_html()}</div>" for result in self.results]
+        parts += [f"<div>{_html_of(result)}</div>" for result in self.results]
         if self.error is not None:
             parts.append(_pre(self.error.traceback or str(self.error), "color:#b00"))
         return {"text/plain": repr(self), "text/html": "".join(parts) or _pre("(no output)")}
@@ -336,6 +328,15 @@ class Recorder:
 def _short(text: str | None, limit: int = 60) -> str:
     text = text or ""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def _html_of(result: Result) -> str:
+    if result.html is not None:
+        return result.html
+    for kind in ("image/png", "image/jpeg", "image/gif", "image/webp"):
+        if isinstance(result.data.get(kind), str):
+            return f'<img src="data:{kind};base64,{html.escape(result.data[kind])}">'
+    return _pre(next((text for text in (result.markdown, result.latex, result.text) if text), ""))
 
 
 def _pre(text: str, style: str = "") -> str:

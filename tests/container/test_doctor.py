@@ -122,9 +122,9 @@ async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.M
     engine = DockerEngine()
     found = await engine.request("GET", "/images/sandbox-kernel:data/json")
     digest = found["Config"]["Labels"][image.DIGEST_LABEL]
-    stage = image._chain("data", None, None, found["Architecture"], fresh=False)[-1]
+    stage = image.chain("data", None, None, found["Architecture"], fresh=False)[-1]
     for would_build, status in ((digest, "ok"), ("0" * 64, "note")):
-        monkeypatch.setattr(image, "_chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
+        monkeypatch.setattr(image, "chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
         row = await doctor._image(engine, "sandbox-kernel:data", found["Architecture"])
         assert row.status == status
         assert row.remedy == ("sandbox-kernel build --kind data" if status == "note" else "")

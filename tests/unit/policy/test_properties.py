@@ -17,7 +17,7 @@ from tests.support.policy.hostile import HTML, MARKDOWN
 from tests.support.policy.messages import display, model, update
 
 KINDS = [
-    *OutputPolicy("safe")._filters,
+    *OutputPolicy("safe").types,
     *replies.REPLIES,
     "unknown",
 ]
