@@ -154,7 +154,7 @@ class _Maker:
         self._constructs: tuple[Callable[[], str], ...] = (
             self.words, self.link, self.bare, self.image, self.fence, self.code, self.table, self.heading, self.quoted,
             self.emphasis, self.reference, self.html, self.html, self.attribute, self.formula, self.formula, self.formula,
-            self.macro, self.colour, self.svg, self.hostile, self.hole, self.entity, self.style, self.quote_out,
+            self.macro, self.colour, self.svg, self.hostile, self.hole, self.entity, self.style, self.quote_out, self.strange,
         )  # fmt: skip
 
     def document(self) -> Document:
@@ -171,6 +171,8 @@ class _Maker:
         data: dict[str, Any] = {}
         for _ in range(1 if self._chance.random() < 0.9 else 2):
             name = self._chance.choices(MIMES, WEIGHTS)[0]
+            if self._chance.random() < 0.02:
+                data[f"text/{self.text(1)}"[:200]] = "x"
             data[name] = self.svg() if name == "image/svg+xml" else PNG if name == "image/png" else self.text()
         return Document(self._number, "display_data", {"data": data, "metadata": self.metadata(data), "transient": {}})
 
@@ -317,6 +319,14 @@ class _Maker:
 
     def table(self) -> str:
         return f"\n|{self.inner()}|b|\n|{self._one(('-', ':-:', '---'))}|-|\n|{self.inner()}|{self.inner()}|\n"
+
+    def strange(self) -> str:
+        """Return what the policy takes out and may say a word on, which is a formula or markup."""
+        word = self._one((self.formula, self.macro, self.quote_out))().replace(" ", "").replace("/", "")
+        return self._one(
+            (f"<p{word} src=x:y>", f"<p on{word}=1>", f"<b class=x{word} id=T_{word} style='a{word}:b'>x</b>",
+             f"<img{word} src=data:{word}>", f"<a href='{word}:x'>x</a>", f"<style>.x{word}{{color:red}}</style>")
+        )  # fmt: skip
 
     def heading(self) -> str:
         return (

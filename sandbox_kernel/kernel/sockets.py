@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,11 @@ MAX_NOTED = 1000
 LINGER_MS = 1000
 QUEUED_MESSAGES = 110_000
 """For each client; a cell's own limits (`output_messages`, `output_limit`) bound what there is to wait."""
+WAITING_BYTES = 1 << 30
+"""Of large messages that the slowest client has not taken yet; what comes above that is lost to all, and said so.
+
+Eight times what a cell may send with the default settings: a client that is so far behind does not read at all.
+"""
 
 OnRequest = Callable[[Message, bytes], None]
 OnRefused = Callable[..., None]
@@ -79,6 +85,10 @@ class FrontSockets:
         self._context = zmq.Context()
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
         self._leaving: list[tuple[zmq.MessageTracker, int]] = []
+        self._published: deque[tuple[zmq.MessageTracker, int]] = deque()
+        """Large messages on their way to all clients, in order."""
+        self._published_bytes = 0
+        self._waiting_bytes = max(WAITING_BYTES, 4 * message_bytes)
         self._heap: Heap | None = None
         loop = asyncio.get_running_loop()
         self._guests = None if anybody else Guests(self._context, lambda why: _call(loop, self._shut_out, why))
@@ -221,11 +231,18 @@ class FrontSockets:
         large = any(len(part) >= NO_COPY for part in everything)
         if large and any(len(part) >= LARGE for part in everything):
             self._keep_memory()
-        track = large and client is not None
+        size = sum(map(len, everything))
+        if large and client is None:
+            while self._published and self._published[0][0].done:
+                self._published_bytes -= self._published.popleft()[1]
+            if self._published_bytes + size > self._waiting_bytes:
+                self._note("lost", f"a client does not read: a {kind} was not sent")
+                return
         try:
-            tracker = socket.send_multipart(everything, zmq.NOBLOCK, copy=not large, track=track)
+            tracker = socket.send_multipart(everything, zmq.NOBLOCK, copy=not large, track=large)
             if tracker is not None:
-                self._leaving.append((tracker, len(everything[-1])))
+                (self._published if client is None else self._leaving).append((tracker, size))
+                self._published_bytes += size if client is None else 0
         except zmq.Again:
             self._note("lost", f"a client reads too slowly: a {kind} was not sent")
         if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
