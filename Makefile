@@ -29,6 +29,9 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes
 
+# Most tests wait for containers and browsers: three workers are busy with two processors. Those that need the machine for
+# themselves (the mark `alone`) run first, while the other workers wait.
+WORKERS := 3
 test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
@@ -36,10 +39,10 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory lint
 	@echo "--- running the tests"
-	@$(BIN)/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-unit: $(VENV)/.for-tests ## what needs neither an engine nor a browser, in less than a minute
-	@$(BIN)/python -m pytest -p no:cacheprovider tests/unit $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit $(PYTEST_ARGS)
 
 lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@echo "--- checking style, types and imports"

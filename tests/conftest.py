@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import KernelManager
 
 from tests.support.kernels import Kernel, containers_of, eventually, install
+from tests.support.turns import Turns, TurnsPlugin
+
+TURNS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +22,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--corpus", action="append", default=[], metavar="FILE",
         help="cases for tests/browser/test_hostile.py, which tests/browser/README.md describes; may be repeated",
     )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "alone: needs the machine for itself; no other worker runs a test meanwhile")
+    if turns := getattr(config, "workerinput", {}).get("turns"):
+        config.pluginmanager.register(TurnsPlugin(Turns(Path(turns))))
+    elif config.getoption("numprocesses", None):
+        config.stash[TURNS] = tempfile.TemporaryDirectory(prefix="sandbox-kernel-turns-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(TURNS, None):
+        folder.cleanup()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where all workers meet."""
+    node.workerinput["turns"] = node.config.stash[TURNS].name
 
 
 @pytest.fixture(scope="session")

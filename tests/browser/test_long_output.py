@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.browser.lab import NOTEBOOK, Lab, running_lab
 
 KERNELS = {
@@ -40,6 +42,7 @@ def text(lab: Lab, cell: int) -> str:
     return found
 
 
+@pytest.mark.alone
 def test_a_page_bears_what_is_printed_without_measure(tmp_path: Path, image: str) -> None:
     with running_lab(tmp_path, image, KERNELS) as lab:
         lab.open("sandbox-python", *CELLS.values())

@@ -137,6 +137,7 @@ def test_an_update_is_for_the_displays_before_it() -> None:
     assert [result.text for result in recorder.execution.results] == ["two", "three"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("ids", [1, 10_000])
 def test_many_updates_of_many_displays_do_not_hold_up_the_process(ids: int) -> None:
     recorder, began = Recorder(""), time.monotonic()

@@ -215,6 +215,7 @@ def test_a_sandbox_that_nobody_holds_ends(image: str) -> None:
     eventually(lambda: not thread_of_the_sdk(), 5, "its thread is gone")
 
 
+@pytest.mark.alone
 async def test_an_async_sandbox_that_nobody_holds_ends(image: str) -> None:
     sandbox = await AsyncSandbox.create(image=image)
     assert await asyncio.to_thread(here) == 1

@@ -44,6 +44,7 @@ def test_timeout_of_a_cell_that_ignores_the_interrupt_keeps_files(start_kernel: 
     assert kernel.run("1 + 1").value == "2"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "code",
     [

@@ -22,6 +22,7 @@ Start = Callable[..., Kernel]
 STARTS = int(os.environ.get("SANDBOX_KERNEL_TEST_STARTS", "10"))
 
 
+@pytest.mark.alone
 def test_shutdown_leaves_nothing(start_kernel: Start) -> None:
     kernel = start_kernel()
     kernel.run("1 + 1")
@@ -34,6 +35,7 @@ def test_shutdown_leaves_nothing(start_kernel: Start) -> None:
     assert not containers_of(pid)
 
 
+@pytest.mark.alone
 def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None:
     """After SIGKILL in the middle of a cell, nothing of ours is there a second later."""
     before = set(volumes())
@@ -76,6 +78,7 @@ while True: pass
 """Gives the processor to so many spinners and as little of it as can be to the agent, and stops that where it can."""
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, runtime: str) -> None:
     """What is too slow here did not end at all. gVisor ends itself beside 40 spinners, so it has fewer."""
@@ -122,6 +125,7 @@ def volumes() -> list[str]:
     ).stdout.splitlines()
 
 
+@pytest.mark.alone
 def test_a_killed_group_takes_its_container_along(start_kernel: Start) -> None:
     """`shutdown_kernel(now=True)` sends SIGKILL to the process group; batch runners do it all day."""
     kernel = start_kernel()

@@ -161,3 +161,14 @@ def test_the_front_door_brings_neither_the_engine_s_client_nor_the_sanitiser() -
     found = modules_after("import sandbox_kernel.kernel.sockets, sandbox_kernel.kernel.proxy")
     assert {"zmq", "jupyter_client"} <= found
     assert not found & {"docker", "requests", "nh3"}
+
+
+# --- the tests themselves --------------------------------------------------------------------------------------------
+
+
+def test_tests_lie_in_folders_by_what_they_need() -> None:
+    tests = ROOT / "tests"
+    assert {path.name for path in tests.glob("*.py")} == {"__init__.py", "conftest.py"}
+    said = ast.get_docstring(ast.parse((tests / "__init__.py").read_text(encoding="utf-8"))) or ""
+    there = {path.parent.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")}
+    assert sorted(re.findall(r"^- `(\w+)`: \S", said, re.MULTILINE)) == sorted(there)

@@ -8,6 +8,7 @@ the agent run in test_agent.py; their controls here.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 
 import pytest
@@ -17,13 +18,18 @@ from tests.attacks.escape.alterations import ALTERATIONS
 from tests.attacks.escape.differences import DIFFERENCES
 from tests.attacks.escape.inside import ATTACKS
 from tests.attacks.escape.tools import Outcomes, run
+from tests.support.turns import once
 
 Batch = Callable[[str, str | None], Outcomes]
 
 
 @pytest.fixture(scope="module")
 def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Batch:
-    """Return how the attacks of a container ended: those of this run's tests, all at once at the first question."""
+    """Return how the attacks of a container ended: those of this run's tests, all at once at the first question.
+
+    Several workers share the answers: each has all of the run's tests in its list, whoever runs them.
+    """
+    shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else None
     found: dict[tuple[str, str | None], Outcomes] = {}
     wanted: dict[tuple[str, str | None], list[str]] = {}
     for item in request.session.items:
@@ -35,11 +41,14 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     def ask(runtime: str, alteration: str | None) -> Outcomes:
         key = (runtime, alteration)
         if key not in found:
-            folder = tmp_path_factory.mktemp("host")
-            for each in (folder, folder.parent, folder.parent.parent):
-                each.chmod(0o755)  # so that only the container is in the way
-            found[key] = run(sorted(wanted[key]), runtime, alteration, folder)
+            found[key] = once(shared and shared / f"escape-{runtime}-{alteration}.json", lambda: all_of(*key))
         return found[key]
+
+    def all_of(runtime: str, alteration: str | None) -> Outcomes:
+        folder = tmp_path_factory.mktemp("host")
+        for each in (folder, *list(folder.parents)[: 3 if shared else 2]):
+            each.chmod(0o755)  # so that only the container is in the way
+        return run(sorted(wanted[runtime, alteration]), runtime, alteration, folder)
 
     return ask
 

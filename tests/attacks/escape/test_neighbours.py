@@ -137,6 +137,7 @@ async def throttled(container: DockerContainer) -> int:
     return int(found["cpu_stats"]["throttling_data"]["throttled_periods"])
 
 
+@pytest.mark.alone
 @both_runtimes
 async def test_a_hog_is_stopped_at_its_share(runtime: str) -> None:
     """It leaves the rest to its neighbour; the count is the machine's own, so that others' load does not matter."""

@@ -1,0 +1,83 @@
+"""Tests that need the machine for themselves, beside others that do not; only several workers have to agree on that.
+
+Those with the mark `alone` come first, and one worker runs them all while the others wait. A test takes the door before
+it goes in, and holds it until it is in: so nobody waits for ever while others come and go.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+
+class Turns:
+    """The machine, as one worker sees it. `folder` is the same for all workers of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._door, self._machine = folder / "door", folder / "machine"
+        self._held = ExitStack()
+
+    def take(self, *, alone: bool) -> None:
+        """Wait for a share of the machine, or for all of it; what is held already stays held."""
+        with ExitStack() as door:
+            _lock(self._door, fcntl.LOCK_EX, door)
+            _lock(self._machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, self._held)
+
+    def give_back(self) -> None:
+        self._held.close()
+
+
+def _lock(path: Path, how: int, until: ExitStack) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until.callback(os.close, file)
+    fcntl.flock(file, how)
+    until.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a child that a test has forked may hold the file open
+
+
+class TurnsPlugin:
+    """What pytest calls in a worker."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.is_alone = False
+
+    @pytest.hookimpl(trylast=True)  # after the order was made random
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: not is_alone(item))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # before the clock of a test's time limit starts
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        if not self.is_alone:
+            self.is_alone = is_alone(item)
+            self.turns.take(alone=self.is_alone)
+        try:
+            return (yield)
+        finally:
+            if not (self.is_alone and nextitem is not None and is_alone(nextitem)):
+                self.is_alone = False
+                self.turns.give_back()
+
+
+def once(path: Path | None, work: Callable[[], T]) -> T:
+    """Return what one worker's `work` came to, which the others read as JSON from `path`; without a path, just work."""
+    if path is None:
+        return work()
+    with ExitStack() as held:
+        _lock(path.with_suffix(".lock"), fcntl.LOCK_EX, held)
+        if not path.exists():
+            path.write_text(json.dumps(work()), encoding="utf-8")
+        found: T = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+
+def is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
