@@ -116,7 +116,6 @@ class Overflow:
         self._session = session
         self._settings = session.settings
         self._ask = session.ask
-        self._copy_out = session.traffic.after_cell
         self._deliver = deliver
         self._tasks = Tasks(noted_in(session.audit))
         self._cells: dict[str, _Cell] = {}
@@ -153,15 +152,15 @@ class Overflow:
 
     async def _after_cell(self) -> list[str]:
         """Complete the files of all cells but those that still run, before files are copied out."""
-        running = self._session.traffic.ledger.running_cells()
-        still = {entry.request.id for entry in running if not entry.idle and entry.reply is None}
+        running = self._session.router.requests.running_cells()
+        still = {request.id for request in running if not request.idle and request.reply is None}
         files = [cell.file for key, cell in self._cells.items() if key not in still and cell.file is not None]
         for file in files:
             file.end()
         tasks = [file.task for file in files if file.task is not None and not file.task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=FINISH_SECONDS)
-        return await self._copy_out() if self._copy_out is not None else []
+        return []
 
     async def close(self) -> None:
         """Give up what is not written."""
@@ -220,8 +219,8 @@ class Overflow:
         """Return the page of a cell, None for one whose front end says that nobody is there to be asked anything."""
         cell = self._cells.get(key)
         if cell is None and key not in self._batch:
-            entry = self._session.traffic.ledger.find(key)
-            if entry is not None and entry.request.content.get("allow_stdin") is False:
+            request = self._session.router.requests.find(key)
+            if request is not None and request.message.content.get("allow_stdin") is False:
                 self._batch[key] = None  # what it asked is forgotten with its end, and a thread may print later
                 if len(self._batch) > MAX_CELLS:
                     del self._batch[next(iter(self._batch))]
@@ -237,7 +236,7 @@ class Overflow:
             limits, name = self._settings.limits, f"cell-{cell.count}.txt" if cell.count else "cell.txt"
             cell.file = _File(f"{FOLDER}/{name}", limits.scratch_bytes // SHARE_OF_SCRATCH, limits.message_bytes // 2)
             cell.file.task = self._tasks.start(self._write(cell.file), "a file of what was not shown")
-            self._session.traffic.after_cell = self._after_cell
+            self._session.router.call_after_cells(self._after_cell)
         if cell.file is not None:
             cell.file.write(text)
         if len(text) >= LARGE:

@@ -274,9 +274,9 @@ class Proxy:
 
     def _still_busy(self) -> None:
         """Say of running cells that they run: a Jupyter Server keeps one state for a kernel, and just heard idle."""
-        for entry in self.session.traffic.ledger.running_cells():
-            if entry.busy:
-                self._publish_status("busy", entry.request.header)
+        for cell in self.session.router.requests.running_cells():
+            if cell.busy:
+                self._publish_status("busy", cell.message.header)
 
     def _reply(self, request: Message, client: bytes, content: dict[str, Any], buffers: list[bytes]) -> None:
         self.deliver(

@@ -17,7 +17,7 @@ from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
 from ..core.tasks import Tasks
 from ..session import protocol
-from ..session.ledger import Entry
+from ..session.requests import PendingRequest
 from ..session.session import Session
 from .callbacks import Prompt
 from .execution import CellUsage, Event, Execution, Recorder
@@ -70,40 +70,40 @@ class Cell:
         return Message(channel="shell", header=head, content=content)
 
     @property
-    def entry(self) -> Entry | None:
-        return self._session.traffic.ledger.find(self.id)
+    def pending(self) -> PendingRequest | None:
+        return self._session.router.requests.find(self.id)
 
     def take(self, message: Message) -> None:
         """Take in one message that has passed the output policy."""
         if self._ended:
             return
-        entry = self.entry
+        pending = self.pending
         if "message" in self._wanted:
             self.events.put_nowait(("message", message))
         if message.type == "input_request":
             prompt = Prompt.of(str(message.content["prompt"]), password=bool(message.content["password"]))
             if self._asking is not None:
                 self._asking.cancel()  # the question before it was given up
-            self._questions.append(entry.questions if entry is not None else 0)
+            self._questions.append(pending.questions if pending is not None else 0)
             self.events.put_nowait(("input", prompt))
         elif message.type == "status":
             if message.content["execution_state"] == "busy":
                 self._session.start_meter()
             else:
-                self._end(entry)
+                self._end(pending)
             return
-        for event in self._recorder.take(message, entry.verdict if entry is not None else None):
+        for event in self._recorder.take(message, pending.verdict if pending is not None else None):
             if event[0] in self._wanted:
                 self.events.put_nowait(event)
-        if entry is None:
+        if pending is None:
             self._end(None)  # refused: nothing follows
 
-    def _end(self, entry: Entry | None) -> None:
+    def _end(self, pending: PendingRequest | None) -> None:
         self._ended = True
         if self._asking is not None:
             self._asking.cancel()
-        if entry is not None and entry.started:
-            self._seconds = time.monotonic() - entry.started
+        if pending is not None and pending.started:
+            self._seconds = time.monotonic() - pending.started
             # Asked for now: the next cell, which may be on its way already, starts the meter anew.
             self._metering = self._tasks.hold(self._session.read_meter(), "reading the meter")
         self.events.put_nowait(None)
@@ -118,8 +118,8 @@ class Cell:
         finally:
             self._asking.cancel()
             self._asking = None
-        entry = self.entry
-        if self._ended or entry is None or not entry.awaiting_input or entry.questions != number:
+        pending = self.pending
+        if self._ended or pending is None or not pending.awaiting_input or pending.questions != number:
             return  # it was interrupted meanwhile, and may have asked something else
         if isinstance(answer, str):
             head = header("input_reply", self._session.id)
@@ -129,19 +129,19 @@ class Cell:
 
     def give_up(self) -> None:
         """End the cell, for which nobody waits any more."""
-        entry = self.entry
+        pending = self.pending
         if self._metering is not None:
             self._metering.cancel()
-        if entry is not None and not entry.finished:
-            self._session.traffic.withdraw(entry, CallCancelled("the caller gave the cell up"))
+        if pending is not None and not pending.finished:
+            self._session.router.withdraw(pending, CallCancelled("the caller gave the cell up"))
 
     async def finish(self) -> Execution:
-        execution, entry = self._recorder.execution, self.entry
+        execution, pending = self._recorder.execution, self.pending
         execution.seconds = self._seconds
         if self._metering is not None:
             cpu, peak = await self._metering
             execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)
-        verdict = entry.verdict if entry is not None else None
+        verdict = pending.verdict if pending is not None else None
         if isinstance(verdict, (EngineError, ConfigurationError)):
             raise verdict
         return execution

@@ -249,7 +249,7 @@ class AsyncSandbox:
 
     async def _close(self) -> None:
         session = self._session
-        session.traffic.sandbox_died(SandboxDied("the sandbox was ended by its owner", survived="nothing"))
+        session.router.sandbox_died(SandboxDied("the sandbox was ended by its owner", survived="nothing"))
         await self._tasks.close()
         await session.close()
         if self._tie is not None:

@@ -5,8 +5,14 @@
 - `introduction`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_words`: What an agent says, as values: each number within its range, each text of bounded length.
 - `link`: The host's end of the wire: frames both ways, and questions with answers.
-- `ledger`: Which requests are open, which may be sent, and whose outputs may pass.
-- `delivery`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
-- `traffic`: Requests in, outputs out, a clock and a limit on each; a cell always ends here.
+- `requests`: Which requests are open, which may be sent, and whose outputs may pass.
+- `publisher`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
+- `clock`: How long a request may run, wait for a person, and be half done.
+- `ladder`: The ends of a request from outside: interrupt, then a new kernel, then the end of the sandbox.
+- `debugger`: Which cells stand at a breakpoint, so that their clocks stand too.
+- `quota`: How much a kernel may send, and what ends that sends more.
+- `completion`: The end of a request on the host: a cell always ends here.
+- `outputs`: What a kernel says, each message to the request it belongs to.
+- `router`: The way of a request from a front end to the kernel, with all that goes with it.
 - `session`: One container and its cells: start, attestation, deaths and their names, idleness.
 """

@@ -1,7 +1,6 @@
 """What an agent says, as values: each number of its type and within its range, each text of bounded length, or nothing.
 
-A cell may speak in the agent's place, so whatever uses a number or a text of it takes it from here. Pure; imports
-nothing.
+A cell may speak in the agent's place, so whatever uses a number or a text of it takes it from here. Pure.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 LONGEST_SECONDS = 1e9
 MOST_BYTES = 1 << 60
@@ -98,3 +99,11 @@ class Oversized:
     def of(cls, event: Mapping[str, Any]) -> Oversized | None:
         size = count(event.get("bytes"), MOST_BYTES)
         return None if size is None else cls(size, text(event.get("parent"), PARENT))
+
+    @property
+    def parent_id(self) -> object:
+        """The id of the request that it belongs to, if its parent header says one."""
+        try:
+            return orjson.loads(self.parent)["msg_id"]
+        except (ValueError, LookupError, TypeError):
+            return None

@@ -22,7 +22,6 @@ from ..core.errors import (
     EngineUnavailable,
     KernelDied,
     OutOfMemory,
-    OutputLimit,
     ProtocolError,
     SandboxDied,
     SandboxError,
@@ -39,10 +38,10 @@ from ..files.names import printable
 from ..policy import OutputPolicy
 from . import protocol
 from .agent_words import Death, Metered, Oversized, Usage
-from .delivery import Front
 from .introduction import Introduction
 from .link import Link
-from .traffic import Traffic
+from .publisher import Front
+from .router import Router
 
 UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
@@ -78,10 +77,10 @@ class Session:
         self.engine = engine
         self.id = secrets.token_hex(16)
         self._problems: list[str] = []
-        self.audit = Audit(settings.audit, session=self.id, report=self._audit_failed)
+        self.audit = Audit(settings.audit, session=self.id, report=self._problems.append)
         self.state: State = "new"
         self.ready = False
-        """Whether the kernel takes requests (the traffic's port)."""
+        """Whether the kernel takes requests (the router's port)."""
         self.introduction = Introduction()
         self.failure: SandboxError | None = None
         """Why the last start failed or the last sandbox ended."""
@@ -100,7 +99,7 @@ class Session:
         self._start_timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks(noted_in(self.audit))
         self.folders = Folders(settings, self.ask, self.audit)
-        self.traffic = Traffic(
+        self.router = Router(
             self.limits,
             self,
             front,
@@ -141,7 +140,7 @@ class Session:
             return
         self.touch()
         self.launch()
-        self.traffic.submit(request, client, seconds)
+        self.router.submit(request, client, seconds)
 
     async def settled(self) -> None:
         """Wait until the kernel is ready, or its start has failed."""
@@ -163,7 +162,7 @@ class Session:
         if self.ready and self._link is not None:
             with contextlib.suppress(SandboxDied):
                 await self.signal(signal.SIGINT)
-        self.traffic.interrupted()
+        self.router.interrupted()
 
     async def usage(self) -> Usage:
         """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
@@ -199,7 +198,6 @@ class Session:
         """Replace the kernel by a new one in the same container: files are kept. `settled` waits for it."""
         if self._link is not None:
             self.audit("restart")
-            self.traffic.kernel_worked = True  # its end is no failure
             self.ready = False  # what is sent from here on is for the new one
             self._restarting = True
             self._settled.clear()
@@ -242,14 +240,11 @@ class Session:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
         self._settled.set()
-        await self.traffic.close()
+        await self.router.close()
         await self._tasks.close()
         self.audit.close()
 
-    def _audit_failed(self, text: str) -> None:
-        self._problems.append(text)
-
-    # --- the traffic's port ---
+    # --- the router's port ---
 
     def transmit(self, kind: int, parts: list[bytes]) -> None:
         if self._link is None:
@@ -351,8 +346,8 @@ class Session:
         self.audit("sandbox_ended", error=error.name, reason=str(error))
         self._settled.set()
         idled, self._idled = self._idled, False
-        self.traffic.sandbox_died(error, keep_waiting=idled, lost=self.attested)
-        if idled and self.traffic.ledger.active:
+        self.router.sandbox_died(error, keep_waiting=idled, lost=self.attested)
+        if idled and self.router.requests.active:
             self.launch()  # for what came while the idle sandbox was on its way out
 
     async def _remove(self, container: Container) -> None:
@@ -380,20 +375,20 @@ class Session:
                     message = await asyncio.to_thread(protocol.decode, kind, parts, self.limits.message_bytes)
             except protocol.TooHeavyError as error:
                 parts.clear()
-                self.traffic.too_heavy(error.kind, error.parent.get("msg_id"), size, error.message)
+                self.router.outputs.too_heavy(error, size)
                 continue
             except ProtocolError as error:
-                self.traffic.drop(error.message, size)
+                self.router.outputs.drop(error.message, size)
                 continue
             parts.clear()  # before the message is written anew: what came and what goes are not held together
             if self.introduction.takes(message, size):
                 self._introduced()
             elif not self.ready:
-                self.traffic.drop("no kernel is ready", size, message.type, quietly=True)
+                self.router.outputs.drop("no kernel is ready", size, message.type, quietly=True)
             else:
                 if size >= MEDIUM:
-                    verdict = await asyncio.to_thread(self.traffic.judge, message)
-                self.traffic.receive(message, size, verdict)
+                    verdict = await asyncio.to_thread(self.router.outputs.judge, message)
+                self.router.outputs.receive(message, size, verdict)
 
     async def _event(self, link: Link, parts: list[bytes], size: int) -> None:
         event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
@@ -409,9 +404,9 @@ class Session:
         elif op == "kernel_exited":
             self._kernel_exited(link, event)
         elif op == "oversized":
-            self._oversized(event, size)
+            self.router.outputs.oversized(Oversized.of(event), size)
         elif op != "resumed" or not self._awaited:
-            self.traffic.drop("an agent's word that nobody waits for", size, op[:100])
+            self.router.outputs.drop("an agent's word that nobody waits for", size, op[:100])
 
     def _kernel_ready(self, link: Link) -> None:
         if not self.attested:
@@ -433,7 +428,7 @@ class Session:
         self.state = "ready"
         self._settled.set()
         self.touch()
-        self.traffic.pump()
+        self.router.pump()
 
     def _kernel_exited(self, link: Link, event: dict[str, Any]) -> None:
         self.ready = False
@@ -441,32 +436,16 @@ class Session:
         self.introduction.forget()
         restarting, self._restarting = self._restarting, False
         death = Death.of(event)
+        worked = restarting or self.router.outputs.kernel_worked
         error = _restarted() if restarting else _kernel_death(death, self.limits.memory_bytes)
         self.audit("kernel_died", error=error.name, reason=str(error), tail=death.tail[-2000:])
-        self._failed_kernels = 0 if self.traffic.kernel_worked else self._failed_kernels + 1
+        self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
             tail = printable(death.tail.strip()[-1000:], 1000)
             raise SandboxDied(f"no kernel starts in image {self.settings.image!r}: {tail or error.message}")
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self.limits.start_seconds)
-        self.traffic.kernel_died(error, asked_for=restarting)
-
-    def _oversized(self, event: dict[str, Any], frame: int) -> None:
-        message = Oversized.of(event)
-        try:
-            entry = None if message is None else self.traffic.ledger.find(orjson.loads(message.parent).get("msg_id"))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            entry = None
-        if message is None or entry is None or entry.finished or entry.verdict is not None:
-            self.traffic.drop("a message of nobody's that is too large", frame, "oversized")
-        else:
-            error = OutputLimit(
-                "the cell sent a single message that is too large",
-                limit=format_bytes(self.limits.message_bytes),
-                value=format_bytes(message.size),
-                setting="message_limit",
-            )
-            self.traffic.condemn(entry, error)
+        self.router.kernel_died(error, asked_for=restarting)
 
     async def _reason(self, container: Container) -> SandboxError:
         """Say why the container's stream ended."""
@@ -508,8 +487,8 @@ class Session:
         self._idle_timer = None
         if self.state != "ready":
             return  # the next use of it begins anew
-        waiting = any(entry.awaiting_input for entry in self.traffic.ledger.in_flight)
-        if self.traffic.ledger.active and not waiting:
+        waiting = any(request.awaiting_input for request in self.router.requests.in_flight)
+        if self.router.requests.active and not waiting:
             self.touch()
             return
         loop = asyncio.get_running_loop()

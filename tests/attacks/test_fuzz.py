@@ -26,7 +26,7 @@ SECONDS = 5
 BREAKS: dict[str, tuple[str, str, Any]] = {
     "wire": ("container.wire", "KINDS", range(256)),
     "messages": ("session.protocol", "_check_type", lambda channel, kind: None),
-    "session": ("session.traffic", "parent_of", lambda entry: {"msg_id": "forged"}),
+    "session": ("session.publisher", "parent_of", lambda request: {"msg_id": "forged"}),
     "terminal": ("policy.terminal", "is_plain", lambda text: True),
     "markup": ("policy.css", "allowed", lambda name, value: True),
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),

@@ -26,7 +26,7 @@ SHIPPED = ("wire", "messages", "process", "shield", "report", "files", "agent")
 """What runs in the container, in the order in which it is loaded there."""
 OF_A_READER = 350
 """Lines of a file that are read at one sitting."""
-LONGER = {"container.agent": 450, "session.session": 560, "session.traffic": 640, "setup.machine": 380}
+LONGER = {"container.agent": 450, "session.session": 560, "setup.machine": 380}
 """Files over that, and how long each may be at most. A file that fits again leaves this list."""
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 

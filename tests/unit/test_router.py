@@ -1,4 +1,4 @@
-"""The traffic with a scripted kernel: every request ends with its reply and with idle, and nothing forged gets through.
+"""The router with a scripted kernel: every request ends with its reply and with idle, and nothing forged gets through.
 
 No container and no socket: the kernel's lines are said by the test, word for word.
 """
@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import signal
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -21,16 +22,17 @@ from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError,
 from sandbox_kernel.core.model import Channel, Limits, Message
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
-from sandbox_kernel.session import delivery, ledger, traffic
-from sandbox_kernel.session.traffic import Traffic
+from sandbox_kernel.session import clock, ladder, publisher, requests
+from sandbox_kernel.session.completion import Hook
+from sandbox_kernel.session.router import Router
 
 Content = dict[str, Any]
 
 
 class Bench:
-    """A traffic between a front end and a kernel that are both the test's; it is the port and the front at once."""
+    """A router between a front end and a kernel that are both the test's; it is the port and the front at once."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, before_cell: Hook | None = None, after_cell: Hook | None = None, **limits: Any) -> None:
         self.ready = True
         self.sent: list[Message] = []
         """What the kernel was sent."""
@@ -42,10 +44,19 @@ class Bench:
         self.touched = 0
         self.refuses: SandboxError | None = None
         self.on_signal: Callable[[], None] = lambda: None
-        self.on_kill: Callable[[], None] = lambda: self.traffic.kernel_died(KernelDied("the kernel was killed"))
+        self.on_kill: Callable[[], None] = lambda: self.router.kernel_died(KernelDied("the kernel was killed"))
         self._numbers = itertools.count(1)
         settings = {"cell_seconds": 30.0, "interrupt_grace_seconds": 0.05, **limits}
-        self.traffic = Traffic(Limits(**settings), self, self, OutputPolicy("safe"), self._audit)
+        self._ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.router = Router(
+            Limits(**settings),
+            self,
+            self,
+            OutputPolicy("safe"),
+            self._audit,
+            before_cell=before_cell,
+            after_cell=after_cell,
+        )
 
     def _audit(self, event: str, **fields: Any) -> None:
         self.audited.append({"event": event, **fields})
@@ -74,16 +85,18 @@ class Bench:
 
     async def kill_sandbox(self, error: SandboxError) -> None:
         self.did.append("kill sandbox")
-        self.traffic.sandbox_died(error)
+        self.router.sandbox_died(error)
 
     # the front
 
     def deliver(self, message: Message, client: bytes | None) -> None:
         self.delivered.append((message, client))
+        if message.content.get("execution_state") == "idle":
+            self._ended[message.parent["msg_id"]].set()
 
     def drain(self) -> None:
         while self.unread:
-            self.traffic.submit(self.unread.pop(0), b"client")
+            self.router.submit(self.unread.pop(0), b"client")
 
     # the script
 
@@ -95,7 +108,7 @@ class Bench:
         if kind == "execute_request":
             content = {"code": "1", "allow_stdin": True, **(content or {})}
         request = self.request(kind, content, **options)
-        self.traffic.submit(request, b"client")
+        self.router.submit(request, b"client")
         return request
 
     def say(
@@ -103,7 +116,7 @@ class Bench:
     ) -> None:
         """Let the kernel send a message."""
         parent = dict(to.header) if to is not None else {}
-        self.traffic.receive(
+        self.router.outputs.receive(
             Message(channel=channel, header={"msg_id": "k", "msg_type": kind}, parent=parent, content=content), size
         )
 
@@ -135,12 +148,16 @@ class Bench:
     def reasons(self) -> list[str]:
         return [line["reason"] for line in self.audited if line["event"] == "dropped"]
 
+    async def sends(self, request: Message) -> None:
+        """Wait until a request went to the kernel."""
+        async with asyncio.timeout(3):
+            while request.id not in [message.id for message in self.sent]:  # noqa: ASYNC110 (the port has no event)
+                await asyncio.sleep(0)
+
     async def ended(self, request: Message, seconds: float = 3.0) -> list[str]:
         """Wait until a request has its reply and its idle."""
-        entry = self.traffic.ledger.find(request.id)
-        assert entry is not None
         async with asyncio.timeout(seconds):
-            await entry.done.wait()
+            await self._ended[request.id].wait()
         return self.told(request)
 
 
@@ -154,7 +171,7 @@ async def make() -> AsyncIterator[Callable[..., Bench]]:
 
     yield build
     for bench in benches:
-        await bench.traffic.close()
+        await bench.router.close()
 
 
 @pytest.fixture
@@ -164,8 +181,8 @@ def bench(make: Callable[..., Bench]) -> Bench:
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(traffic, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(clock, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(ladder, "KILL_SECONDS", 0.1)
 
 
 # --- the ordinary way ---
@@ -198,7 +215,7 @@ async def test_cells_wait_until_a_kernel_is_ready(bench: Bench) -> None:
     cell = bench.submit()
     assert bench.sent == []
     bench.ready = True
-    bench.traffic.pump()
+    bench.router.pump()
     assert [message.id for message in bench.sent] == [cell.id]
 
 
@@ -264,10 +281,10 @@ async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
-    monkeypatch.setattr(traffic, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(clock, "PATIENCE_SECONDS", 60.0)
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)
-    bench.traffic.interrupted()
+    bench.router.interrupted()
     bench.status("idle", cell)
     assert await bench.ended(cell) == ["busy", "KeyboardInterrupt", "KeyboardInterrupt", "idle"]
 
@@ -403,7 +420,7 @@ async def test_what_a_cell_costs_the_policy_has_an_end(monkeypatch: pytest.Monke
     cell = bench.submit()
     bench.status("busy", cell)
     if by == "an interrupt":
-        bench.traffic.interrupted()
+        bench.router.interrupted()
     begun = time.thread_time()
     for _ in range(100):
         bench.say("display_data", COSTLY, cell)
@@ -431,7 +448,7 @@ async def test_control_costly_displays_below_the_limit_pass(bench: Bench) -> Non
 
 
 async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(delivery, "MAX_NOTED", 5)
+    monkeypatch.setattr(publisher, "MAX_NOTED", 5)
     for _ in range(20):
         bench.stream("x", bench.request("execute_request"))
     assert len(bench.audited) == 5
@@ -491,7 +508,7 @@ async def test_a_control_request_has_a_clock_but_interrupts_nothing(make: Callab
     request = bench.submit("debug_request", {"command": "threads"}, channel="control")
     assert await bench.ended(request) == ["busy", "CellTimeout", "idle"]
     assert bench.did == []
-    assert not bench.traffic.ledger.active
+    assert not bench.router.requests.active
 
 
 async def test_a_comm_has_a_clock_once_the_kernel_is_busy_with_it(make: Callable[..., Bench]) -> None:
@@ -512,9 +529,9 @@ async def test_the_clock_waits_for_input_and_goes_on_after_it(make: Callable[...
     await asyncio.sleep(0.3)
     assert "CellTimeout" not in bench.told(cell)
     answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": "x"})
-    bench.traffic.submit(answer, b"another client")
+    bench.router.submit(answer, b"another client")
     assert bench.sent[-1].channel == "shell"
-    bench.traffic.submit(answer, b"client")
+    bench.router.submit(answer, b"client")
     assert bench.sent[-1].channel == "stdin"
     assert "CellTimeout" in await bench.ended(cell)
 
@@ -536,7 +553,7 @@ async def test_an_answer_that_cannot_be_passed_on_ends_its_cell(bench: Bench, le
     answer = Message(
         channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": nested(levels)}
     )
-    bench.traffic.submit(answer, b"client")
+    bench.router.submit(answer, b"client")
     assert (bench.sent[-1].channel == "shell") is ends
     if ends:
         assert (await bench.ended(cell))[-2:] == ["ProtocolError", "idle"]
@@ -550,7 +567,7 @@ async def test_an_interrupt_ends_the_wait_for_input(make: Callable[..., Bench]) 
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
-    bench.traffic.interrupted()
+    bench.router.interrupted()
     assert "CellTimeout" in await bench.ended(cell)
 
 
@@ -626,14 +643,14 @@ async def test_a_reply_is_charged_filtered_as_it_comes_and_kept_by_nobody(make: 
     bench = make(output_bytes=200_000)
     cell = bench.submit()
     bench.status("busy", cell)
-    entry = bench.traffic.ledger.find(cell.id)
-    assert entry is not None
+    pending = bench.router.requests.find(cell.id)
+    assert pending is not None
     bench.say("execute_reply", {"status": "ok", "payload": [{"source": "set_next_input"}] * 1000}, cell, "shell")
-    assert entry.reply is not None
-    assert entry.reply.content["payload"] == [], "what may not pass waits for nothing"
+    assert pending.reply is not None
+    assert pending.reply.content["payload"] == [], "what may not pass waits for nothing"
     bench.status("idle", cell)
     await bench.ended(cell)
-    assert (entry.reply, entry.request.content, entry.traceback) == (None, {}, ())
+    assert (pending.reply, pending.message.content, pending.traceback) == (None, {}, ())
     large = bench.submit()
     bench.status("busy", large)
     bench.say("execute_reply", {"status": "ok", "execution_count": 1}, large, "shell", size=300_000)
@@ -647,21 +664,21 @@ async def test_replies_that_wait_for_their_idle_are_bounded_together(bench: Benc
         bench.say(
             "history_reply", {"status": "ok", "history": [[1, 1, "x" * 60_000]]}, request, size=60_100, channel="shell"
         )
-    assert 0 < bench.traffic.ledger.held_bytes <= MAX_REPLY
+    assert 0 < bench.router.requests.held_bytes <= MAX_REPLY
     for request in asked:
         bench.status("idle", request)
     told = [bench.told(request)[1] for request in asked]
     assert told[0] == "ok"
     assert told[-1] == "OutputLimit"
-    assert bench.traffic.ledger.held_bytes == 0
+    assert bench.router.requests.held_bytes == 0
 
 
 async def test_nothing_of_a_comm_message_is_kept_once_it_is_sent(bench: Bench) -> None:
     comm = bench.submit("comm_msg", {"comm_id": "c", "data": {"x": "y" * 1000}})
-    entry = bench.traffic.ledger.find(comm.id)
-    assert entry is not None
+    pending = bench.router.requests.find(comm.id)
+    assert pending is not None
     assert bench.sent[-1].content["comm_id"] == "c"
-    assert entry.request.content == {}
+    assert pending.message.content == {}
 
 
 # --- deaths ---
@@ -670,7 +687,7 @@ async def test_nothing_of_a_comm_message_is_kept_once_it_is_sent(bench: Bench) -
 async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench: Bench) -> None:
     cell, waiting = bench.submit(), bench.submit()
     bench.status("busy", cell)
-    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    bench.router.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(cell) == ["busy", "KernelDied", "KernelDied", "idle"]
     assert bench.told(waiting) == ["busy", "aborted", "idle"]
 
@@ -679,10 +696,10 @@ async def test_what_waits_goes_to_the_next_kernel(bench: Bench) -> None:
     cell, waiting = bench.submit(content={"stop_on_error": False}), bench.submit()
     bench.status("busy", cell)
     bench.ready = False
-    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    bench.router.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(waiting) == []
     bench.ready = True
-    bench.traffic.pump()
+    bench.router.pump()
     bench.run(waiting)
     assert bench.told(waiting) == ["busy", "ok", "idle"]
 
@@ -691,12 +708,12 @@ async def test_a_reply_before_the_death_still_counts(bench: Bench) -> None:
     cell = bench.submit()
     bench.status("busy", cell)
     bench.reply(cell)
-    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    bench.router.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(cell) == ["busy", "ok", "idle"]
 
 
 async def test_a_death_between_cells_is_said_in_the_next(bench: Bench) -> None:
-    bench.traffic.kernel_died(KernelDied("the kernel ended"))
+    bench.router.kernel_died(KernelDied("the kernel ended"))
     cell = bench.submit()
     bench.run(cell)
     assert bench.told(cell)[0] == "busy"
@@ -707,18 +724,18 @@ async def test_the_death_of_the_sandbox_ends_everything(bench: Bench) -> None:
     cell, waiting = bench.submit(), bench.submit()
     other, control = bench.submit(subshell_id="a"), bench.submit("debug_request", channel="control")
     bench.ready = False
-    bench.traffic.sandbox_died(SandboxDied("gone"))
+    bench.router.sandbox_died(SandboxDied("gone"))
     assert bench.told(cell) == bench.told(other) == ["busy", "SandboxDied", "SandboxDied", "idle"]
     assert bench.told(waiting) == ["busy", "aborted", "idle"]
     assert bench.told(control) == ["busy", "SandboxDied", "idle"]
-    assert not bench.traffic.ledger.active
+    assert not bench.router.requests.active
 
 
 async def test_a_sandbox_that_takes_nothing_more_ends_the_request(bench: Bench) -> None:
     bench.refuses = SandboxDied("the sandbox does not read what it is sent")
     cell = bench.submit()
     assert bench.told(cell) == ["busy", "SandboxDied", "SandboxDied", "idle"]
-    assert not bench.traffic.ledger.active
+    assert not bench.router.requests.active
 
 
 async def test_a_comm_message_that_is_too_large_is_said_in_the_next_cell(bench: Bench) -> None:
@@ -763,7 +780,7 @@ async def test_a_cell_that_json_cannot_say_ends_alone_wherever_it_waits(bench: B
 
 async def test_an_id_used_twice_is_refused_and_changes_nothing(bench: Bench) -> None:
     cell = bench.submit()
-    bench.traffic.submit(cell, b"other")
+    bench.router.submit(cell, b"other")
     refused = [message for message, client in bench.delivered if client == b"other"]
     assert [message.content["ename"] for message in refused] == ["SandboxDied"]
     bench.run(cell)
@@ -771,7 +788,7 @@ async def test_an_id_used_twice_is_refused_and_changes_nothing(bench: Bench) -> 
 
 
 async def test_too_many_waiting_requests_are_refused(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(ledger, "MAX_WAITING", 3)
+    monkeypatch.setattr(requests, "MAX_WAITING", 3)
     bench.ready = False
     for _ in range(3):
         bench.submit()
@@ -807,18 +824,18 @@ async def test_too_much_output_of_a_thread_ends_the_kernel(make: Callable[..., B
 
 
 @pytest.mark.parametrize("failure", [SandboxDied("gone"), OSError("no space left"), None])
-async def test_a_cell_runs_and_ends_whatever_its_hooks_meet(bench: Bench, failure: Exception | None) -> None:
+async def test_a_cell_runs_and_ends_whatever_its_hooks_meet(
+    make: Callable[..., Bench], failure: Exception | None
+) -> None:
     async def hook() -> list[str]:
         await asyncio.sleep(0)
         if failure is not None:
             raise failure
         return ["a note"]
 
-    bench.traffic.before_cell = bench.traffic.after_cell = hook
+    bench = make(before_cell=hook, after_cell=hook)
     cell = bench.submit()
-    async with asyncio.timeout(3):
-        while not bench.sent:  # noqa: ASYNC110 (the hook has no event to wait for)
-            await asyncio.sleep(0)
+    await bench.sends(cell)
     bench.say("execute_input", {"code": "1", "execution_count": 1}, cell)
     bench.run(replace(cell))
     told = await bench.ended(cell)
@@ -840,9 +857,9 @@ async def test_what_a_cancelled_cell_takes_along_is_said_to_the_next(bench: Benc
     bench.status("busy", cell)
     if dies == "the sandbox":
         bench.on_kill = lambda: None
-    entry = bench.traffic.ledger.find(cell.id)
-    assert entry is not None
-    bench.traffic.withdraw(entry, CallCancelled("nobody waits"))
+    pending = bench.router.requests.find(cell.id)
+    assert pending is not None
+    bench.router.withdraw(pending, CallCancelled("nobody waits"))
     assert "CallCancelled" in await bench.ended(cell)
     after = bench.submit()
     bench.say("execute_input", {"code": "1", "execution_count": 1}, after)
@@ -854,7 +871,7 @@ async def test_what_a_cancelled_cell_takes_along_is_said_to_the_next(bench: Benc
     ]
 
 
-def copying() -> tuple[asyncio.Event, traffic.Hook]:
+def copying() -> tuple[asyncio.Event, Hook]:
     """Return a hook that copies files for as long as a test wants, and what ends it."""
     copied = asyncio.Event()
 
@@ -865,30 +882,32 @@ def copying() -> tuple[asyncio.Event, traffic.Hook]:
     return copied, hook
 
 
-async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(bench: Bench) -> None:
-    copied, bench.traffic.after_cell = copying()
+async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(make: Callable[..., Bench]) -> None:
+    copied, hook = copying()
+    bench = make(after_cell=hook)
     cell = bench.submit()
     bench.run(cell)
-    entry = bench.traffic.ledger.find(cell.id)
-    assert entry is not None
-    assert entry.complete
-    assert not entry.finished
-    bench.traffic.withdraw(entry, CallCancelled("nobody waits"))
+    pending = bench.router.requests.find(cell.id)
+    assert pending is not None
+    assert pending.complete
+    assert not pending.finished
+    bench.router.withdraw(pending, CallCancelled("nobody waits"))
     copied.set()
     assert (await bench.ended(cell))[-2:] == ["ok", "idle"]
     assert bench.did == []
 
 
-async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(bench: Bench) -> None:
-    copied, bench.traffic.before_cell = copying()
+async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(make: Callable[..., Bench]) -> None:
+    copied, hook = copying()
+    bench = make(before_cell=hook)
     cell, waiting = bench.submit(), bench.submit()
     await asyncio.sleep(0)
-    bench.traffic.interrupted()
+    bench.router.interrupted()
     assert (await bench.ended(cell))[-2:] == ["KeyboardInterrupt", "idle"]
     assert "aborted" in await bench.ended(waiting)
-    bench.traffic.before_cell = None
     copied.set()
     later = bench.submit()
+    await bench.sends(later)
     bench.run(later)
     assert [message.id for message in bench.sent] == [later.id]
 
@@ -896,7 +915,7 @@ async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(bench: Benc
 async def test_an_interrupt_ends_the_cell_that_waits_for_a_kernel(bench: Bench) -> None:
     bench.ready = False
     first, second = bench.submit(), bench.submit(content={"stop_on_error": False})
-    bench.traffic.interrupted()
+    bench.router.interrupted()
     assert (await bench.ended(first))[-2:] == ["KeyboardInterrupt", "idle"]
     assert "aborted" in await bench.ended(second)
 
@@ -904,7 +923,7 @@ async def test_an_interrupt_ends_the_cell_that_waits_for_a_kernel(bench: Bench) 
 async def test_an_interrupt_leaves_alone_what_waits_behind_a_running_cell(bench: Bench) -> None:
     cell, waiting = bench.submit(content={"stop_on_error": False}), bench.submit()
     bench.status("busy", cell)
-    bench.traffic.interrupted()
+    bench.router.interrupted()
     bench.reply(cell)
     bench.status("idle", cell)
     bench.run(waiting)
@@ -916,7 +935,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, idle_first: bool
 ) -> None:
     """SIGINT can meet ipykernel just outside a cell's code: it goes idle and never replies."""
-    monkeypatch.setattr(traffic, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(clock, "PATIENCE_SECONDS", 60.0)
     bench = make(cell_seconds=0.05, interrupt_grace_seconds=20)
     cell = bench.submit()
     bench.status("busy", cell)
@@ -933,7 +952,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
 def ask_and_answer(bench: Bench, cell: Message) -> None:
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
     answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
-    bench.traffic.submit(answer, b"client")
+    bench.router.submit(answer, b"client")
 
 
 async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
@@ -980,11 +999,11 @@ class Work:
 @pytest.mark.parametrize("hook", ["before_cell", "after_cell"])
 @pytest.mark.parametrize("fault", [RuntimeError("can't start new thread"), None])
 async def test_a_cell_is_answered_when_what_is_done_for_it_fails(
-    bench: Bench, hook: str, fault: Exception | None
+    make: Callable[..., Bench], hook: str, fault: Exception | None
 ) -> None:
     """A machine without threads to spare says so by a RuntimeError. The control is work that does not fail."""
     work = Work(fault)
-    setattr(bench.traffic, hook, work)
+    bench = make(**{hook: work})
     cell, other = bench.submit(content={"stop_on_error": False}), bench.submit()
     for each in (cell, other):
         if hook == "before_cell":
@@ -1012,7 +1031,7 @@ async def test_a_request_that_cannot_be_sent_for_a_defect_is_answered_and_so_are
 
     monkeypatch.setattr(bench, "transmit", transmit)
     bench.ready = True
-    bench.traffic.pump()
+    bench.router.pump()
     assert bench.told(odd) == ["busy", "SandboxError", "idle"]
     assert [message.id for message in bench.sent] == [other.id]
     bench.run(other)

@@ -1,7 +1,6 @@
 """What goes to the front ends of a session: the kernel's words as far as the policy lets them, and the host's own.
 
-Everything leaves with a parent header that the host itself received. Knows no clock, no container and no socket;
-imports errors, ledger, model, policy, protocol and weight.
+Everything leaves with a parent header that the host itself received. Knows no clock, no container and no socket.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ..core.model import Message, format_bytes
 from ..policy import OutputPolicy, Verdict
 from ..policy.budget import MAX_REPLY
 from . import protocol
-from .ledger import Entry, Ledger, error_content, error_reply, parent_of
+from .requests import PendingRequest, RequestQueue, parent_of
 
 MAX_NOTED = 10_000
 """Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
@@ -37,7 +36,7 @@ class Front(Protocol):
         """Submit the requests that have arrived but were not read yet."""
 
 
-class Delivery:
+class Publisher:
     """See the module; one for a session's whole life."""
 
     def __init__(self, front: Front, policy: OutputPolicy, audit: Audit, notices: Notes) -> None:
@@ -56,36 +55,48 @@ class Delivery:
 
     # --- what a kernel said ---
 
-    def judge(self, message: Message, entry: Entry | None) -> Verdict:
+    def judge(self, message: Message, request: PendingRequest | None) -> Verdict:
         """Apply the output policy. May run in another thread, for one message at a time."""
-        return _verdict(self.policy, replace(message, parent=parent_of(entry)))
+        return _verdict(self.policy, replace(message, parent=parent_of(request)))
 
-    def allowed(self, message: Message, entry: Entry | None, verdict: Verdict | None = None) -> Message | None:
+    def allowed(
+        self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None
+    ) -> Message | None:
         """Return a message as it may pass, None if it may not; `verdict` is what `judge` said of it before."""
-        verdict = verdict or self.judge(message, entry)
+        verdict = verdict or self.judge(message, request)
         for note in verdict.notes:
             self.audit("policy", type=message.type, reason=note)
         return verdict.message
 
-    def publish(self, message: Message, entry: Entry | None, verdict: Verdict | None = None) -> None:
-        if (allowed := self.allowed(message, entry, verdict)) is not None:
+    def publish(self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None) -> None:
+        if (allowed := self.allowed(message, request, verdict)) is not None:
             self._send(allowed)
 
-    def kept(self, message: Message, ledger: Ledger, entry: Entry, size: int, verdict: Verdict | None) -> Message:
+    def kept(
+        self, message: Message, requests: RequestQueue, request: PendingRequest, size: int, verdict: Verdict | None
+    ) -> Message:
         """Return a reply as it will be delivered: filtered now, so that nothing else is kept until its idle comes."""
-        allowed = self.allowed(message, entry, verdict)
+        allowed = self.allowed(message, request, verdict)
         if allowed is None:
-            return self.ours(entry, ProtocolError("the reply was refused by the output policy"))
+            return self.ours(request, ProtocolError("the reply was refused by the output policy"))
         # A small one costs a bounded multiple of what it came as; of a large one, what is left of it counts.
         try:
-            entry.held_bytes = 32 * size if size < weight.SMALL else weight.kept(protocol.dumps(allowed.content))
+            request.hold(32 * size if size < weight.SMALL else weight.kept(protocol.dumps(allowed.content)))
         except ProtocolError as error:
-            return self.ours(entry, error)
-        if ledger.held_bytes > MAX_REPLY:
-            entry.held_bytes = 0
+            return self.ours(request, error)
+        if requests.held_bytes > MAX_REPLY:
+            request.hold(0)
             limit, value = f"{format_bytes(MAX_REPLY)} of memory", f"{format_bytes(size)} as it came"
-            return self.ours(entry, OutputLimit("the reply is larger than is kept for it", limit=limit, value=value))
+            return self.ours(request, OutputLimit("the reply is larger than is kept for it", limit=limit, value=value))
         return replace(allowed, header={"msg_type": message.type})
+
+    def ask(self, question: Message, request: PendingRequest) -> None:
+        """Ask the client of a cell for its input, with a question that was `allowed`."""
+        self.front.deliver(question, request.client)
+
+    def observe(self, message: Message) -> None:
+        """Note what a front end said of a comm, which decides what a kernel may say of it."""
+        self.policy.observe(message)
 
     def note(self, event: str, **fields: object) -> None:
         """Write a line of the audit about a message that did not pass."""
@@ -97,44 +108,52 @@ class Delivery:
 
     # --- what the host says ---
 
-    def status(self, state: str, entry: Entry) -> None:
+    def status(self, state: str, request: PendingRequest) -> None:
         header, content = {"msg_type": "status"}, {"execution_state": state}
-        self.front.deliver(Message(channel="iopub", header=header, parent=parent_of(entry), content=content), None)
+        self.front.deliver(Message(channel="iopub", header=header, parent=parent_of(request), content=content), None)
 
-    def input(self, entry: Entry) -> None:
+    def input(self, request: PendingRequest) -> None:
         """Publish what is being run: the code as it was asked for, whatever the kernel says that it runs."""
-        content = {"code": entry.request.content.get("code", ""), "execution_count": entry.execution_count}
-        self._say("execute_input", content, entry)
+        content = {"code": request.message.content.get("code", ""), "execution_count": request.execution_count}
+        self._say("execute_input", content, request)
 
-    def error(self, entry: Entry, error: SandboxError) -> None:
-        self._say("error", error_content(entry, error), entry)
+    def error(self, request: PendingRequest, error: SandboxError) -> None:
+        self._say("error", error_content(request, error), request)
 
     def notice(self, *notices: str) -> None:
         """Have something said on stderr of the next cell."""
         self.notices.extend(notices[: max(0, MAX_NOTICES - len(self.notices))])
 
-    def say_notices(self, entry: Entry) -> None:
-        if entry.is_heard and self.notices:
+    def say_notices(self, request: PendingRequest) -> None:
+        if request.is_heard and self.notices:
             text = "".join(f"[sandbox_kernel] {notice}\n" for notice in dict.fromkeys(self.notices[:20]))
             self.notices.clear()
-            self._say("stream", {"name": "stderr", "text": text}, entry)
+            self._say("stream", {"name": "stderr", "text": text}, request)
 
-    def reply(self, entry: Entry, reply: Message) -> None:
+    def reply(self, request: PendingRequest, reply: Message) -> None:
         """Deliver a reply that has been filtered, or one that says why it cannot be sent."""
         try:
-            self.front.deliver(reply, entry.client)
+            self.front.deliver(reply, request.client)
         except ProtocolError as error:
             self.note("dropped", reason=str(error), type=reply.type)
-            self.front.deliver(self.ours(entry, error), entry.client)
+            self.front.deliver(self.ours(request, error), request.client)
 
-    def ours(self, entry: Entry, error: SandboxError) -> Message:
+    def abort(self, request: PendingRequest) -> None:
+        """Say from busy to idle that a cell does not run, since one before it failed."""
+        self.status("busy", request)
+        content = {"status": "aborted", "execution_count": 0, "user_expressions": {}, "payload": []}
+        header = {"msg_type": "execute_reply"}
+        self.reply(request, Message(channel="shell", header=header, parent=parent_of(request), content=content))
+        self.status("idle", request)
+
+    def ours(self, request: PendingRequest, error: SandboxError) -> Message:
         """Return the reply that the host writes in place of the kernel's, as it may be delivered."""
-        reply = replace(error_reply(entry, error), parent=parent_of(entry))
+        reply = replace(error_reply(request, error), parent=parent_of(request))
         allowed = _verdict(self._own_words, reply).message
         return allowed if allowed is not None else replace(reply, content={"status": "error", "ename": error.name})
 
-    def _say(self, kind: str, content: dict[str, object], entry: Entry) -> None:
-        message = Message(channel="iopub", header={"msg_type": kind}, parent=parent_of(entry), content=content)
+    def _say(self, kind: str, content: dict[str, object], request: PendingRequest) -> None:
+        message = Message(channel="iopub", header={"msg_type": kind}, parent=parent_of(request), content=content)
         if (allowed := _verdict(self._own_words, message).message) is not None:
             self._send(allowed)
 
@@ -150,3 +169,22 @@ def _verdict(policy: OutputPolicy, message: Message) -> Verdict:
         return policy.apply(message)
     except RecursionError:
         return Verdict(None, ("dropped: nested too deep",))
+
+
+def error_content(request: PendingRequest, error: SandboxError) -> dict[str, object]:
+    """Return the content of an error that the host writes, behind what the kernel itself said of it."""
+    first, *rest = error.lines()
+    return {
+        "ename": error.name,
+        "evalue": str(error),
+        "traceback": [*request.traceback, f"\x1b[0;31m{error.name}\x1b[0m: {first}", *rest],
+    }
+
+
+def error_reply(request: PendingRequest, error: SandboxError) -> Message:
+    """Return the reply that the host writes in place of the kernel's."""
+    content = {"status": "error", **error_content(request, error)}
+    if request.is_execute:
+        content |= {"execution_count": request.execution_count, "user_expressions": {}, "payload": []}
+    kind = request.reply_type or "error_reply"
+    return Message(channel=request.message.channel, header={"msg_type": kind}, content=content)

@@ -1,0 +1,157 @@
+"""The clocks of requests: how long one may run, wait for a person, and be half done.
+
+Each is a timer of the event loop that calls back when its time is up; what happens then is for others to decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from ..core.errors import CellTimeout, SandboxError
+from ..core.model import Limits
+from .requests import PendingRequest
+
+PATIENCE_SECONDS = 10.0
+"""How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
+
+Idle comes behind the cell's displays: one of 2 GB takes 4 s from the kernel to the agent on a busy machine, and what
+the agent then says of it must still find its cell. The front end waits for nothing meanwhile: it gets both together.
+"""
+FORGOTTEN_SECONDS = 0.3
+"""The same after an interrupt: ipykernel never replies if that met it outside the cell's code."""
+
+
+class Alarm(Protocol):
+    """Who is told that a time is up."""
+
+    def time_is_up(self, request: PendingRequest, error: SandboxError) -> None: ...
+    def pause_is_over(self, request: PendingRequest, error: SandboxError) -> None: ...
+    def patience_is_lost(self, request: PendingRequest) -> None: ...
+
+
+class Clock:
+    """The clock of one request."""
+
+    def __init__(self, request: PendingRequest, limits: Limits, alarm: Alarm) -> None:
+        self._request = request
+        self._limits = limits
+        self._alarm = alarm
+        self._limit: asyncio.TimerHandle | None = None
+        """Runs while the request does, to its time limit."""
+        self._left: float | None = None
+        """Seconds left of that while it is paused."""
+        self._pause: asyncio.TimerHandle | None = None
+        """Runs while it is paused, to what all pauses of a request may come to."""
+        self._pause_left = limits.idle_seconds
+        self._rest: asyncio.TimerHandle | None = None
+        """Runs while only one of reply and idle has come."""
+
+    def start(self, seconds: float) -> None:
+        """Give the request so many seconds from now."""
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = asyncio.get_running_loop().call_later(seconds, self._time_is_up)
+        self._left = None
+
+    def pause(self) -> None:
+        """Let the request wait for a person; all its waits together may last as long as an unused sandbox."""
+        if self._limit is not None:
+            loop = asyncio.get_running_loop()
+            self._left = max(0.0, self._limit.when() - loop.time())
+            self._limit.cancel()
+            self._limit = None
+            self._pause = loop.call_later(self._pause_left, self._pause_is_over)
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        if self._pause is not None:
+            self._pause_left = max(0.0, self._pause.when() - asyncio.get_running_loop().time())
+            self._pause.cancel()
+            self._pause = None
+        if self._left is not None:
+            self.start(self._left)
+
+    def wait_for_rest(self, seconds: float) -> None:
+        """Wait for what the kernel still owes, reply or idle; anew if it was waited for already."""
+        if self._rest is not None:
+            self._rest.cancel()
+        self._rest = asyncio.get_running_loop().call_later(seconds, self._patience_is_lost)
+
+    @property
+    def waits_for_rest(self) -> bool:
+        return self._rest is not None
+
+    def cancel(self) -> None:
+        for timer in (self._limit, self._pause, self._rest):
+            if timer is not None:
+                timer.cancel()
+
+    def _time_is_up(self) -> None:
+        request, every = self._request, self._limits.cell_seconds
+        what = "the cell" if request.is_execute else f"a {request.message.type}"
+        own = request.seconds is not None and request.seconds < every
+        error = CellTimeout(
+            f"{what} ran longer than its time limit and was stopped",
+            limit=f"{request.seconds if own else every:g} s",
+            value=f"{time.monotonic() - request.started:.1f} s",
+            setting="timeout" if own else "cell_timeout",
+        )
+        self._alarm.time_is_up(request, error)
+
+    def _pause_is_over(self) -> None:
+        limit = f"{self._limits.idle_seconds:g} s"
+        error = CellTimeout("the cell waited too long for a person", limit=limit, setting="idle_timeout")
+        self._alarm.pause_is_over(self._request, error)
+
+    def _patience_is_lost(self) -> None:
+        self._rest = None
+        self._alarm.patience_is_lost(self._request)
+
+
+class Clocks:
+    """The clocks of all requests that are under way; a request without one has no time to count."""
+
+    def __init__(self, limits: Limits, alarm: Alarm) -> None:
+        self._limits = limits
+        self._alarm = alarm
+        self._clocks: dict[PendingRequest, Clock] = {}
+
+    def start(self, request: PendingRequest, seconds: float) -> None:
+        self._of(request).start(seconds)
+
+    def pause(self, request: PendingRequest) -> None:
+        if request in self._clocks:
+            self._clocks[request].pause()
+
+    def resume(self, request: PendingRequest) -> None:
+        if request in self._clocks:
+            self._clocks[request].resume()
+
+    def wait_for_rest(self, request: PendingRequest) -> None:
+        """Wait for what the kernel still owes; not for long if it was interrupted and went idle without a reply."""
+        forgotten = request.interrupted and request.idle
+        self._of(request).wait_for_rest(FORGOTTEN_SECONDS if forgotten else PATIENCE_SECONDS)
+
+    def prolong(self, request: PendingRequest) -> None:
+        """Note that something was heard of a request: if its rest is waited for, that begins anew."""
+        if self.waits_for_rest(request):
+            self._clocks[request].wait_for_rest(PATIENCE_SECONDS)
+
+    def waits_for_rest(self, request: PendingRequest) -> bool:
+        return request in self._clocks and self._clocks[request].waits_for_rest
+
+    def stop(self, request: PendingRequest) -> None:
+        """Forget the clock of a request."""
+        if request in self._clocks:
+            self._clocks.pop(request).cancel()
+
+    def close(self) -> None:
+        for request in list(self._clocks):
+            self.stop(request)
+
+    def _of(self, request: PendingRequest) -> Clock:
+        if request not in self._clocks:
+            self._clocks[request] = Clock(request, self._limits, self._alarm)
+        return self._clocks[request]

@@ -1,0 +1,202 @@
+"""The end of a request on the host: its front end gets what it is still owed, whatever became of the kernel.
+
+Every request ends here, once: with the kernel's reply, or with one that says why there is none; always with idle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from ..core.errors import CellInterrupted, KernelDied, SandboxError
+from ..core.model import Limits, Message
+from ..core.tasks import Tasks
+from .clock import Clocks
+from .hints import hint
+from .ladder import Ladder
+from .publisher import Notes, Publisher
+from .requests import PendingRequest, RequestQueue
+
+Hook = Callable[[], Awaitable[Notes]]
+"""Files are copied in one; what it returns is said in a cell."""
+
+
+class Completion:
+    """Ends requests towards their front ends."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        requests: RequestQueue,
+        publisher: Publisher,
+        clocks: Clocks,
+        ladder: Ladder,
+        *,
+        tasks: Tasks,
+        ended: Callable[[], None],
+    ) -> None:
+        """`ended` is called with the end of each request: the next one may go."""
+        self._limits = limits
+        self._requests = requests
+        self._publisher = publisher
+        self._clocks = clocks
+        self._ladder = ladder
+        self._tasks = tasks
+        self._ended = ended
+        self._hooks: list[Hook] = []
+
+    def add_hook(self, hook: Hook) -> None:
+        """Call `hook` after each cell and before its reply, before those that were added earlier."""
+        if hook not in self._hooks:
+            self._hooks.insert(0, hook)
+
+    # --- as the kernel says ---
+
+    def look(self, request: PendingRequest) -> None:
+        """End a request if the kernel has said all that it owes, and else wait for the rest of it."""
+        if request.complete:
+            self.end(request)
+        else:
+            self._clocks.wait_for_rest(request)
+
+    def give_up(self, request: PendingRequest) -> None:
+        """End a request whose rest does not come."""
+        self._publisher.audit("completed", reason="idle without reply" if request.idle else "reply without idle")
+        if request.interrupted and request.reply is None:
+            request.condemn(CellInterrupted("the cell was interrupted", survived="variables and files"))
+        self.end(request)
+
+    def end(self, request: PendingRequest) -> None:
+        """End a request, a cell after its files are copied."""
+        if request.is_execute and self._hooks:
+            self._clocks.stop(request)
+            work = self._copy_and_end(request)
+            self._tasks.start(work, "what comes after a cell", failed=partial(self.fail, request))
+        else:
+            self.end_now(request)
+
+    async def _copy_and_end(self, request: PendingRequest) -> None:
+        try:
+            for hook in list(self._hooks):
+                self._publisher.notice(*await hook())
+        except (SandboxError, OSError) as error:
+            self._publisher.notice(str(error))
+        self.end_now(request)
+
+    # --- as the host says ---
+
+    def end_now(self, request: PendingRequest) -> None:
+        """Deliver what a request is still owed, and let the next one go."""
+        if request.finished:
+            return
+        if request.is_execute:
+            # What was sent before this cell's end is known must be known too: its failure may abort it. That comes
+            # first, for a cell that is submitted after `finish` is sent.
+            self._publisher.front.drain()
+        self._finish(request)
+        if not request.busy:
+            self._publisher.status("busy", request)
+        reply = self._reply(request)
+        self._publisher.say_notices(request)
+        failed = reply is not None and reply.content.get("status") == "error"
+        if reply is not None:
+            self._publisher.reply(request, reply)
+        self._publisher.status("idle", request)
+        if request.is_execute:
+            self._record(request, reply)
+        stop = failed and request.is_execute and request.message.content.get("stop_on_error", True)
+        request.forget_content()
+        if stop:
+            for waiting in self._requests.take_waiting_cells(request.queue):
+                self.abort(waiting)
+        self._ended()
+
+    def condemn_and_end(self, request: PendingRequest, error: SandboxError) -> None:
+        """End a request at once, with a reason, without a step towards the kernel."""
+        if not request.finished:
+            request.condemn(error)
+            self.end_now(request)
+
+    def fail(self, request: PendingRequest, defect: BaseException) -> None:
+        """End a request whose handling met a defect of ours: whoever asked must not wait for ever."""
+        self._requests.take_waiting(request)
+        self.condemn_and_end(request, SandboxError(f"sandbox_kernel failed at this {request.message.type}: {defect!r}"))
+
+    def abort(self, request: PendingRequest) -> None:
+        """End a cell that does not run, since one before it failed."""
+        self._finish(request)
+        self._publisher.abort(request)
+        request.forget_content()
+
+    def _finish(self, request: PendingRequest) -> None:
+        self._requests.finish(request)
+        self._clocks.stop(request)
+        self._ladder.finished(request)
+
+    def _reply(self, request: PendingRequest) -> Message | None:
+        """Return the reply that a request gets, and say of a cell why it was ended or why it failed."""
+        reply, error = request.reply, request.verdict
+        if error is not None:
+            if request.is_execute:
+                self._publisher.error(request, error)
+            return self._publisher.ours(request, error) if request.reply_type is not None else None
+        if reply is None and request.reply_type is not None:
+            return self._publisher.ours(request, KernelDied("the kernel sent no reply"))
+        if reply is not None and request.is_execute and reply.content.get("status") == "error":
+            said = hint(str(reply.content.get("ename")), str(reply.content.get("evalue")), self._limits)
+            self._publisher.notice(*([said] if said else []))
+        return reply
+
+    def _record(self, request: PendingRequest, reply: Message | None) -> None:
+        """Write the one line that the audit keeps of every cell; the code itself stays with its author."""
+        content = reply.content if reply is not None else {}
+        code = str(request.message.content.get("code", ""))
+        self._publisher.audit(
+            "cell",
+            source_sha256=hashlib.sha256(code.encode(errors="replace")).hexdigest(),
+            execution_count=request.execution_count,
+            seconds=round(time.monotonic() - request.started, 3) if request.started else 0,
+            status=content.get("status"),
+            error=content.get("ename"),
+            output_bytes=request.budget.bytes if request.budget is not None else 0,
+            output_messages=request.budget.messages if request.budget is not None else 0,
+        )
+
+    # --- deaths ---
+
+    def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
+        """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
+        flying = self._requests.in_flight
+        if not asked_for and not any(request.is_heard for request in flying):
+            cancelled = any(request.is_execute for request in flying)
+            when = "after a cell was cancelled" if cancelled else "between two cells"
+            self._publisher.notice(f"{error} (This happened {when}.)")
+        for request in flying:
+            if request.reply is None:  # a reply that was sent before the death still counts
+                request.condemn(error)
+            self.end_now(request)
+
+    def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False, lost: bool = True) -> None:
+        """End everything, also what has not been sent, unless that may wait for the next sandbox.
+
+        Without a cell to tell it, the next one tells what was lost, if anything was.
+        """
+        if keep_waiting and not any(self._requests.running_cells()):
+            self._publisher.notice(str(error))
+            for request in self._requests.in_flight:
+                self.condemn_and_end(request, error)
+            return
+        flying, waiting = self._requests.take_all()
+        if lost and not any(request.is_heard for request in flying + waiting):
+            self._publisher.notice(str(error))
+        aborting: set[str] = set()
+        for request in flying + waiting:
+            if request.is_execute and request.queue in aborting:
+                self.abort(request)
+                continue
+            # Read first: nothing is left of its content after its end.
+            if request.is_execute and request.message.content.get("stop_on_error", True):
+                aborting.add(request.queue)
+            self.condemn_and_end(request, error)

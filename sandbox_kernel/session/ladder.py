@@ -1,0 +1,103 @@
+"""The ladder of ends: interrupt, then a new kernel, then the end of the sandbox; each step is bounded in time.
+
+It asks for the ends; that a request is finished is told to it. What a front end hears of it is `completion`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Protocol
+
+from ..core.errors import SandboxError
+from ..core.model import Limits
+from ..core.tasks import Tasks
+from .clock import Clocks
+from .publisher import Audit
+from .requests import PendingRequest
+
+KILL_SECONDS = 3.0
+"""How long a killed kernel may take to be seen dead, before its sandbox is ended."""
+
+
+class Means(Protocol):
+    """What can be done to a kernel and its sandbox. Each raises `SandboxError` if it cannot be done."""
+
+    async def signal(self, number: int) -> None: ...
+    async def kill_kernel(self) -> None: ...
+    async def kill_sandbox(self, error: SandboxError) -> None: ...
+
+
+class Ladder:
+    """Ends requests from outside."""
+
+    def __init__(self, limits: Limits, means: Means, clocks: Clocks, audit: Audit, tasks: Tasks) -> None:
+        self._limits = limits
+        self._means = means
+        self._clocks = clocks
+        self._audit = audit
+        self._tasks = tasks
+        self._ending: dict[PendingRequest, asyncio.Event] = {}
+        """Set with the end of the request."""
+
+    def end(self, request: PendingRequest, error: SandboxError) -> None:
+        """End a request from outside: interrupt, then kill its kernel, then its sandbox."""
+        if request.finished or request.verdict is not None:
+            return
+        error.survived = "variables and files"  # now: the cell may end before the interrupt is answered
+        request.condemn(error)
+        request.interrupt(self._limits)
+        if request.idle and self._clocks.waits_for_rest(request):
+            self._clocks.wait_for_rest(request)  # with the shorter patience
+        self._audit("condemned", request=request.message.type, error=error.name, reason=str(error))
+        self._ending[request] = asyncio.Event()
+        work = self._end(request, error)
+        self._tasks.start(work, "the end of a cell", failed=lambda _: self._end_sandbox(error))
+
+    def finished(self, request: PendingRequest) -> None:
+        """Note that a request has its end, which makes the next step needless."""
+        if request in self._ending:
+            self._ending[request].set()
+
+    def end_kernel(self, error: SandboxError) -> None:
+        """Have the kernel replaced, or its sandbox ended if that cannot be done; `error` says why."""
+        self._tasks.start(self._end_kernel(), "the end of a flood", failed=lambda _: self._end_sandbox(error))
+
+    async def _end_kernel(self) -> None:
+        try:
+            await self._means.kill_kernel()
+        except SandboxError as failure:
+            self._audit("ladder", reason=str(failure))
+            await self._means.kill_sandbox(failure)
+
+    async def _end(self, request: PendingRequest, error: SandboxError) -> None:
+        try:
+            if request.finished:
+                return  # the signal would meet the next cell
+            await self._means.signal(signal.SIGINT)
+            if await self._ended(request, self._limits.interrupt_grace_seconds):
+                return
+            error.survived = "files, but no variables: the cell ignored the interrupt and its kernel was replaced"
+            await self._means.kill_kernel()
+            if await self._ended(request, KILL_SECONDS):
+                return
+        except SandboxError as failure:
+            self._audit("ladder", reason=str(failure))
+        finally:
+            del self._ending[request]
+        if not request.finished:
+            error.survived = "nothing: the sandbox had to be ended"
+            await self._means.kill_sandbox(error)
+
+    def _end_sandbox(self, error: SandboxError) -> None:
+        """Take the last step: one before it met a defect of ours."""
+        self._tasks.start(self._means.kill_sandbox(error), "the end of a sandbox")
+
+    async def _ended(self, request: PendingRequest, seconds: float) -> bool:
+        """Wait for the end of a request for a bounded time; return whether it came."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ending[request].wait()
+        except TimeoutError:
+            return False
+        return True

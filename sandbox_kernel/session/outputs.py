@@ -1,0 +1,207 @@
+"""What a kernel says, sent on its way: each message to the request it belongs to, or nowhere.
+
+It passes the requests that are known, the limits and the output policy, in that order; the tables of `protocol` come
+before, and what is left leaves with a parent header that the host itself received.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..core.errors import OutputLimit
+from ..core.model import Limits, Message, format_bytes
+from ..policy import Verdict, cut
+from ..policy.plain import count
+from . import protocol
+from .agent_words import Oversized
+from .clock import Clocks
+from .completion import Completion
+from .debugger import Debugger
+from .ladder import Ladder
+from .publisher import Publisher
+from .quota import SMALL, Quota, too_much
+from .requests import PendingRequest, RequestQueue
+
+REWRITES = frozenset({"clear_output", "error", "execute_result"})
+"""What a cell may publish only while it runs."""
+
+
+class Outputs:
+    """The messages of a session's kernels, one after another."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        requests: RequestQueue,
+        publisher: Publisher,
+        clocks: Clocks,
+        *,
+        ladder: Ladder,
+        completion: Completion,
+    ) -> None:
+        self._limits = limits
+        self._requests = requests
+        self._publisher = publisher
+        self._clocks = clocks
+        self._ladder = ladder
+        self._completion = completion
+        self.debugger = Debugger(requests, clocks)
+        self._quota = Quota(limits, publisher, ladder)
+        self._kernel_worked = False
+
+    @property
+    def kernel_worked(self) -> bool:
+        """Whether this kernel took up a cell."""
+        return self._kernel_worked
+
+    @property
+    def flood(self) -> OutputLimit | None:
+        """Why this kernel has to go, if it sent a flood."""
+        return self._quota.flood
+
+    def forget_kernel(self) -> None:
+        """Begin anew for the next kernel."""
+        self._kernel_worked = False
+        self._quota.forget_kernel()
+        self.debugger.forget_kernel()
+        self._publisher.forget_kernel()
+
+    # --- what comes ---
+
+    def judge(self, message: Message) -> Verdict | None:
+        """Apply the output policy to a large message ahead of `receive`; may run in another thread, one at a time."""
+        request = self._requests.find(message.parent.get("msg_id"))
+        if message.parent and (request is None or not request.sent or request.over_budget):
+            return None
+        begun = time.thread_time()
+        verdict = self._publisher.judge(message, request)
+        if request is not None:
+            request.allowance(self._limits).spend(time.thread_time() - begun)
+        return verdict
+
+    def receive(self, message: Message, size: int, verdict: Verdict | None = None) -> None:
+        """Take a decoded message of the kernel, of `size` bytes on the wire; `verdict` is what `judge` said of it."""
+        request = self._requests.find(message.parent.get("msg_id"))
+        if request is None and (message.parent or message.channel != "iopub"):
+            self.drop("unknown parent", size, message.type)
+            return
+        if request is not None and not request.sent:
+            self.drop("its request was not sent yet", size, message.type)
+            return
+        if message.channel == "iopub":
+            self._published(message, request, size, verdict)
+        elif request is not None and message.channel == "stdin":
+            self._input_request(message, request, size)
+        elif request is not None:
+            self._replied(message, request, size, verdict)
+
+    def too_heavy(self, error: protocol.TooHeavyError, size: int) -> None:
+        """End the cell that sent a message which was not even parsed."""
+        request = self._requests.find(error.parent.get("msg_id"))
+        if request is None or request.finished or not request.sent:
+            self.drop(f"not taken in: {error.message}", size, error.kind)
+        elif self._quota.allows(error.kind, request, size):
+            limit = OutputLimit(
+                f"the cell sent a message that is not taken in: {error.message}",
+                limit=f"{format_bytes(protocol.MEMORY_FACTOR * self._limits.message_bytes)} of memory",
+                value=f"more than that, from {format_bytes(size)} as it came",
+                setting="message_limit",
+            )
+            self._ladder.end(request, limit)
+
+    def oversized(self, message: Oversized | None, size: int) -> None:
+        """End the cell that sent a message which its agent did not even pass on; its word came in `size` bytes."""
+        request = None if message is None else self._requests.find(message.parent_id)
+        if message is None or request is None or request.finished or request.verdict is not None or not request.sent:
+            self.drop("a message of nobody's that is too large", size, "oversized")
+            return
+        error = OutputLimit(
+            "the cell sent a single message that is too large",
+            limit=format_bytes(self._limits.message_bytes),
+            value=format_bytes(message.size),
+            setting="message_limit",
+        )
+        self._ladder.end(request, error)
+
+    def drop(self, reason: str, size: int, kind: str = "", *, quietly: bool = False) -> None:
+        """Note a message that does not pass; a kernel that goes on sending such is ended."""
+        self._quota.drop(reason, size, kind, quietly=quietly)
+
+    # --- each on its way ---
+
+    def _published(self, message: Message, request: PendingRequest | None, size: int, verdict: Verdict | None) -> None:
+        if message.type == "status":
+            self._status(message, request, size)
+            return
+        if request is not None and message.type == "execute_input":
+            self._input(message, request, size)
+            return
+        if request is not None and request.finished and message.type in REWRITES:
+            # A thread may print late, but nobody takes away what an earlier cell has shown.
+            self.drop("its cell has ended", size, message.type)
+            return
+        if not self._quota.allows(message.type, request, size):
+            return
+        if message.type == "debug_event":
+            if not self.debugger.attached:
+                return
+            self.debugger.said(message.content.get("event"))
+        if request is not None:
+            if request.verdict is not None and not request.finished and message.type == "error":
+                request.keep_traceback(cut(message.content["traceback"]))
+                return
+            self._clocks.prolong(request)
+        self._publisher.publish(message, request, verdict or self.judge(message))
+
+    def _input(self, message: Message, request: PendingRequest, size: int) -> None:
+        """Say which cell runs, once; what that is, the host knows better."""
+        number = message.content["execution_count"]
+        if not request.is_execute or request.finished or request.execution_count or not count(number):
+            self.drop("out of turn", size, message.type)
+        elif self._quota.allows(message.type, request, size, owed=True):
+            request.number(int(number))
+            self._publisher.input(request)
+            self._publisher.say_notices(request)
+
+    def _status(self, message: Message, request: PendingRequest | None, size: int) -> None:
+        state = message.content["execution_state"]
+        if request is None or request.finished or size > SMALL:
+            self.drop("out of turn", size, message.type)
+            return
+        self._quota.charge_status(size)
+        if state == "busy" and not request.busy:
+            self._requests.mark_busy(request)
+            self._kernel_worked = self._kernel_worked or request.is_execute
+            if request.is_comm:
+                request.mark_started(time.monotonic())
+                self._clocks.start(request, self._limits.cell_seconds)
+            self._publisher.status("busy", request)
+        elif state == "idle" and request.busy and not request.idle:
+            request.mark_idle()
+            self._completion.look(request)
+        else:
+            self.drop("out of turn", size, message.type)
+
+    def _replied(self, message: Message, request: PendingRequest, size: int, verdict: Verdict | None) -> None:
+        if message.type != request.reply_type or message.channel != request.message.channel:
+            self.drop("not the reply to its request", size, message.type)
+        elif request.reply is not None or request.finished:
+            self.drop("a second reply", size, message.type)
+        else:
+            if self._quota.allows(message.type, request, size, owed=True):
+                reply = self._publisher.kept(message, self._requests, request, size, verdict)
+            else:
+                reply = self._publisher.ours(request, request.verdict or too_much())
+            request.answer(reply)
+            self._completion.look(request)
+
+    def _input_request(self, message: Message, request: PendingRequest, size: int) -> None:
+        if request.finished or request.awaiting_input or not request.message.content.get("allow_stdin", False):
+            self.drop("input was not allowed", size, message.type)
+            return
+        if not self._quota.allows(message.type, request, size):
+            return
+        if (allowed := self._publisher.allowed(message, request)) is not None:
+            request.ask()
+            self._clocks.pause(request)
+            self._publisher.ask(allowed, request)

@@ -1,0 +1,292 @@
+"""The requests of a session: which are open, which may be sent, and whose outputs may pass.
+
+Pure bookkeeping: no I/O, no timer, and nothing of the container's is believed. A request is known from its arrival on,
+long after its end too, because a thread may print late; how many are remembered is bounded.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core.errors import CallCancelled, SandboxError
+from ..core.model import Limits, Message
+from ..policy import CellBudget
+from . import protocol
+
+MAX_REMEMBERED = 10_000
+"""Finished requests whose late outputs still find their cell."""
+MAX_WAITING = 1_000
+"""Requests waiting in one queue; "run all" of a long notebook is a few hundred."""
+
+
+class Progress(enum.IntEnum):
+    """How far a request has come, as the kernel says; each step follows the one before it."""
+
+    QUEUED = 0
+    SENT = 1
+    BUSY = 2
+    IDLE = 3
+
+
+@dataclass(slots=True, eq=False)
+class PendingRequest:
+    """One request of a front end and what became of it. Everybody may read it; its methods alone change it."""
+
+    message: Message
+    client: bytes
+    queue: str
+    seconds: float | None = None
+    """A time limit of its own; it never extends the one that every cell has."""
+    progress: Progress = Progress.QUEUED
+    finished: bool = False
+    """Whether its front end has been told its end; the kernel may not have come so far."""
+    started: float = 0.0
+    """When it was sent, or a comm message was taken up, by `time.monotonic`; 0 before that."""
+    reply: Message | None = None
+    verdict: SandboxError | None = None
+    """Why the request is being ended from outside; the first reason stands."""
+    held_bytes: int = 0
+    """What the reply costs in memory, at most, while it waits for its idle."""
+    traceback: tuple[str, ...] = ()
+    """Of the kernel's own error output, held back while a verdict stands."""
+    execution_count: int = 0
+    budget: CellBudget | None = None
+    """What it may still send; made with its first output."""
+    awaiting_input: bool = False
+    questions: int = 0
+    """How often it has asked for input."""
+    interrupted: bool = False
+    """Whether the kernel was interrupted while it had this cell."""
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+    @property
+    def is_execute(self) -> bool:
+        return self.message.type == "execute_request"
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it is a cell whose outputs somebody waits for."""
+        return self.is_execute and not isinstance(self.verdict, CallCancelled)
+
+    @property
+    def is_comm(self) -> bool:
+        return self.message.type in protocol.COMMS
+
+    @property
+    def reply_type(self) -> str | None:
+        return protocol.reply_type(self.message.type)
+
+    @property
+    def sent(self) -> bool:
+        return self.progress >= Progress.SENT
+
+    @property
+    def busy(self) -> bool:
+        """Whether the kernel took it up, be it done with it or not."""
+        return self.progress >= Progress.BUSY
+
+    @property
+    def idle(self) -> bool:
+        return self.progress is Progress.IDLE
+
+    @property
+    def over_budget(self) -> bool:
+        return self.budget is not None and self.budget.exceeded is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the kernel has said everything it owes."""
+        return self.idle and (self.reply is not None or self.reply_type is None)
+
+    def mark_sent(self, now: float) -> None:
+        self.progress, self.started = Progress.SENT, now
+
+    def mark_busy(self) -> None:
+        self.progress = Progress.BUSY
+
+    def mark_idle(self) -> None:
+        self.progress = Progress.IDLE
+
+    def mark_started(self, now: float) -> None:
+        self.started = now
+
+    def answer(self, reply: Message) -> None:
+        self.reply = reply
+
+    def hold(self, size: int) -> None:
+        """Note what the reply costs in memory until it is delivered, in bytes."""
+        self.held_bytes = size
+
+    def condemn(self, error: SandboxError) -> None:
+        """Note why it is ended from outside, unless there is a reason already."""
+        self.verdict = self.verdict or error
+
+    def interrupt(self, limits: Limits) -> None:
+        """Note that the kernel is interrupted: what is still to come has little time left to be looked at."""
+        self.interrupted = self.is_execute
+        self.allowance(limits).hurry()
+
+    def ask(self) -> None:
+        """Note that the cell waits for input."""
+        self.awaiting_input = True
+        self.questions += 1
+
+    def stop_asking(self) -> None:
+        self.awaiting_input = False
+
+    def number(self, execution_count: int) -> None:
+        self.execution_count = execution_count
+
+    def keep_traceback(self, lines: tuple[str, ...]) -> None:
+        self.traceback = lines
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def allowance(self, limits: Limits) -> CellBudget:
+        """Return what it may still send."""
+        if self.budget is None:
+            self.budget = CellBudget(limits)
+        return self.budget
+
+    def forget_content(self) -> None:
+        """Keep what a late output needs, the request's header, and nothing of what was asked, answered or said."""
+        self.message = replace(self.message, metadata={}, content={}, buffers=())
+        self.reply, self.traceback, self.held_bytes = None, (), 0
+
+
+class RequestQueue:
+    """All requests of one session, in queues: one for each subshell, and one for the control channel.
+
+    At most one cell of a queue is in the kernel at a time, and nothing else of that queue beside it: so the clock of a
+    cell starts when the kernel can run it, and a kernel's death takes one cell, not a notebook. Comm messages are the
+    exception, since a running cell may wait for one.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, PendingRequest] = OrderedDict()
+        self._waiting: dict[str, deque[PendingRequest]] = {}
+        self._in_flight: dict[str, PendingRequest] = {}
+
+    def add(self, message: Message, client: bytes, seconds: float | None = None) -> PendingRequest | None:
+        """Register a request; None if its id is taken or too many are waiting."""
+        queue: str = message.channel
+        subshell = message.header.get("subshell_id")
+        if queue == "shell" and isinstance(subshell, str):
+            queue = f"shell {subshell}"
+        waiting = self._waiting.setdefault(queue, deque())
+        if message.id in self._known or len(waiting) >= MAX_WAITING:
+            return None
+        request = PendingRequest(message, client, queue, seconds)
+        self._known[message.id] = request
+        waiting.append(request)
+        self._forget()
+        return request
+
+    def find(self, message_id: object) -> PendingRequest | None:
+        return self._known.get(message_id) if isinstance(message_id, str) else None
+
+    def take_sendable(self) -> list[PendingRequest]:
+        """Take the requests that may go to the kernel now, in order."""
+        ready = []
+        for name, waiting in self._waiting.items():
+            busy = [request for request in self._in_flight.values() if request.queue == name]
+            kept: deque[PendingRequest] = deque()
+            for request in waiting:
+                if request.is_comm:
+                    # It must not wait behind a cell that waits for it.
+                    ready.append(request)
+                elif name != "control" and (
+                    kept or (busy and request.is_execute) or any(other.is_execute for other in busy)
+                ):
+                    kept.append(request)
+                else:
+                    ready.append(request)
+                    busy.append(request)
+                    self._in_flight[request.id] = request
+            self._waiting[name] = kept
+        self._waiting = {name: waiting for name, waiting in self._waiting.items() if waiting}
+        return ready
+
+    def mark_busy(self, request: PendingRequest) -> None:
+        """Note that the kernel works on a request; a comm message counts as under way only from here on.
+
+        ipykernel handles one without any status while a cell awaits, so it may never be heard of again.
+        """
+        request.mark_busy()
+        self._in_flight[request.id] = request
+
+    def finish(self, request: PendingRequest) -> None:
+        request.finish()
+        self._in_flight.pop(request.id, None)
+
+    def take_waiting(self, request: PendingRequest) -> bool:
+        """Take one request out of its queue; return whether it was still waiting there."""
+        waiting = self._waiting.get(request.queue, deque())
+        if request not in waiting:
+            return False
+        waiting.remove(request)
+        return True
+
+    def take_unsent_cells(self) -> list[PendingRequest]:
+        """Take the cell of each queue that is its next one, if it was not sent yet."""
+        found = [request for request in self._in_flight.values() if request.is_execute and not request.sent]
+        for name, waiting in self._waiting.items():
+            cell = next((request for request in waiting if request.is_execute), None)
+            if cell is not None and not any(request.queue == name for request in self.running_cells()):
+                waiting.remove(cell)
+                found.append(cell)
+        return found
+
+    def take_waiting_cells(self, queue: str) -> list[PendingRequest]:
+        """Take out the cells that a failed one aborts (`stop_on_error`)."""
+        waiting = self._waiting.get(queue, deque())
+        cells = [request for request in waiting if request.is_execute]
+        for request in cells:
+            waiting.remove(request)
+        return cells
+
+    def take_all(self) -> tuple[list[PendingRequest], list[PendingRequest]]:
+        """Take out everything, as (in flight, waiting)."""
+        flying = list(self._in_flight.values())
+        waiting = [request for queue in self._waiting.values() for request in queue]
+        self._waiting.clear()
+        return flying, waiting
+
+    @property
+    def held_bytes(self) -> int:
+        """What all replies that wait for their idle cost in memory, at most."""
+        return sum(request.held_bytes for request in self._in_flight.values())
+
+    @property
+    def in_flight(self) -> list[PendingRequest]:
+        return list(self._in_flight.values())
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is waiting or under way."""
+        return bool(self._in_flight) or any(self._waiting.values())
+
+    def running_cells(self) -> Iterator[PendingRequest]:
+        return (request for request in self._in_flight.values() if request.is_execute)
+
+    def _forget(self) -> None:
+        while len(self._known) > MAX_REMEMBERED:
+            for key, request in self._known.items():
+                if request.finished or (request.is_comm and request.sent and key not in self._in_flight):
+                    del self._known[key]
+                    break
+            else:
+                return
+
+
+def parent_of(request: PendingRequest | None) -> dict[str, Any]:
+    """Return the parent header that the host can vouch for: the one it received itself."""
+    return dict(request.message.header) if request is not None else {}

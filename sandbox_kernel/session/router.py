@@ -1,0 +1,225 @@
+"""The way of a request: from a front end into its queue, to the kernel when its turn comes, and out again at its end.
+
+It joins the parts that each do one thing for it: the queues, the publisher, the clocks, the ladder of ends, and what
+the kernel says. Knows neither containers nor sockets: those are `Port` and the publisher's `Front`.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Protocol
+
+from ..container import wire
+from ..core.errors import CellInterrupted, SandboxDied, SandboxError
+from ..core.model import Limits, Message
+from ..core.tasks import Tasks, noted_in
+from ..policy import OutputPolicy
+from . import protocol
+from .clock import Clocks
+from .completion import Completion, Hook
+from .ladder import Ladder, Means
+from .outputs import Outputs
+from .publisher import Audit, Front, Notes, Publisher
+from .requests import PendingRequest, RequestQueue
+
+
+class Port(Means, Protocol):
+    """The way to the kernel."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the kernel takes requests."""
+
+    def touch(self) -> None:
+        """Note that the sandbox was used."""
+
+    def transmit(self, kind: int, parts: list[bytes]) -> None:
+        """Send a message. Raises `SandboxError`."""
+
+
+class Router:
+    """The requests of a session's front ends; one for its whole life, over all its kernels and containers."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        port: Port,
+        front: Front,
+        policy: OutputPolicy,
+        audit: Audit,
+        *,
+        before_cell: Hook | None = None,
+        after_cell: Hook | None = None,
+        notices: Notes | None = None,
+    ) -> None:
+        self._limits = limits
+        self._port = port
+        self._before_cell = before_cell
+        self._defect = noted_in(audit)
+        self._tasks = Tasks(self._defect)
+        self._pumping = self._pump_again = False
+        self.requests = RequestQueue()
+        self._publisher = Publisher(front, policy, audit, notices if notices is not None else [])
+        self._clocks = Clocks(limits, self)
+        self._ladder = Ladder(limits, port, self._clocks, audit, self._tasks)
+        self._completion = Completion(
+            limits, self.requests, self._publisher, self._clocks, self._ladder, tasks=self._tasks, ended=self._ended
+        )
+        if after_cell is not None:
+            self._completion.add_hook(after_cell)
+        self.outputs = Outputs(
+            limits, self.requests, self._publisher, self._clocks, ladder=self._ladder, completion=self._completion
+        )
+
+    def call_after_cells(self, hook: Hook) -> None:
+        """Have `hook` called after each cell, before what is called then already."""
+        self._completion.add_hook(hook)
+
+    # --- requests ---
+
+    def submit(self, message: Message, client: bytes, seconds: float | None = None) -> None:
+        """Take a request of a front end; it goes to the kernel when its turn comes. `seconds` is a shorter limit."""
+        if message.channel == "stdin":
+            self._input_reply(message, client)
+            return
+        request = self.requests.add(message, client, seconds)
+        if request is None:
+            refused = PendingRequest(message, client, "")
+            error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
+            if refused.reply_type is not None:
+                self._publisher.reply(refused, self._publisher.ours(refused, error))
+            return
+        try:
+            if request.is_comm:
+                self._publisher.observe(message)
+            if message.type == "debug_request":
+                self.outputs.debugger.asked(str(message.content.get("command", "")))
+        except Exception as defect:
+            self._fail(request, defect)
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what may be sent now."""
+        self._pump_again = True
+        if self._pumping:
+            return  # what cannot be sent ends at once and lets the next one go: a loop, and not ever deeper
+        self._pumping = True
+        try:
+            while self._pump_again and self._port.ready:
+                self._pump_again = False
+                for request in self.requests.take_sendable():
+                    if request.is_execute and self._before_cell is not None:
+                        work = self._prepare_and_transmit(request, self._before_cell)
+                        failed = partial(self._completion.fail, request)
+                        self._tasks.start(work, "what comes before a cell", failed=failed)
+                    else:
+                        self._transmit(request)
+        finally:
+            self._pumping = False
+
+    def withdraw(self, request: PendingRequest, error: SandboxError) -> None:
+        """End a request that nobody waits for any more; it may not even have been sent."""
+        if self.requests.take_waiting(request):
+            self._completion.abort(request)
+        elif not request.sent:
+            self._completion.condemn_and_end(request, error)
+        elif not request.complete:  # else only its files are being copied, and there is nothing to interrupt
+            self._ladder.end(request, error)
+
+    def interrupted(self) -> None:
+        """Note that a front end interrupted the kernel: nobody waits for input any more."""
+        for request in self.requests.in_flight:
+            request.interrupt(self._limits)
+            if request.awaiting_input:
+                request.stop_asking()
+                self._clocks.resume(request)
+        for request in self.requests.take_unsent_cells():
+            self._completion.condemn_and_end(request, CellInterrupted("the cell was interrupted before it ran"))
+
+    async def _prepare_and_transmit(self, request: PendingRequest, hook: Hook) -> None:
+        try:
+            notes = await hook()
+        except (SandboxError, OSError) as error:
+            notes = [str(error)]
+        if not request.finished:
+            self._publisher.notice(*notes)
+            self._transmit(request)
+
+    def _transmit(self, request: PendingRequest) -> None:
+        request.mark_sent(time.monotonic())
+        try:
+            self._port.transmit(wire.CHANNELS[request.message.channel], protocol.encode(request.message))
+        except SandboxError as error:
+            if request.is_comm:
+                self._publisher.notice(str(error))
+            self._completion.condemn_and_end(request, error)
+            return
+        except Exception as defect:  # the others that were taken out of their queue must still go
+            self._fail(request, defect)
+            return
+        if request.is_comm:
+            request.forget_content()  # it may never be heard of again
+        else:
+            every = self._limits.cell_seconds
+            self._clocks.start(request, min(every, request.seconds or every))
+
+    def _input_reply(self, reply: Message, client: bytes) -> None:
+        for request in self.requests.in_flight:
+            if request.awaiting_input and request.client == client:
+                request.stop_asking()
+                self._clocks.resume(request)
+                try:
+                    self._port.transmit(wire.STDIN, protocol.encode(reply))
+                except SandboxError as error:  # the cell would wait for an answer that cannot come
+                    self._ladder.end(request, error)
+                return
+
+    def _fail(self, request: PendingRequest, defect: Exception) -> None:
+        self._defect(f"a {request.message.type}", defect)
+        self._completion.fail(request, defect)
+
+    # --- ends ---
+
+    def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
+        """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
+        flood = self.outputs.flood
+        if flood is not None:
+            flood.survived = "files, but no variables: a thread of an earlier cell went on sending"
+        self.outputs.forget_kernel()
+        self._completion.kernel_died(flood or error, asked_for=asked_for)
+
+    def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False, lost: bool = True) -> None:
+        """End everything, also what has not been sent, unless that may wait for the next sandbox.
+
+        Without a cell to tell it, the next one tells what was lost, if anything was.
+        """
+        self.outputs.forget_kernel()
+        self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
+
+    def _ended(self) -> None:
+        self._port.touch()
+        self.pump()
+
+    # --- the clocks' alarm ---
+
+    def time_is_up(self, request: PendingRequest, error: SandboxError) -> None:
+        if request.message.channel == "control":
+            # Nothing on control deserves an interrupt, which would meet the running cell.
+            self._completion.condemn_and_end(request, error)
+        else:
+            self._ladder.end(request, error)
+
+    def pause_is_over(self, request: PendingRequest, error: SandboxError) -> None:
+        if self._port.ready:  # else the sandbox is on its way out, which says why
+            self._ladder.end(request, error)
+
+    def patience_is_lost(self, request: PendingRequest) -> None:
+        self._completion.give_up(request)
+
+    # --- housekeeping ---
+
+    async def close(self) -> None:
+        """Cancel what is still under way."""
+        self._clocks.close()
+        await self._tasks.close()

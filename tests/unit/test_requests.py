@@ -1,0 +1,187 @@
+"""The queues of requests: who may go to the kernel when, and how much is remembered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.model import Channel, Message
+from sandbox_kernel.session import requests
+from sandbox_kernel.session.requests import PendingRequest, RequestQueue, parent_of
+
+
+def message(identity: str, kind: str = "execute_request", channel: Channel = "shell", **header: Any) -> Message:
+    return Message(channel=channel, header={"msg_id": identity, "msg_type": kind, **header})
+
+
+def fill(queue: RequestQueue, *messages: Message) -> list[PendingRequest]:
+    pending = [queue.add(one, b"client") for one in messages]
+    assert all(pending)
+    return [request for request in pending if request is not None]
+
+
+def send(queue: RequestQueue) -> list[str]:
+    """Take what may be sent, as the router does, and return its ids."""
+    ready = queue.take_sendable()
+    for request in ready:
+        request.mark_sent(1.0)
+    return [request.id for request in ready]
+
+
+def test_one_cell_at_a_time() -> None:
+    queue = RequestQueue()
+    first, second = fill(queue, message("1"), message("2"))
+    assert send(queue) == ["1"]
+    assert send(queue) == []
+    queue.finish(first)
+    assert send(queue) == ["2"]
+    queue.finish(second)
+    assert not queue.active
+
+
+def test_subshells_have_queues_of_their_own() -> None:
+    queue = RequestQueue()
+    fill(
+        queue, message("1"), message("2", subshell_id="a"), message("3", subshell_id="b"), message("4", subshell_id="a")
+    )
+    assert send(queue) == ["1", "2", "3"]
+    queue.finish(queue.in_flight[1])
+    assert send(queue) == ["4"]
+
+
+@pytest.mark.parametrize("subshell", [7, None, ["a"], {}])
+def test_a_strange_subshell_is_the_main_one(subshell: object) -> None:
+    queue = RequestQueue()
+    fill(queue, message("1"), message("2", subshell_id=subshell))
+    assert send(queue) == ["1"]
+
+
+def test_other_requests_wait_for_the_cell_before_them_and_hold_up_the_next() -> None:
+    queue = RequestQueue()
+    fill(queue, message("1"), message("2", "complete_request"), message("3", "inspect_request"), message("4"))
+    assert send(queue) == ["1"]
+    queue.finish(queue.in_flight[0])
+    assert send(queue) == ["2", "3"]
+    for request in queue.in_flight:
+        assert send(queue) == []
+        queue.finish(request)
+    assert send(queue) == ["4"]
+
+
+def test_comms_pass_everything_and_control_waits_for_nothing() -> None:
+    """A running cell may wait for a comm message; an interrupt must not wait at all."""
+    queue = RequestQueue()
+    fill(queue, message("1"), message("2"), message("3", "comm_msg"), message("4", "debug_request", "control"))
+    fill(queue, message("5", "debug_request", "control"))
+    assert send(queue) == ["1", "3", "4", "5"]
+
+
+def test_a_comm_is_under_way_only_while_the_kernel_says_so() -> None:
+    """ipykernel may handle one without a word, so nothing may wait for its end."""
+    queue = RequestQueue()
+    (comm,) = fill(queue, message("1", "comm_msg"))
+    assert send(queue) == ["1"]
+    assert not queue.active
+    queue.mark_busy(comm)
+    assert queue.in_flight == [comm]
+    fill(queue, message("2"))
+    assert send(queue) == []
+    queue.finish(comm)
+    assert send(queue) == ["2"]
+
+
+def test_an_id_is_used_once() -> None:
+    queue = RequestQueue()
+    (first,) = fill(queue, message("1"))
+    assert queue.add(message("1"), b"other client") is None
+    send(queue)
+    queue.finish(first)
+    assert queue.add(message("1"), b"client") is None
+    assert queue.find("1") is first
+
+
+@pytest.mark.parametrize("identity", [None, 1, 1.5, ["1"], {"1": 1}, True, "2"])
+def test_only_known_ids_are_found(identity: object) -> None:
+    queue = RequestQueue()
+    fill(queue, message("1"))
+    assert queue.find(identity) is None
+
+
+def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_WAITING", 3)
+    queue = RequestQueue()
+    fill(queue, *(message(str(number)) for number in range(3)))
+    assert queue.add(message("3"), b"client") is None
+    assert queue.find("3") is None
+    assert queue.add(message("4", subshell_id="a"), b"client") is not None
+    send(queue)
+    assert queue.add(message("3"), b"client") is not None
+
+
+def test_ten_thousand_requests_are_remembered_and_no_more() -> None:
+    queue = RequestQueue()
+    for number in range(requests.MAX_REMEMBERED + 1):
+        (request,) = fill(queue, message(str(number)))
+        send(queue)
+        queue.finish(request)
+    assert queue.find("0") is None
+    assert queue.find("1") is not None
+    assert queue.find(str(requests.MAX_REMEMBERED)) is not None
+
+
+def test_what_is_not_finished_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_REMEMBERED", 3)
+    queue = RequestQueue()
+    (running,) = fill(queue, message("running"))
+    send(queue)
+    for number in range(10):
+        (request,) = fill(queue, message(str(number), "debug_request", "control"))
+        send(queue)
+        queue.finish(request)
+    assert queue.find("running") is running
+    assert queue.find("8") is not None
+    assert queue.find("7") is None
+
+
+def test_comms_are_forgotten_although_nobody_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_REMEMBERED", 3)
+    queue = RequestQueue()
+    for number in range(10):
+        fill(queue, message(str(number), "comm_msg"))
+        send(queue)
+    assert [queue.find(str(number)) is not None for number in range(10)] == [False] * 7 + [True] * 3
+
+
+def test_a_failed_cell_takes_the_cells_behind_it_out_of_its_own_queue() -> None:
+    queue = RequestQueue()
+    fill(
+        queue, message("1"), message("2"), message("3", "complete_request"), message("4"), message("5", subshell_id="a")
+    )
+    fill(queue, message("6", subshell_id="a"))
+    send(queue)
+    assert [request.id for request in queue.take_waiting_cells("shell")] == ["2", "4"]
+    queue.finish(queue.in_flight[0])
+    assert send(queue) == ["3"]
+    assert queue.take_waiting_cells("shell x") == []
+
+
+def test_everything_is_taken_at_once() -> None:
+    queue = RequestQueue()
+    fill(queue, message("1"), message("2"), message("3", "debug_request", "control"))
+    send(queue)
+    flying, waiting = queue.take_all()
+    assert [request.id for request in flying] == ["1", "3"]
+    assert [request.id for request in waiting] == ["2"]
+    assert send(queue) == []
+
+
+def test_the_parent_is_the_header_that_came_from_the_front_end() -> None:
+    (request,) = fill(RequestQueue(), message("1", session="front", date="2000-01-01T00:00:00Z"))
+    assert parent_of(request) == {
+        "msg_id": "1",
+        "msg_type": "execute_request",
+        "session": "front",
+        "date": "2000-01-01T00:00:00Z",
+    }
+    assert parent_of(None) == {}
