@@ -61,7 +61,7 @@ RAW = inspect.cleandoc(r"""
         'text': text(b'x'),
         'text in lines': text(b'x' * 40 + b'\\n'),
         'text with one emoji': text(b'x', emoji),
-        'text with one euro': lambda size: text(b'x', '\u20ac'.encode())(size * 56 // 96),
+        'text with one euro': lambda size: text(b'x', '\u20ac'.encode())(size // 2),
         'text of emoji': text(emoji),
         'text of quotes': text(b'\\"'),
         'texts': tree(b'"' + b'x' * (1 << 23) + b'\\n",', b'""'),
