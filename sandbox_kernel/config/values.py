@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, KIB, MIB, format_bytes
-from ..files.audit import FIRST_BYTES
 from ..files.grounds import config_path, why_not
 from ..files.places import Folder, check_log, open_folder
 from ..files.ways import home_folder
@@ -158,6 +157,8 @@ def audit_file(name: str, raw: object) -> str | None:
     written = _path(name, raw)
     if written is None:
         return None
+    from ..files.audit import FIRST_BYTES  # slow to import, and most kernels have none
+
     try:
         return str(check_log(written, FIRST_BYTES))
     except OSError as error:

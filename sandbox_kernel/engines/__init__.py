@@ -8,6 +8,6 @@
 - `guard`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
-- `shipping`: The modules of `container` as one argument vector.
+- `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
 - `select`: Which engine the settings name.
 """

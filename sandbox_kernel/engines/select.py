@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.model import Settings
+from ..core.model import SandboxSpec, Settings
 
 if TYPE_CHECKING:
+    from .docker.ahead import Ahead
     from .docker.engine import DockerEngine
 
 
-def make_engine(settings: Settings) -> DockerEngine:
-    """Return the engine (`engines.base.Engine`) that the settings name. Nothing is connected before its first use."""
+def make_engine(settings: Settings, ahead: Ahead | None = None) -> DockerEngine:
+    """Return the engine (`engines.base.Engine`) that the settings name. Nothing is connected before its first use.
+
+    Its first start takes up what was asked `ahead`.
+    """
     from .docker.engine import DockerEngine
 
-    return DockerEngine(base_url=None if settings.engine == "docker" else settings.engine)
+    return DockerEngine(base_url=_address(settings), ahead=ahead)
+
+
+def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
+    """Ask the engine that the settings name for a container, before there is an event loop.
+
+    Raises OSError if it does not take that in at once, and `ConfigurationError` for an engine that cannot be.
+    """
+    from .docker.ahead import ask_ahead, socket_path
+
+    return ask_ahead(socket_path(_address(settings)), spec)
+
+
+def _address(settings: Settings) -> str | None:
+    return None if settings.engine == "docker" else settings.engine

@@ -1,4 +1,4 @@
-"""The agent as an argument vector: its sources, packed so that any image with Python and ipykernel can run it.
+"""A sandbox to ask an engine for. The agent is its command: sources, for any image with Python and ipykernel.
 
 Shipping the source at start means that no image can hold a stale agent. Imports core only.
 """
@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from functools import cache
 
-from ..core.model import SCRATCH, Limits
+from ..core.model import SCRATCH, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
 
 PYTHON = "python3"
 MODULES = ("wire", "messages", "process", "shield", "report", "files", "agent")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
+
+UID_RANGE = (300_000_000, 2_000_000_000)
+"""A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 
 _UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
 _BOOT = """\
@@ -88,3 +92,16 @@ def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = 
         ],
     }
     return (python, "-I", "-c", packed(source or agent_source()), json.dumps(config))
+
+
+def new_spec(settings: Settings, session_id: str | None = None) -> SandboxSpec:
+    """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
+    low, high = UID_RANGE
+    return SandboxSpec(
+        session_id=session_id or os.urandom(16).hex(),
+        image=settings.image,
+        runtime=settings.runtime,
+        limits=settings.limits,
+        command=agent_command(settings.limits),
+        uid=low + int.from_bytes(os.urandom(8)) % (high - low),
+    )

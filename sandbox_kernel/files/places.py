@@ -11,7 +11,6 @@ Imports errors, names and ways only. Everything here raises `FileRefused` for wh
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import weakref
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from types import TracebackType
 from typing import Self
 
 from ..core.errors import ConfigurationError, FileRefused
-from .names import printable
 from .ways import Way, kind
 
 Name = str | os.PathLike[str]
@@ -157,10 +155,12 @@ class NewFile:
 
     def __init__(self, folder: Folder, name: str) -> None:
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
+            from .names import printable  # slow to import, and a start waits for this module
+
             raise FileRefused(f"{printable(name)!r} is no name of a file")
         self._folder = folder
         self._name = name
-        self._partial = f".sandbox-{secrets.token_hex(8)}.part"
+        self._partial = f".sandbox-{os.urandom(8).hex()}.part"
         self._handle = os.open(self._partial, _NEW, 0o666, dir_fd=folder.handle)
 
     def write(self, data: bytes) -> None:

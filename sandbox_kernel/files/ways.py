@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import Self
 
 from ..core.errors import FileRefused
-from .names import printable
 
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """A folder on the way need not be readable: to pass through it is enough."""
@@ -177,9 +176,13 @@ class Way:
     def _follow(self, name: str, status: os.stat_result) -> None:
         """Go where a link leads, if it is one of the system's or in the home folder; raise `FileRefused` otherwise."""
         if not stat.S_ISLNK(status.st_mode):
+            from .names import printable  # slow to import, and a start waits for this module
+
             raise FileRefused(f"{printable(name)!r} is {kind(status)} and no folder")
         self._links += 1
         if self._links > MAX_LINKS or not self._is_trusted(status):
+            from .names import printable  # as above
+
             raise FileRefused(f"{printable(name)!r} is a link, which is not followed; name the place that it leads to")
         target = os.readlink(name, dir_fd=self.end)
         if target.startswith("/"):

@@ -7,5 +7,6 @@
 - `sockets`: The five ZMQ sockets: binding, signing, reading from asyncio.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `overflow`: What a page does not bear: a file of scratch, and its end shown.
+- `head_start`: The first container, asked for before anything else is imported.
 - `proxy`: The kernel process that a front end starts.
 """

@@ -130,6 +130,11 @@ def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
     return None
 
 
+def left(meeting: Place) -> bool:
+    """Return whether something may have been left at the meeting place."""
+    return any(os.path.lexists(_beneath(folder, meeting.name)) for _, folder in _own_folders(meeting))
+
+
 def _unlink(name: str, folder: int) -> None:
     with contextlib.suppress(OSError):
         os.unlink(name, dir_fd=folder)

@@ -30,6 +30,7 @@ from .file_messages import Answer, FileMessages
 from .overflow import Overflow
 
 if TYPE_CHECKING:
+    from ..engines.docker.ahead import Ahead
     from .sockets import FrontSockets
 
 SHUTDOWN_SECONDS = 2.0
@@ -51,28 +52,33 @@ HELP_LINKS = [
 ]
 
 
-def main(connection_file: str, settings: Settings | ConfigurationError) -> int:
-    """Run a kernel until its shutdown; returns the process's exit code.
+def main(connection_file: str, settings: Settings | ConfigurationError, ahead: Ahead | None = None) -> int:
+    """Run a kernel until its shutdown; returns the process's exit code. Its first container may be asked for already.
 
     With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
     else see a kernel that dies again and again.
     """
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
-    return asyncio.run(Proxy(connection_file, connection, settings).run())
+    return asyncio.run(Proxy(connection_file, connection, settings, ahead).run())
 
 
 class Proxy:
     """The front door of one kernel process."""
 
     def __init__(
-        self, connection_file: str, connection: dict[str, Any], settings: Settings | ConfigurationError
+        self,
+        connection_file: str,
+        connection: dict[str, Any],
+        settings: Settings | ConfigurationError,
+        ahead: Ahead | None = None,
     ) -> None:
         self.connection = connection
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
-        engine = make_engine(self.settings) if self.problem is None else Refusal(self.problem)
-        self.session = Session(self.settings, engine, self)
+        self._ahead = ahead
+        engine = make_engine(self.settings, ahead) if self.problem is None else Refusal(self.problem)
+        self.session = Session(self.settings, engine, self, ahead.spec if ahead is not None else None)
         self.audit = self.session.audit
         self.files = FileMessages(
             self.session.started,
@@ -299,6 +305,8 @@ class Proxy:
     def _start_session(self) -> None:
         if not handover.collect(self.session, self.meeting_place, wanted=self.problem is None):
             self.session.launch()
+        elif self._ahead is not None:
+            self._ahead.give_up()
 
     async def _stop(self) -> None:
         await self.files.close()

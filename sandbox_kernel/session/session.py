@@ -31,7 +31,7 @@ from ..core.model import ExitReason, Message, SandboxSpec, Settings, format_byte
 from ..core.tasks import Tasks, log_defect, noted_in
 from ..engines.attestation import attest
 from ..engines.base import Container, Engine, Handover
-from ..engines.shipping import agent_command
+from ..engines.shipping import new_spec
 from ..files.audit import Audit
 from ..files.folders import Folders
 from ..files.names import printable
@@ -43,8 +43,6 @@ from .link import Link
 from .publisher import Front
 from .router import Router
 
-UID_RANGE = (300_000_000, 2_000_000_000)
-"""A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 MAX_FAILED_KERNELS = 3
 """Kernels that end before they take up a cell, one after another, before their sandbox is given up.
 
@@ -71,11 +69,14 @@ class Session:
         settings: Settings,
         engine: Engine,
         front: Front,
+        first: SandboxSpec | None = None,
     ) -> None:
+        """`first` is the spec of the first container, if the engine was asked for it already."""
         self.settings = settings
         self.limits = settings.limits
         self.engine = engine
-        self.id = secrets.token_hex(16)
+        self._first = first
+        self.id = first.session_id if first is not None else secrets.token_hex(16)
         self._problems: list[str] = []
         self.audit = Audit(settings.audit, session=self.id, report=self._problems.append)
         self.state: State = "new"
@@ -283,20 +284,10 @@ class Session:
         self.introduction.forget()
         self._life = self._tasks.start(self._live(open_container, adopted=adopted), "the life of a sandbox")
 
-    def _spec(self) -> SandboxSpec:
-        low, high = UID_RANGE
-        return SandboxSpec(
-            session_id=self.id,
-            image=self.settings.image,
-            runtime=self.settings.runtime,
-            limits=self.limits,
-            command=agent_command(self.limits),
-            uid=low + secrets.randbelow(high - low),
-        )
-
     async def _start(self) -> Container:
         self.folders.forget_scratch()
-        self._expected = self._spec()
+        first, self._first = self._first, None
+        self._expected = first or new_spec(self.settings, self.id)
         return await self.engine.start(self._expected)
 
     async def _live(self, open_container: Callable[[], Any], *, adopted: bool) -> None:

@@ -13,26 +13,18 @@ from typing import Any
 
 from ..container import wire
 from ..core.errors import SandboxDied
-from ..core.model import Message, SandboxSpec, Settings
+from ..core.model import Message, Settings
 from ..engines.attestation import Check, checks
 from ..engines.base import Engine
-from ..engines.shipping import agent_command
-from ..session.session import UID_RANGE, Session
+from ..engines.shipping import new_spec
+from ..session.session import Session
 
 REPORT_BYTES = 4 << 20
 
 
 async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
     """Start a sandbox and return the comparison of what it is with what was asked for, line by line."""
-    low, high = UID_RANGE
-    spec = SandboxSpec(
-        session_id=secrets.token_hex(16),
-        image=settings.image,
-        runtime=settings.runtime,
-        limits=settings.limits,
-        command=agent_command(settings.limits),
-        uid=low + secrets.randbelow(high - low),
-    )
+    spec = new_spec(settings)
     container = None
     try:
         async with asyncio.timeout(settings.limits.start_seconds):

@@ -18,7 +18,6 @@ import pytest
 from sandbox_kernel.core.model import Limits, Message, Settings
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.session import session as session_module
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import Kernel
 
@@ -369,7 +368,8 @@ async def weak(monkeypatch: pytest.MonkeyPatch, image: str, tmp_path: Path) -> A
     guard = "    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)\\n"
     assert source.count(guard) == 1
     source = source.replace(guard, "")
-    monkeypatch.setattr(session_module, "agent_command", lambda limits: shipping.agent_command(limits, source=source))
+    command = shipping.agent_command
+    monkeypatch.setattr(shipping, "agent_command", lambda limits: command(limits, source=source))
     process = psutil.Process()
     fronts: list[Front] = []
     engine = DockerEngine()

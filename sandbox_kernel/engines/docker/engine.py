@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pwd
 import time
+from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
 
-from ... import __version__
-from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
+from ...core.errors import EngineError, EngineUnavailable, ImageMissing
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import guard
-from ..hardening import LABEL, container_arguments, digest
+from ..hardening import LABEL
 from ..owner import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
+from .ahead import Ahead, create_target, creation, socket_path
 from .container import DockerContainer
 from .http import Connection
 
@@ -38,36 +38,43 @@ API = (1, 41)
 class DockerEngine:
     """A Docker engine, or another that speaks its API, behind a unix socket."""
 
-    def __init__(self, base_url: str | None = None, *, owner_pid: int | None = None) -> None:
-        """`base_url` is like "unix:///path", and found by itself if None; `owner_pid` is the process to name."""
+    def __init__(
+        self, base_url: str | None = None, *, owner_pid: int | None = None, ahead: Ahead | None = None
+    ) -> None:
+        """`base_url` is like "unix:///path", and found by itself if None; `owner_pid` is the process to name.
+
+        `ahead` is a create that this engine was asked for already; a start with its spec takes it up.
+        """
         self.path = socket_path(base_url)
         self.owner_pid = owner_pid or os.getpid()
         self.guard = guard.of(self.path)
+        self._ahead = ahead
         self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
     async def start(self, spec: SandboxSpec) -> DockerContainer:
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
-        body = container_arguments(spec)
-        body["Labels"] |= {
-            f"{LABEL}.spec": digest(spec),
-            f"{LABEL}.host": host_name(),
-            f"{LABEL}.uid": str(os.getuid()),
-            f"{LABEL}.version": __version__,
-            f"{LABEL}.created": str(int(time.time())),
-        }
-        return await self.start_body(spec.session_id, body)
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.spec != spec:
+            return await self.start_body(spec.session_id, creation(spec))
+        creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
+        return await self._start(spec.session_id, ahead.name, ahead.since, creating)
 
     async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out."""
         name = Owner.of(self.owner_pid).container_name(session_id)
         since = time.time()
+        self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
+        creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
+        return await self._start(session_id, name, since, creating)
+
+    async def _start(
+        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]]
+    ) -> DockerContainer:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.
         listening = self._tasks.hold(self.subscribe(session_id, since), f"listen {name}")
-        self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
-        creating = self._tasks.hold(self.request("POST", f"/containers/create?name={name}", body), f"create {name}")
         pipe: Pipe | None = None
         try:
             created = await asyncio.shield(creating)
@@ -175,12 +182,7 @@ class DockerEngine:
 
     async def request(self, method: str, target: str, body: object = None) -> Any:
         """Return the engine's answer, decoded."""
-        connection = await self._ask(method, target, body)
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                return await connection.json()
-        except TimeoutError as error:
-            raise _silent(target) from error
+        return await self._decoded(await self._ask(method, target, body), target)
 
     async def subscribe(self, session_id: str, since: float) -> Connection:
         """Return the stream of what happens to a session's container, from the time `since` on (seconds)."""
@@ -228,11 +230,19 @@ class DockerEngine:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> Connection:
-        """Send a request and return its reply, the body unread. The engine's refusals are translated here only."""
+        """Send a request and return its reply, the body unread."""
         connection = Connection(self.path)
+        return await self._answered(connection, connection.ask(method, target, body, upgrade=upgrade), target, body)
+
+    async def _created_ahead(self, ahead: Ahead) -> Any:
+        connection, target = Connection(self.path, ahead.socket), create_target(ahead.name)
+        return await self._decoded(await self._answered(connection, connection.answer(), target, ahead.body), target)
+
+    async def _answered(self, connection: Connection, asking: Awaitable[int], target: str, body: object) -> Connection:
+        """Return the connection once its status is there. The engine's refusals are translated here only."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                status = await connection.ask(method, target, body, upgrade=upgrade)
+                status = await asking
                 if status < 400:
                     return connection
                 answer = await connection.json()
@@ -243,6 +253,13 @@ class DockerEngine:
             connection.close()
             raise
         raise refusal(status, str(answer.get("message", "")) if isinstance(answer, dict) else "", body)
+
+    async def _decoded(self, connection: Connection, target: str) -> Any:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await connection.json()
+        except TimeoutError as error:
+            raise _silent(target) from error
 
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")
@@ -303,33 +320,3 @@ def refusal(status: int, message: str, body: object) -> EngineError:
             setting="engine",
         )
     return EngineError(f"the container engine refused ({status}): {message.strip()[:500]}")
-
-
-def socket_path(base_url: str | None) -> str:
-    """Return the path of the engine's socket: what was asked for, else the first that is there.
-
-    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
-    `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
-    """
-    url = base_url or ""
-    if url.startswith("/"):
-        return url
-    if url.startswith("unix://"):
-        return url.removeprefix("unix://")
-    if url:
-        raise ConfigurationError(
-            f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
-            "network would have to be secured first; ssh -L can forward the socket of another machine",
-            setting="engine",
-        )
-    user = os.getuid()
-    runtime, home = f"/run/user/{user}", pwd.getpwuid(user).pw_dir
-    places = [
-        "/var/run/docker.sock",
-        f"{runtime}/docker.sock",
-        f"{home}/.docker/run/docker.sock",
-        f"{home}/.docker/desktop/docker.sock",
-        f"{runtime}/podman/podman.sock",
-        "/run/podman/podman.sock",
-    ]
-    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), places[0])

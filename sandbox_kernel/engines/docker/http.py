@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ...core.errors import EngineError, EngineUnavailable
+from .ahead import encode
 
 HEAD_BYTES = 64 << 10
 BODY_BYTES = 16 << 20
@@ -24,9 +25,11 @@ LINE_BYTES = 1 << 20
 class Connection:
     """One request to the engine and its reply. Use `ask` once, then one of `json`, `lines` and `release`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, asked: socket.socket | None = None) -> None:
+        """On a socket that has `asked` already, `answer` takes the place of `ask`."""
+        kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         self._path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket = asked or socket.socket(socket.AF_UNIX, kind)
         self._buffer = bytearray()
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -36,19 +39,21 @@ class Connection:
 
         Raises `EngineUnavailable` when nothing answers at the socket and `EngineError` for a reply that is not HTTP.
         """
-        content = b"" if body is None else json.dumps(body).encode()
-        head = [
-            f"{method} {target} HTTP/1.1",
-            "Host: engine",
-            "User-Agent: sandbox-kernel",
-            "Connection: Upgrade\r\nUpgrade: tcp" if upgrade else "Connection: close",
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-        ]
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_connect(self._socket, self._path)
-            await loop.sock_sendall(self._socket, "\r\n".join(head).encode() + b"\r\n\r\n" + content)
+            await loop.sock_sendall(self._socket, encode(method, target, body, upgrade=upgrade))
+        except OSError as error:
+            self.close()
+            raise unavailable(self._path, error) from error
+        except BaseException:
+            self.close()
+            raise
+        return await self.answer()
+
+    async def answer(self) -> int:
+        """Return the reply's status, once its head has arrived; raises as `ask` does."""
+        try:
             lines = (await self._until(b"\r\n\r\n", HEAD_BYTES)).decode("latin-1").split("\r\n")
         except OSError as error:
             self.close()

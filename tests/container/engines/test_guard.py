@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import docker
+import psutil
 import pytest
 
 from sandbox_kernel.core.errors import EngineUnavailable, ImageMissing
@@ -18,11 +20,12 @@ from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import LABEL
+from sandbox_kernel.engines.owner import Owner
 from tests.support.engines import IMAGE
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
-Events = Callable[[float, set[str]], list[tuple[str, str]]]
+Events = Callable[[float, set[Owner]], list[tuple[str, str]]]
 
 OWNER = """
 import asyncio, sys
@@ -49,14 +52,14 @@ STEP_SECONDS = 0.008
 
 @pytest.fixture
 def events() -> Iterator[Events]:
-    """What the engine did since a time with the containers of some sessions: session and action, in order."""
+    """What the engine did since a time with the containers of some owners: name and action, in order."""
     with closing(docker.from_env()) as client:
 
-        def since(begin: float, sessions: set[str]) -> list[tuple[str, str]]:
+        def since(begin: float, owners: set[Owner]) -> list[tuple[str, str]]:
             filters: dict[str, Any] = {"type": "container", "label": f"{LABEL}.session"}
             told = client.events(since=begin, until=time.time(), filters=filters, decode=True)
-            found = [(event["Actor"]["Attributes"].get(f"{LABEL}.session"), event["Action"]) for event in told]
-            return [(session, action) for session, action in found if session in sessions]
+            found = [(str(event["Actor"]["Attributes"]["name"]), str(event["Action"])) for event in told]
+            return [(name, action) for name, action in found if Owner.parse(name) in owners]
 
         yield since
 
@@ -67,32 +70,54 @@ async def gone(engine: DockerEngine, identity: str) -> None:
             await asyncio.sleep(0.02)
 
 
-def kill_after(seconds: float, spec: SandboxSpec) -> None:
-    """Start an owner, and kill it that long after it asked the engine."""
+def engine_s_owner(spec: SandboxSpec, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a process that asks for a container, and return when it is about to."""
     command = [sys.executable, "-c", OWNER, spec.session_id, spec.image, *spec.command]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == b"asks\n"
-        time.sleep(seconds)  # the moment of the kill, which is what the test varies
-        owner.kill()
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == b"asks\n"
+    return owner
 
 
+def kernel(spec: SandboxSpec, folder: Path) -> subprocess.Popen[bytes]:
+    """The same with a kernel process, which asks while it is being loaded, right after it has started its guard."""
+    file = folder / f"{spec.session_id}.json"
+    file.write_text('{"key": ""}', encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "sandbox_kernel", "-f", str(file), "--image", spec.image]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process, deadline = psutil.Process(owner.pid), time.monotonic() + 30
+    while not process.children():
+        assert time.monotonic() < deadline
+    return owner
+
+
+@pytest.mark.parametrize("an_owner", [engine_s_owner, kernel])
 async def test_an_owner_that_is_killed_while_its_container_is_created_leaves_nothing(
-    engine: DockerEngine, start: Start, make_spec: MakeSpec, events: Events
+    an_owner: Callable[[SandboxSpec, Path], subprocess.Popen[bytes]],
+    start: Start,
+    make_spec: MakeSpec,
+    events: Events,
+    tmp_path: Path,
 ) -> None:
-    begin, specs = time.time(), [make_spec(DEAF) for _ in range(MOMENTS)]
-    sessions = {spec.session_id for spec in specs}
-    for count, spec in enumerate(specs):
-        await asyncio.to_thread(kill_after, STEP_SECONDS * count, spec)
+    def kill_after(seconds: float) -> Owner:
+        with an_owner(make_spec(DEAF), tmp_path) as process:
+            time.sleep(seconds)  # the moment of the kill, which is what the test varies
+            owner = Owner.of(process.pid)
+            process.kill()
+        return owner
+
+    begin = time.time()
+    owners = {await asyncio.to_thread(kill_after, STEP_SECONDS * count) for count in range(MOMENTS)}
+    engine, pids = DockerEngine(), {owner.pid for owner in owners}
     await start(make_spec())  # what was asked for before this one is there by the time that it is
     async with asyncio.timeout(30):  # the machine that runs the tests may be busy
-        while {row["session"] for row in await engine.list()} & sessions:  # noqa: ASYNC110 (as above)
+        while {row["owner_pid"] for row in await engine.list()} & pids:  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0.05)
-    told = await asyncio.to_thread(events, begin, sessions)
-    created = [session for session, action in told if action == "create"]
-    started = {session for session, action in told if action == "start"}
+    told = await asyncio.to_thread(events, begin, owners)
+    created = [name for name, action in told if action == "create"]
+    started = {name for name, action in told if action == "start"}
     assert set(created) - started, "no owner was killed in the midst of a create"
-    assert sorted(created) == sorted(session for session, action in told if action == "destroy")
+    assert sorted(created) == sorted(name for name, action in told if action == "destroy")
 
 
 async def test_a_container_that_is_created_after_its_start_was_given_up_is_removed(make_spec: MakeSpec) -> None:

@@ -1,0 +1,126 @@
+"""What a start asks of the engine, and asking it before there is an event loop.
+
+The engine takes as long for a create as a kernel process for the imports that it needs next, so that process asks
+first. Imports no asyncio, nor what does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from ... import __version__
+from ...core.errors import ConfigurationError
+from ...core.model import SandboxSpec
+from .. import guard
+from ..hardening import LABEL, container_arguments, digest
+from ..owner import Owner, host_name
+
+SEND_SECONDS = 1.0
+"""For an engine to take a request in; one that is slower is asked again by those who can wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A create that the engine works on. Whoever takes it up reads the answer from the socket, or gives it up."""
+
+    spec: SandboxSpec
+    path: str
+    """Of the engine's socket."""
+    name: str
+    since: float
+    """When the engine was asked, in seconds since 1970: what happens to the container is told from then on."""
+    body: dict[str, Any]
+    socket: socket.socket
+
+    def give_up(self) -> None:
+        """Have the container removed as soon as it is there."""
+        self.socket.close()
+        guard.of(self.path).remove(self.name)
+
+
+def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
+    """Ask the engine at `path` to create a container. Raises OSError if that cannot be done at once."""
+    engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    engine.settimeout(SEND_SECONDS)
+    try:
+        engine.connect(path)
+    except OSError:
+        engine.close()
+        raise
+    name, since = Owner.of(os.getpid()).container_name(spec.session_id), time.time()
+    ahead = Ahead(spec, path, name, since, creation(spec), engine)
+    guard.of(path).expect(name)  # should this process end now, the engine creates it all the same
+    try:
+        engine.sendall(encode("POST", create_target(name), ahead.body))
+        engine.setblocking(False)
+    except OSError:
+        ahead.give_up()
+        raise
+    return ahead
+
+
+def create_target(name: str) -> str:
+    return f"/containers/create?name={name}"
+
+
+def creation(spec: SandboxSpec) -> dict[str, Any]:
+    """Return the body of the request that creates a container for `spec`."""
+    body = container_arguments(spec)
+    body["Labels"] |= {
+        f"{LABEL}.spec": digest(spec),
+        f"{LABEL}.host": host_name(),
+        f"{LABEL}.uid": str(os.getuid()),
+        f"{LABEL}.version": __version__,
+        f"{LABEL}.created": str(int(time.time())),
+    }
+    return body
+
+
+def encode(method: str, target: str, body: object = None, *, upgrade: bool = False) -> bytes:
+    """Return an HTTP request; there is one on each connection."""
+    content = b"" if body is None else json.dumps(body).encode()
+    head = [
+        f"{method} {target} HTTP/1.1",
+        "Host: engine",
+        "User-Agent: sandbox-kernel",
+        "Connection: Upgrade\r\nUpgrade: tcp" if upgrade else "Connection: close",
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+    ]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + content
+
+
+def socket_path(base_url: str | None) -> str:
+    """Return the path of the engine's socket: what was asked for, else the first that is there.
+
+    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
+    `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
+    """
+    url = base_url or ""
+    if url.startswith("/"):
+        return url
+    if url.startswith("unix://"):
+        return url.removeprefix("unix://")
+    if url:
+        raise ConfigurationError(
+            f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
+            "network would have to be secured first; ssh -L can forward the socket of another machine",
+            setting="engine",
+        )
+    user = os.getuid()
+    runtime, home = f"/run/user/{user}", pwd.getpwuid(user).pw_dir
+    places = [
+        "/var/run/docker.sock",
+        f"{runtime}/docker.sock",
+        f"{home}/.docker/run/docker.sock",
+        f"{home}/.docker/desktop/docker.sock",
+        f"{runtime}/podman/podman.sock",
+        "/run/podman/podman.sock",
+    ]
+    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), places[0])

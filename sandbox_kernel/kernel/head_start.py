@@ -1,0 +1,31 @@
+"""The engine is asked for a kernel's first container before anything else is imported that the kernel needs.
+
+Both take about as long. Nothing here is needed for a start: without it the session asks, and meets what is wrong.
+Imports the keeper and the engine's spec; neither asyncio nor what does.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.errors import SandboxError
+from ..engines.select import ask_ahead
+from ..engines.shipping import new_spec
+from . import keeper
+
+if TYPE_CHECKING:
+    from ..core.model import Settings
+    from ..engines.docker.ahead import Ahead
+
+
+def head_start(connection_file: str, settings: Settings) -> Ahead | None:
+    """Ask for the first container; None if one may have been left by the kernel process before, or it cannot be."""
+    try:
+        connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
+        if keeper.left(keeper.place(connection_file, str(connection.get("key", "")))):
+            return None
+        return ask_ahead(settings, new_spec(settings))
+    except (OSError, ValueError, AttributeError, SandboxError):
+        return None
