@@ -11,5 +11,7 @@ ipykernel.
 - `shield`: A filter around all that the agent starts: nobody in there slows, stops or limits it.
 - `report`: What the sandbox sees of itself.
 - `files`: Files of scratch, one bounded step a request.
-- `agent`: Process 1: starts ipykernel, and one loop between its sockets and the pipe.
+- `kernel`: One ipykernel process.
+- `agent`: Process 1: one loop between the kernel's sockets and the pipe.
+- `start`: What comes before: the shield, and the kernel as early as can be.
 """

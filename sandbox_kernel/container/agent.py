@@ -1,9 +1,9 @@
-"""PID 1 of the sandbox: starts a real ipykernel and carries its messages over stdin and stdout.
+"""PID 1 of the sandbox: carries the messages of a real ipykernel over stdin and stdout.
 
-Runs inside the container, from source that the host ships at start, so it imports the standard library, the modules
-shipped beside it, and pyzmq, which ipykernel brings. It is trusted until user code runs; after that the host believes
-nothing it says. It is a single loop that never blocks: a kernel that floods it is slowed down, not the commands of the
-host.
+Runs inside the container, from source that the host ships at start, so it imports the standard library and the modules
+shipped beside it; `start` hands it pyzmq, which ipykernel brings. It is trusted until user code runs; after that the
+host believes nothing it says. It is a single loop that never blocks: a kernel that floods it is slowed down, not the
+commands of the host.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ import itertools
 import json
 import os
 import signal
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import messages, process, report, shield, wire
+from . import messages, process, report, wire
+from .kernel import Kernel
 
 STDIN, STDOUT = 0, 1
 MAX_PENDING = 4 << 20
 """Bytes waiting for the host above which nothing more is read from the kernel."""
-TAIL = 8192
-"""Bytes kept of what the kernel writes to its raw stdout and stderr, to explain its death."""
 DELAY = 0.001
 """Seconds, and what a poller can wait for at least."""
 LEASE = 60.0
@@ -38,108 +36,19 @@ SMALL = 1 << 16
 CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdin"))
 
 
-class Kernel:
-    """One ipykernel process and the sockets to it."""
-
-    def __init__(self, config: dict[str, Any], number: int) -> None:
-        self.number = number
-        self.ready = False
-        self.tail = b""
-        # User code may write here too: a name that it could guess would be one that it could take.
-        self.folder = os.path.join(config["runtime"], "k%d-%s" % (number, os.urandom(8).hex()))
-        os.makedirs(self.folder, 0o700)
-        self.address = os.path.join(self.folder, "s")
-        path = os.path.join(self.folder, "connection.json")
-        ports = {name + "_port": i + 1 for i, name in enumerate(("shell", "iopub", "stdin", "control", "hb"))}
-        # The key is empty on purpose: the sockets are files of this container, and whatever runs in it could read a
-        # key too. Who may talk to the front end is decided on the host.
-        info = dict(ports, transport="ipc", ip=self.address, key="", signature_scheme="hmac-sha256")
-        with open(path, "w") as file:
-            json.dump(info, file)
-        errors, write = os.pipe()
-        os.set_blocking(errors, False)
-        self.stderr: int | None = errors
-        null = os.open(os.devnull, os.O_RDONLY)
-        argv = [sys.executable] + [arg.replace("{connection_file}", path) for arg in config["kernel"]]
-        actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_DUP2, write, 2)]
-        os.chdir(config["scratch"])
-        try:
-            # A session of its own, so that an interrupt can reach the kernel and its children, and nobody else.
-            self.pid = os.posix_spawn(
-                argv[0],
-                argv,
-                config["environment"],
-                file_actions=actions,
-                setsid=True,
-                setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD],
-            )
-        finally:
-            os.close(write)
-            os.close(null)
-        try:
-            # Should memory run out, the system is to end the kernel and not this process.
-            with open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
-                file.write("1000")
-            # And however many processes want the processor, this one is to hear that the host has gone.
-            os.setpriority(os.PRIO_PROCESS, self.pid, process.NICENESS)
-        except OSError:
-            pass
-        self.sockets: dict[int, Any] = {}
-
-    def connect(self, zmq: Any, context: Any) -> None:
-        identity = b"agent-%d" % self.number
-        for kind, _ in CHANNELS:
-            self.sockets[kind] = context.socket(zmq.DEALER)
-            # ipykernel sends input_request on stdin to the identity that asked on shell.
-            self.sockets[kind].identity = identity
-        self.sockets[wire.IOPUB] = context.socket(zmq.SUB)
-        self.sockets[wire.IOPUB].subscribe(b"")
-        for kind, port in ((wire.SHELL, 1), (wire.IOPUB, 2), (wire.STDIN, 3), (wire.CONTROL, 4)):
-            socket = self.sockets[kind]
-            socket.linger = 0
-            socket.sndhwm = socket.rcvhwm = 100000
-            socket.reconnect_ivl = 5
-            socket.connect("ipc://%s-%d" % (self.address, port))
-
-    def drain_stderr(self) -> bool:
-        if self.stderr is None:
-            return False
-        try:
-            data = os.read(self.stderr, READ)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        self.tail = (self.tail + data)[-TAIL:]
-        return bool(data)
-
-    def close(self) -> None:
-        for socket in self.sockets.values():
-            socket.close()
-        self.sockets = {}
-        before = None
-        while self.tail != before:
-            before = self.tail
-            if not self.drain_stderr():
-                break
-        if self.stderr is not None:
-            os.close(self.stderr)
-            self.stderr = None
-
-
 class Agent:
     """The loop between the two pipes of the container and the sockets of its kernel."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], kernel: Kernel) -> None:
         self.config = config
         self.decoder = wire.Decoder(config["max_frame"])
         self.pending: collections.deque[memoryview] = collections.deque()
         self.pending_bytes = 0
         self.parked = False
         self.held: list[tuple[int, Sequence[bytes]]] = []
-        self.kernels = 0
-        self.kernel: Kernel | None = None
-        self.ooms = 0
+        self.kernels = 1
+        self.kernel: Kernel | None = kernel
+        self.ooms = report.oom_kills()
         self.meter: report.Meter | None = None
         self.swollen = 0.0
         self.pressing = False
@@ -210,8 +119,19 @@ class Agent:
         return self.kernel
 
     def attach(self, kernel: Kernel) -> None:
-        kernel.connect(self.zmq, self.context)
-        for socket in kernel.sockets.values():
+        sockets, identity = kernel.sockets, b"agent-%d" % kernel.number
+        for kind, _ in CHANNELS:
+            sockets[kind] = self.context.socket(self.zmq.DEALER)
+            # ipykernel sends input_request on stdin to the identity that asked on shell.
+            sockets[kind].identity = identity
+        sockets[wire.IOPUB] = self.context.socket(self.zmq.SUB)
+        sockets[wire.IOPUB].subscribe(b"")
+        for kind, port in ((wire.SHELL, 1), (wire.IOPUB, 2), (wire.STDIN, 3), (wire.CONTROL, 4)):
+            socket = sockets[kind]
+            socket.linger = 0
+            socket.sndhwm = socket.rcvhwm = 100000
+            socket.reconnect_ivl = 5
+            socket.connect("ipc://%s-%d" % (kernel.address, port))
             self.poller.register(socket, self.zmq.POLLIN)
         self.poller.register(kernel.stderr, self.zmq.POLLIN)
 
@@ -346,28 +266,19 @@ class Agent:
 
     # --- the loop ---
 
-    def begin(self) -> int:
-        """Start the first kernel; return the end of the pipe that says when a process has ended."""
-        wake_read = process.prepare_pipes(STDIN, STDOUT)
-        self.give_back_memory = process.settle()
-        import zmq
-
-        self.zmq: Any = zmq
-        self.context: Any = zmq.Context()
-        self.poller: Any = zmq.Poller()
+    def begin(self, wake_read: int, zmq: Any, context: Any, status: str) -> None:
+        """Say what the sandbox sees of itself, and connect to the first kernel, which is on its way."""
+        self.zmq, self.context = zmq, context
+        self.poller = zmq.Poller()
         self.poller.register(STDIN, zmq.POLLIN)
         self.poller.register(wake_read, zmq.POLLIN)
-        self.context.socket(zmq.PAIR).close()  # with the first socket, the library starts its threads
-        status = report.own_status()
-        shield.raise_shield()
-        kernel = self.spawn()
-        self.event("hello", report=report.collect(status), number=self.kernels)
+        self.event("hello", report=report.collect(report.own_status(status)), number=self.kernels)
         self.flush()
-        self.attach(kernel)
-        return wake_read
+        if self.kernel is not None:
+            self.attach(self.kernel)
 
-    def run(self) -> None:
-        wake_read = self.begin()
+    def run(self, wake_read: int, give_back_memory: Callable[[], object]) -> None:
+        self.give_back_memory = give_back_memory
         poller = self.poller
         stdout_polled = False
         while True:
@@ -430,21 +341,3 @@ class Agent:
             os._exit(0)
         for kind, parts in self.decoder.feed(data):
             self.handle(kind, parts)
-
-
-def prepare(config: dict[str, Any]) -> None:
-    """Make the folders that the kernel expects; the image may bring a prepared home."""
-    os.umask(0o077)
-    home = config["environment"]["HOME"]
-    os.makedirs(config["runtime"], 0o700, exist_ok=True)
-    if os.path.isdir(config["home"]):
-        import shutil
-
-        shutil.copytree(config["home"], home, dirs_exist_ok=True)
-    os.makedirs(home, 0o700, exist_ok=True)
-
-
-def main() -> None:
-    config = json.loads(sys.argv[1])
-    prepare(config)
-    Agent(config).run()

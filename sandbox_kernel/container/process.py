@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 F_SETPIPE_SZ = 1031
@@ -23,6 +24,7 @@ Only within the container: its share of the machine is the engine's to set, and 
 """
 
 _PR_SET_DUMPABLE = 4
+_ZMQ_PAIR = 0
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
@@ -72,3 +74,39 @@ def settle() -> Callable[[], object]:
         return lambda: libc.malloc_trim(0)
     except AttributeError:  # not glibc
         return lambda: None
+
+
+def start_threads() -> int | None:
+    """Have the library of the sockets start its threads; return the address of its context.
+
+    pyzmq takes long to load; its wheels bring the library in a file beside it. None where there is no such file.
+    """
+    import ctypes
+
+    for folder in sys.path:
+        if not os.path.isdir(os.path.join(folder, "zmq")):
+            continue
+        beside = os.path.join(folder, "pyzmq.libs")
+        found = [name for name in os.listdir(beside) if name.startswith("libzmq")] if os.path.isdir(beside) else []
+        if len(found) != 1:
+            return None
+        try:
+            library = ctypes.CDLL(os.path.join(beside, found[0]))
+        except OSError:
+            return None
+        library.zmq_ctx_new.restype = library.zmq_socket.restype = ctypes.c_void_p
+        library.zmq_socket.argtypes, library.zmq_close.argtypes = (ctypes.c_void_p, ctypes.c_int), (ctypes.c_void_p,)
+        context = library.zmq_ctx_new()
+        library.zmq_close(library.zmq_socket(context, _ZMQ_PAIR))
+        return int(context)
+    return None
+
+
+def threads() -> list[int]:
+    """Return the threads of this process."""
+    return sorted(int(name) for name in os.listdir("/proc/self/task"))
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

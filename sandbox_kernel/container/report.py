@@ -184,9 +184,9 @@ def _field(path: str, name: str) -> int:
     return -1
 
 
-def own_status() -> dict[str, str]:
-    """Return the lines of /proc/self/status."""
-    lines = (_read("/proc/self/status") or "").splitlines()
+def own_status(text: str | None = None) -> dict[str, str]:
+    """Return the lines of /proc/self/status, or of what it held before."""
+    lines = (text or _read("/proc/self/status") or "").splitlines()
     return {key: value for key, _, value in (line.partition(":") for line in lines)}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 
 EPERM = 1
@@ -71,7 +70,7 @@ def raise_shield() -> bool:
     Call when all threads of this process run: they stay without it, and are those that it protects.
     """
     try:
-        program = assemble(platform.machine(), sorted(int(name) for name in os.listdir("/proc/self/task")))
+        program = assemble(os.uname().machine, sorted(int(name) for name in os.listdir("/proc/self/task")))
     except LookupError:
         return False
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

@@ -6,7 +6,6 @@ Shipping the source at start means that no image can hold a stale agent. Imports
 from __future__ import annotations
 
 import base64
-import json
 import os
 import zlib
 from functools import cache
@@ -15,7 +14,7 @@ from ..core.model import SCRATCH, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
 
 PYTHON = "python3"
-MODULES = ("wire", "messages", "process", "shield", "report", "files", "agent")
+MODULES = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -24,24 +23,29 @@ UID_RANGE = (300_000_000, 2_000_000_000)
 
 _UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
 _BOOT = """\
-import sys, types
-package = sys.modules["container"] = types.ModuleType("container")
-package.__path__ = []
-for name, source in {modules!r}:
-    module = sys.modules["container." + name] = types.ModuleType("container." + name)
-    setattr(package, name, module)
-    exec(compile(source, "container/" + name + ".py", "exec", dont_inherit=True), module.__dict__)
-package.agent.main()
+import sys
+SOURCES = {sources!r}
+class Shipped:
+    def find_spec(self, name, path=None, target=None):
+        return type(sys.__spec__)(name, self, is_package=name == "container") if name in SOURCES else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        path = module.__name__.replace(".", "/") + ".py"
+        exec(compile(SOURCES[module.__name__], path, "exec", dont_inherit=True), module.__dict__)
+sys.meta_path.insert(0, Shipped())
+from container import start
+start.main()
 """
-"""A module's own name says which package it is of, so that they import each other as they do on the host."""
+"""The modules are a package, as on the host; each is compiled when it is imported, and the kernel waits for few."""
 
 
 @cache
 def agent_source() -> str:
-    """Return a program that defines the agent's modules in order and runs it."""
+    """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
-    modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
-    return _BOOT.format(modules=modules)
+    sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    return _BOOT.format(sources={"container": ""} | sources)
 
 
 @cache
@@ -91,7 +95,7 @@ def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = 
             "--IPythonKernel._execute_sleep=0",
         ],
     }
-    return (python, "-I", "-c", packed(source or agent_source()), json.dumps(config))
+    return (python, "-I", "-c", packed(source or agent_source()), repr(config))
 
 
 def new_spec(settings: Settings, session_id: str | None = None) -> SandboxSpec:

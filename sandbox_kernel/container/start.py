@@ -1,0 +1,80 @@
+"""The first moments of the sandbox: its kernel is started before anything is loaded that the kernel does not need.
+
+ipykernel's imports are most of a start. While they run, the agent loads itself and pyzmq, by which it speaks to the
+kernel. Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import process, shield
+from .kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STDIN, STDOUT = 0, 1
+
+
+def main() -> None:
+    config = eval(sys.argv[1])  # noqa: S307 (the host's own, as this program is; a parser takes longer to load)
+    prepare(config)
+    wake_read = process.prepare_pipes(STDIN, STDOUT)
+    give_back_memory = process.settle()
+    address = process.start_threads()
+    if address is None:
+        import zmq
+
+        context = zmq.Context()
+        context.socket(zmq.PAIR).close()  # with the first socket, the library starts its threads
+    status, threads = process.read("/proc/self/status"), process.threads()
+    shield.raise_shield()
+    kernel = Kernel(config, 1)
+
+    import zmq
+
+    from .agent import Agent
+
+    if address is not None:
+        context = zmq.Context.shadow(address)
+    agent = Agent(config, kernel)
+    agent.begin(wake_read, zmq, context, status)
+    if process.threads() != threads:
+        sys.stderr.write("the agent has threads that its shield does not know\n")
+        os._exit(1)
+    agent.run(wake_read, give_back_memory)
+
+
+def prepare(config: dict[str, Any]) -> None:
+    """Make the folders that the kernel expects; the image may bring a prepared home."""
+    os.umask(0o077)
+    home = config["environment"]["HOME"]
+    os.makedirs(config["runtime"], 0o700, exist_ok=True)
+    if os.path.isdir(config["home"]):
+        copy(config["home"], home)
+    os.makedirs(home, 0o700, exist_ok=True)
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a folder with all that is in it, as shutil does, which takes longer to load than this to run."""
+    os.makedirs(target, 0o700, exist_ok=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = os.path.join(target, entry.name)
+            if entry.is_dir():
+                copy(entry.path, path)
+                continue
+            with open(entry.path, "rb") as read, open(path, "wb") as write:
+                while data := read.read(1 << 20):
+                    write.write(data)
+            keep(entry.stat(), path)
+    keep(os.stat(source), target)
+
+
+def keep(status: os.stat_result, path: str) -> None:
+    """Give a copy the mode and the times of the original."""
+    os.chmod(path, status.st_mode & 0o7777)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
