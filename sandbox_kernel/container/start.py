@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STDIN, STDOUT = 0, 1
+CACHE = ".cache"
+"""Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large."""
 
 
 def main() -> None:
@@ -33,6 +35,9 @@ def main() -> None:
     status, threads = process.read("/proc/self/status"), process.threads()
     shield.raise_shield()
     kernel = Kernel(config, 1)
+    cache = os.path.join(config["home"], CACHE)
+    if os.path.isdir(cache):
+        copy(cache, os.path.join(config["environment"]["HOME"], CACHE))
 
     import zmq
 
@@ -54,15 +59,17 @@ def prepare(config: dict[str, Any]) -> None:
     home = config["environment"]["HOME"]
     os.makedirs(config["runtime"], 0o700, exist_ok=True)
     if os.path.isdir(config["home"]):
-        copy(config["home"], home)
+        copy(config["home"], home, CACHE)
     os.makedirs(home, 0o700, exist_ok=True)
 
 
-def copy(source: str, target: str) -> None:
-    """Copy a folder with all that is in it, as shutil does, which takes longer to load than this to run."""
+def copy(source: str, target: str, but: str | None = None) -> None:
+    """Copy a folder, but for one name in it, as shutil does, which takes longer to load than this to run."""
     os.makedirs(target, 0o700, exist_ok=True)
     with os.scandir(source) as entries:
         for entry in entries:
+            if entry.name == but:
+                continue
             path = os.path.join(target, entry.name)
             if entry.is_dir():
                 copy(entry.path, path)

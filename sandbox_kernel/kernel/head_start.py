@@ -1,4 +1,4 @@
-"""The engine is asked for a kernel's first container before anything else is imported that the kernel needs.
+"""What a kernel process loads, and when: the engine is asked for its container first, and works meanwhile.
 
 Both take about as long. Nothing here is needed for a start: without it the session asks, and meets what is wrong.
 Imports the keeper and the engine's spec; neither asyncio nor what does.
@@ -6,7 +6,9 @@ Imports the keeper and the engine's spec; neither asyncio nor what does.
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +18,13 @@ from ..engines.shipping import new_spec
 from . import keeper
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from ..core.model import Settings
     from ..engines.docker.ahead import Ahead
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread that imports may keep the loop waiting, each time."""
 
 
 def head_start(connection_file: str, settings: Settings) -> Ahead | None:
@@ -29,3 +36,15 @@ def head_start(connection_file: str, settings: Settings) -> Ahead | None:
         return ask_ahead(settings, new_spec(settings))
     except (OSError, ValueError, AttributeError, SandboxError):
         return None
+
+
+async def import_meanwhile(name: str) -> ModuleType:
+    """Import a module in a thread. The loop has short turns, and the engine waits for each of them."""
+    import asyncio
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        return await asyncio.to_thread(importlib.import_module, name)
+    finally:
+        sys.setswitchinterval(usual)

@@ -7,7 +7,6 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import signal
@@ -27,6 +26,7 @@ from ..session.introduction import LANGUAGE
 from ..session.session import Session
 from . import handover, heap, keeper
 from .file_messages import Answer, FileMessages
+from .head_start import import_meanwhile
 from .overflow import Overflow
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ class Proxy:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         self._start_session()
-        # The slow imports run while the engine works.
-        sockets = await asyncio.to_thread(importlib.import_module, "sandbox_kernel.kernel.sockets")
+        sockets = await import_meanwhile("sandbox_kernel.kernel.sockets")
         self.sockets = sockets.FrontSockets(
             self.connection,
             self.receive,
