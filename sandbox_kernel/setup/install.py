@@ -26,14 +26,6 @@ from ..files.places import open_folder
 NAME = "sandbox-python"
 
 
-def template_folder() -> Path:
-    """Return the folder of kernel.json and the logos."""
-    folder = brought("kernelspec")
-    if (folder / "kernel.json").is_file():
-        return folder
-    raise ConfigurationError("this installation lacks its kernelspec template; install sandbox-kernel again")
-
-
 def check(values: Mapping[str, object]) -> Settings:
     """Check settings for a kernel that will start elsewhere: a relative path belongs to each notebook's own folder."""
     merged = from_files() | dict(values)
@@ -48,7 +40,7 @@ def kernel_spec(
     The template's environment has glibc ask for large pages, which makes a display of 50 MB take half of the
     processor's time; no variable is a setting.
     """
-    spec: dict[str, Any] = json.loads((template_folder() / "kernel.json").read_text())
+    spec: dict[str, Any] = json.loads((brought("kernelspec") / "kernel.json").read_text())
     argv: list[str] = []
     for word in spec["argv"]:
         argv += [python] if word == "{python}" else isolation if word == "{isolation}" else [word]
@@ -113,7 +105,7 @@ def install(
     spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python))
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as scratch:
         source = Path(scratch, "kernelspec")
-        shutil.copytree(template_folder(), source)
+        shutil.copytree(brought("kernelspec"), source)
         (source / "kernel.json").write_text(json.dumps(spec, indent=2, ensure_ascii=False) + "\n")
         source.chmod(0o755)  # it is copied with its mode, and other users of a system-wide kernel must read it
         try:

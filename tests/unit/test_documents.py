@@ -20,7 +20,10 @@ from sandbox_kernel.setup.install import check
 from tests.support import ROOT
 
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md", *PAGES)
+DOCUMENTS = (
+    *("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"),
+    *PAGES,
+)
 
 MADE_BY_MAKE = {"output/", "output/lab/"}
 """Folders that a document may name although a checkout does not hold them."""

@@ -15,6 +15,7 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
 from sandbox_kernel.config.sources import from_argv, read_argv
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.resources import brought
 from sandbox_kernel.setup import install
 
 MODULE = [sys.executable, "-m", "sandbox_kernel"]
@@ -186,7 +187,7 @@ def test_a_python_that_only_finds_the_package_by_accident_is_refused(monkeypatch
 
 def test_the_template_of_the_repository_is_what_is_installed(tmp_path: Path) -> None:
     """One kernel.json, readable in the repository; the code only fills it in."""
-    template: dict[str, Any] = json.loads((install.template_folder() / "kernel.json").read_text())
+    template: dict[str, Any] = json.loads((brought("kernelspec") / "kernel.json").read_text())
     assert run("install", "--prefix", tmp_path, cwd=tmp_path).returncode == 0
     written = json.loads((installed(tmp_path) / "kernel.json").read_text())
     assert set(written) == set(template)
