@@ -64,7 +64,7 @@ def _html(text: str, *, frames: bool) -> None:
     judge.html(again, frames)
     require(again == once or not judge.settled(once), (once, again))
     require(len(once) < 100 * len(text) + 5000, "little became much")
-    require(all(len(note) <= 160 for note in notes), list(notes))
+    require(all(len(note.text) <= 160 for note in notes), list(notes))
 
 
 def _markdown(text: str) -> None:

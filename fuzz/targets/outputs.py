@@ -86,10 +86,10 @@ def _apply(policy: OutputPolicy, sent: Message, mode: str, models: dict[str, str
     before = orjson.dumps([sent.content, sent.metadata])
     verdict = policy.apply(sent)
     require(orjson.dumps([sent.content, sent.metadata]) == before, "the filter changed what it was given")
-    require(all(map(NOTE.fullmatch, verdict.notes)), verdict.notes)
+    require(all(map(NOTE.fullmatch, verdict.reasons)), verdict.reasons)
     passed = verdict.message
     if passed is None:
-        require(verdict.notes, "dropped without a word")
+        require(verdict.reasons, "dropped without a word")
         return
     require((passed.type, passed.header, passed.parent) == (sent.type, sent.header, sent.parent), passed)
     try:

@@ -18,6 +18,7 @@ from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 from nbformat.v4 import output_from_msg
 
+from ..core.codes import Note, OutputCode
 from ..core.model import Message
 
 Nodes = list[nbformat.NotebookNode]
@@ -122,7 +123,7 @@ class Outputs:
         self._client.clear_before_next_output = False
         self.notebook.cells[index].outputs = []
 
-    def take(self, message: Message) -> str | None:
+    def take(self, message: Message) -> Note | None:
         """Take in one message that has passed the policy; return why it cannot be kept, if so."""
         if message.type == "stream":
             # Joined when the next other thing comes: one by one would copy a long text for each of its pieces.
@@ -166,13 +167,13 @@ class Outputs:
             message["content"] = {"name": name, "text": "".join(pieces)}
             self._process(message)
 
-    def _process(self, message: dict[str, Any]) -> str | None:
+    def _process(self, message: dict[str, Any]) -> Note | None:
         if self._index < 0:
             return None
         try:
             self._write(message, self.notebook.cells[self._index])
         except Exception as error:  # its parts are of the cell's choosing, and this is no place to fail
-            return f"an output that a notebook cannot hold: {type(error).__name__}"
+            return OutputCode.NOT_IN_NOTEBOOK.note(why=type(error).__name__)
         return None
 
     def _write(self, message: dict[str, Any], cell: Any) -> None:

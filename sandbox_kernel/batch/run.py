@@ -224,7 +224,7 @@ class Run:
 
     async def _take(self, message: Message) -> None:
         if problem := self.outputs.take(message):
-            self._observe("policy", {"type": message.type, "reason": f"left out {problem}"})
+            self._observe("policy", {"type": message.type, "code": problem.code.code, "reason": problem.text})
         if self._streams is not None and message.type == "stream":
             # The next cell waits for a reader that pauses; the clock of this one does not.
             name, cell = str(message.content.get("name")), str(self._cell and self._cell.number)

@@ -1,11 +1,15 @@
-"""One small tree of errors; each says whose fault it is, the limit, the value reached and the setting to change.
+"""One small tree of errors; each says its code, whose fault it is, the limit, the value reached and what to change.
 
-Imports nothing of this package: every other module may raise these.
+Imports the codes only: every other module may raise these.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from .code import Code, Note
+from .end_codes import EndCode
+from .message_codes import MessageCode
 
 Fault = Literal["user code", "policy", "platform", "configuration"]
 
@@ -19,10 +23,12 @@ class SandboxError(Exception):
     fault: ClassVar[Fault] = "platform"
     words: ClassVar[tuple[str, str]] = ("Limit", "Reached")
     """What stands before `limit` and `value`."""
+    usual: ClassVar[Code] = EndCode.PLATFORM_FAILED
+    """The code of those that are raised with words of their own."""
 
     def __init__(
         self,
-        message: str,
+        message: str | Code | Note,
         *,
         limit: str | None = None,
         value: str | None = None,
@@ -31,11 +37,17 @@ class SandboxError(Exception):
     ) -> None:
         """Keep the parts of the message, so that a report can name them one by one.
 
+        `message` is a code, one with its text filled in, or words for the class's usual code.
         `limit` and `value` are for people and carry their units ("2.0 GiB", "3 s"); `setting` is the name of the
         trait to change; `survived` says what is left ("variables and files", "files", "nothing").
         """
-        super().__init__(message)
-        self.message = message
+        if isinstance(message, str):
+            message = Note(self.usual, message)
+        elif isinstance(message, Code):
+            message = message.note()
+        super().__init__(message.text)
+        self.code = message.code
+        self.message = message.text
         self.limit = limit
         self.value = value
         self.setting = setting
@@ -73,21 +85,31 @@ class CellError(SandboxError):
 class CellTimeout(CellError):
     """The cell ran longer than `cell_timeout`."""
 
+    usual = EndCode.CELL_TIMEOUT
+
 
 class OutOfMemory(CellError):
     """The container reached its memory limit and the system ended a process in it."""
+
+    usual = EndCode.OUT_OF_MEMORY
 
 
 class OutputLimit(CellError):
     """The cell sent more output than `output_limit` allows."""
 
+    usual = EndCode.OUTPUT_TOO_LARGE
+
 
 class KernelDied(CellError):
     """The kernel process ended; a new one runs in the same container."""
 
+    usual = EndCode.KERNEL_DIED
+
 
 class CellInterrupted(CellError):
     """An interrupt met the kernel outside the cell's own code, and the kernel forgot to answer."""
+
+    usual = EndCode.CELL_INTERRUPTED
 
     @property
     def name(self) -> str:
@@ -98,12 +120,14 @@ class SandboxDied(CellError):
     """The container is gone, with its files."""
 
     fault = "platform"
+    usual = EndCode.SANDBOX_DIED
 
 
 class ScreenBlocked(CellError):
     """A policy refused the code before it ran."""
 
     fault = "policy"
+    usual = EndCode.SCREEN_BLOCKED
 
 
 # --- the platform ---------------------------------------------------------------------------------------------------
@@ -112,15 +136,20 @@ class ScreenBlocked(CellError):
 class EngineError(SandboxError):
     """The container engine refused a request or failed at it."""
 
+    usual = EndCode.ENGINE_FAILED
+
 
 class EngineUnavailable(EngineError):
     """The container engine cannot be reached."""
+
+    usual = EndCode.ENGINE_UNAVAILABLE
 
 
 class ImageMissing(EngineError):
     """The engine has no image of that name."""
 
     fault = "configuration"
+    usual = EndCode.IMAGE_MISSING
 
 
 class AttestationFailed(EngineError):
@@ -128,6 +157,8 @@ class AttestationFailed(EngineError):
 
     `differences` holds one sentence for each protection that is missing.
     """
+
+    usual = EndCode.ATTESTATION_FAILED
 
     def __init__(self, differences: tuple[str, ...]) -> None:
         super().__init__("the sandbox is refused, because it lacks a protection: " + "; ".join(differences))
@@ -138,24 +169,35 @@ class WireError(SandboxError):
     """Bytes from the container are not frames of our wire."""
 
     fault = "user code"
+    usual = EndCode.NOT_FRAMES
 
 
 class ProtocolError(SandboxError):
     """A message is not one that may pass; it is dropped."""
 
     fault = "user code"
+    usual = MessageCode.IMPROPER
 
 
 class FileRefused(SandboxError):
-    """A file may not enter or leave the sandbox."""
+    """A file may not enter or leave the sandbox; it is always said why, by a code."""
 
     fault = "policy"
+
+    def __init__(self, why: Code | Note, **parts: Any) -> None:
+        super().__init__(why, **parts)
+
+    def about(self, words: str) -> FileRefused:
+        """Return the same refusal with other words, such as the name of the file before them."""
+        note = Note(self.code, words)
+        return FileRefused(note, limit=self.limit, value=self.value, setting=self.setting, survived=self.survived)
 
 
 class ConfigurationError(SandboxError):
     """A setting has a value that cannot work."""
 
     fault = "configuration"
+    usual = EndCode.WRONG_SETTING
     words = ("Allowed", "Given")
 
 
@@ -166,12 +208,14 @@ class SandboxClosed(SandboxError):
     """A sandbox was used after its end, or outside of the event loop or process that it belongs to."""
 
     fault = "configuration"
+    usual = EndCode.SANDBOX_CLOSED
 
 
 class CallCancelled(SandboxError):
     """Nobody waits for the cell any more, so it is ended."""
 
     fault = "configuration"
+    usual = EndCode.CALL_CANCELLED
 
 
 class CallbackFailed(SandboxError):
@@ -181,6 +225,7 @@ class CallbackFailed(SandboxError):
     """
 
     fault = "configuration"
+    usual = EndCode.CALLBACK_FAILED
 
     def __init__(self, message: str, execution: object) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """JSON that is mostly long texts, parsed without a copy of the whole: the host holds it twice, and not three times.
 
 The parser works on a copy of what it is given. So a text near the limit of a message would be there three times for a
-moment: as it came, in the copy, and parsed. Imports errors only.
+moment: as it came, in the copy, and parsed. Imports codes and errors only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from .errors import ProtocolError
+from .message_codes import MessageCode
 
 PIECE, LOOK = 1 << 18, 1 << 12
 """Bytes of a long text that are parsed at a time, and bytes of a string that is not one."""
@@ -24,7 +25,7 @@ def parse(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ProtocolError(f"not JSON: {error}") from None
+        raise ProtocolError(MessageCode.NOT_JSON.note(why=error)) from None
 
 
 def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
@@ -51,7 +52,7 @@ def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
             elif isinstance(value, str) and value in found:
                 inside[where] = "".join(found.pop(value))
     if found:
-        raise ProtocolError("a key is as long as a text, or is given twice")
+        raise ProtocolError(MessageCode.KEY_IMPROPER)
     return result[0]
 
 
@@ -94,4 +95,4 @@ def _text(data: bytes, start: int) -> tuple[int, list[str]]:
             return start + end + 1, pieces
         start += len(piece)
         size = PIECE
-    raise ProtocolError("not JSON: a text has no end")
+    raise ProtocolError(MessageCode.NOT_JSON.note(why="a text has no end"))

@@ -50,8 +50,8 @@ class Folders:
             report = await side.sync(self._ask)
             for path, size in report.copied:
                 self._audit("file", op=op, path=path, bytes=size)
-            for path, reason in report.refused:
-                self._audit("file_refused", op=op, path=path, reason=reason)
+            for one in report.refusals:
+                self._audit("file_refused", op=op, path=one.path, code=one.code.code, reason=one.reason)
             return _notes(report, refusal)
 
         return copy

@@ -7,7 +7,7 @@ still write a `pandas.py`, and replace any other file of the folder. So `downloa
 one from which trusted code runs. A name is also what a person reads: what shows as nothing, or as a separator, is
 refused.
 
-Imports errors and model only.
+Imports codes, errors and model only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ..core.errors import ConfigurationError, FileRefused
+from ..core.file_codes import FileCode
 from ..core.model import MIB, Limits, format_bytes
 
 MAX_COMPONENT_BYTES = 255
@@ -119,28 +120,28 @@ def check_name(path: str) -> PurePosixPath:
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise FileRefused("its name is not UTF-8") from None
+        raise FileRefused(FileCode.NAME_NOT_UTF8) from None
     if size > MAX_PATH_BYTES:
-        raise FileRefused("its path is too long", limit=f"{MAX_PATH_BYTES} bytes", value=f"{size} bytes")
+        raise FileRefused(FileCode.PATH_TOO_LONG, limit=f"{MAX_PATH_BYTES} bytes", value=f"{size} bytes")
     for what, pattern in _UNREADABLE:
         if pattern.search(path):
-            raise FileRefused(f"its name contains {what}")
+            raise FileRefused(FileCode.NAME_UNREADABLE.note(what=what))
     _check_joiners(path)
     if "\\" in path:  # a plain character here, but a separator where the folder may be opened next
-        raise FileRefused("its name contains a backslash")
+        raise FileRefused(FileCode.NAME_BACKSLASH)
     if path.startswith("/"):
-        raise FileRefused("its path is absolute")
+        raise FileRefused(FileCode.PATH_ABSOLUTE)
     parts = path.split("/")
     if len(parts) > MAX_DEPTH:
-        raise FileRefused("it lies too deep", limit=f"{MAX_DEPTH} levels", value=f"{len(parts)} levels")
+        raise FileRefused(FileCode.PATH_TOO_DEEP, limit=f"{MAX_DEPTH} levels", value=f"{len(parts)} levels")
     for part in parts:
         length = len(part.encode())
         if not part:
-            raise FileRefused("its name is empty, or a part of its path is")
+            raise FileRefused(FileCode.NAME_EMPTY)
         if part in {".", ".."}:
-            raise FileRefused(f"its path contains {part!r}")
+            raise FileRefused(FileCode.PATH_DOTS.note(part=part))
         if length > MAX_COMPONENT_BYTES:
-            raise FileRefused("its name is too long", limit=f"{MAX_COMPONENT_BYTES} bytes", value=f"{length} bytes")
+            raise FileRefused(FileCode.NAME_TOO_LONG, limit=f"{MAX_COMPONENT_BYTES} bytes", value=f"{length} bytes")
     return PurePosixPath(path)
 
 
@@ -152,9 +153,9 @@ def check_copied_name(path: str) -> PurePosixPath:
     checked = check_name(path)
     for part in checked.parts:
         if part.startswith("."):
-            raise FileRefused("it is hidden, or in a hidden folder")
+            raise FileRefused(FileCode.HIDDEN)
         if _ACTED_UPON.fullmatch(part):
-            raise FileRefused("programs act upon files of its name by themselves")
+            raise _acted_upon(checked)
     return checked
 
 
@@ -167,22 +168,22 @@ def check_downloaded_name(path: str) -> PurePosixPath:
     checked = check_copied_name(path)
     for part in checked.parts:
         if part.startswith("-"):
-            raise FileRefused("its name begins with a hyphen, and commands would take it for an option")
+            raise FileRefused(FileCode.NAME_HYPHEN)
         read = unicodedata.normalize("NFKC", part).casefold()
         if "/" in read or "\\" in read:
-            raise FileRefused("its name contains a lookalike of a separator")
+            raise FileRefused(FileCode.NAME_UNREADABLE.note(what="a lookalike of a separator"))
         if read.startswith((".", "-")) or not read.strip():
-            raise FileRefused("it is hidden where its name is read in its plainest form")
+            raise FileRefused(FileCode.HIDDEN_WHEN_READ)
         if read[-1] in ". " or read[0] == " ":
-            raise FileRefused("its name begins or ends with a space, or ends with a dot, which other systems leave out")
+            raise FileRefused(FileCode.NAME_SPACES)
         if _DEVICE.fullmatch(read):
-            raise FileRefused("its name is that of a device on Windows")
+            raise FileRefused(FileCode.NAME_OF_DEVICE)
         if _SHORT.fullmatch(read):
-            raise FileRefused("its name is the short form of another name on Windows")
+            raise FileRefused(FileCode.NAME_SHORT_FORM)
         if _ACTED_UPON.fullmatch(read) or _ACTED_UPON_OUTSIDE.fullmatch(read):
-            raise FileRefused("programs act upon files of its name by themselves")
+            raise _acted_upon(checked)
     if _OF_A_TEMPLATE.search(checked.as_posix().casefold()):
-        raise FileRefused("programs act upon files of its name by themselves")
+        raise _acted_upon(checked)
     return checked
 
 
@@ -202,7 +203,7 @@ def _check_joiners(path: str) -> None:
         else:
             shown = bool(before) and unicodedata.name(before, "").startswith("CJK ")
         if not shown:
-            raise FileRefused("its name contains an invisible mark where nothing needs it")
+            raise FileRefused(FileCode.NAME_INVISIBLE_MARK)
 
 
 def _joins(before: str, mark: str, after: str) -> bool:
@@ -218,17 +219,19 @@ def _is_symbol(char: str) -> bool:
     return char != "" and (char == "\ufe0f" or unicodedata.category(char) in {"So", "Sk", "Sm"}) and char > "\x7f"
 
 
-def is_habitual(path: str, reason: str) -> bool:
-    """Return whether a refusal of `check_copied_name` is of what honest tools leave behind: hidden files, caches."""
-    cached = "__pycache__" in path.split("/") and reason.startswith("programs act upon")
-    return cached or reason.startswith("it is hidden")
+HABITS = frozenset((FileCode.HIDDEN, FileCode.HIDDEN_WHEN_READ, FileCode.CACHE))
+"""Refusals of what honest tools leave behind."""
+
+
+def _acted_upon(path: PurePosixPath) -> FileRefused:
+    return FileRefused(FileCode.CACHE if "__pycache__" in path.parts else FileCode.ACTED_UPON)
 
 
 def check_size(size: int, limit: int) -> None:
     """Raise `FileRefused` if `size` bytes are more than `limit`."""
     if size > limit:
         limits, reached = format_bytes(limit), format_bytes(size)
-        raise FileRefused("it is too large", limit=limits, value=reached, setting="file_limit")
+        raise FileRefused(FileCode.TOO_LARGE, limit=limits, value=reached, setting="file_limit")
 
 
 def printable(text: str, limit: int = 160) -> str:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from ..core.errors import ConfigurationError, FileRefused
+from ..core.file_codes import FileCode
 from .ways import Way, kind
 
 Name = str | os.PathLike[str]
@@ -40,9 +41,9 @@ def require_regular(status: os.stat_result) -> None:
     A second name may lie anywhere: it lets a file of this user's be read, or be written to, under an innocent name.
     """
     if not stat.S_ISREG(status.st_mode):
-        raise FileRefused(f"it is {kind(status)}")
+        raise FileRefused(FileCode.NOT_A_FILE.note(what=kind(status)))
     if status.st_nlink > 1:
-        raise FileRefused("it has another name elsewhere (a hard link); make a copy of it")
+        raise FileRefused(FileCode.HARD_LINK)
 
 
 class Folder:
@@ -141,11 +142,11 @@ class Held:
             folder = open_folder(self.path)
         except FileRefused:
             problem = "a link is on its path, or something else in the place of a folder"
-            raise FileRefused(f"the host's folder cannot be opened: {problem}") from None
+            raise FileRefused(FileCode.FOLDER_NOT_OPENED.note(why=problem)) from None
         except OSError as error:
             raise _cannot(error) from None
         if reason := self._why_not(folder):
-            raise FileRefused(f"the host's folder {reason}")
+            raise FileRefused(FileCode.FOLDER_UNFIT.note(why=reason))
         self._folder = folder
         return folder
 
@@ -157,7 +158,7 @@ class NewFile:
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
             from .names import printable  # slow to import, and a start waits for this module
 
-            raise FileRefused(f"{printable(name)!r} is no name of a file")
+            raise FileRefused(FileCode.NAME_IMPROPER.note(name=printable(name)))
         self._folder = folder
         self._name = name
         self._partial = f".sandbox-{os.urandom(8).hex()}.part"
@@ -178,7 +179,7 @@ class NewFile:
         with suppress(FileNotFoundError):
             status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode) and not (links and stat.S_ISLNK(status.st_mode)):
-                raise FileRefused(f"there is {kind(status)} of that name")
+                raise FileRefused(FileCode.NAME_TAKEN.note(where="there is", what=kind(status)))
         os.fsync(self._handle)
         os.rename(self._partial, self._name, src_dir_fd=folder, dst_dir_fd=folder)
         self._partial = ""
@@ -236,7 +237,7 @@ def open_parent(path: Name, *, follow: bool = False) -> tuple[Folder, str]:
             return Folder(os.open(".", _FOLDER, dir_fd=way.end), way.path), name
     parent, name = os.path.split(text)
     if name in {"", ".", ".."}:
-        raise FileRefused("it is a folder")
+        raise FileRefused(FileCode.FOLDER_NOT_FILE)
     return open_folder(parent or "."), name
 
 
@@ -254,9 +255,9 @@ def open_log(path: Name, begins: bytes) -> int:
         status = os.fstat(handle)
         require_regular(status)
         if status.st_uid != os.geteuid():
-            raise FileRefused("it belongs to another user")
+            raise FileRefused(FileCode.OTHER_USER)
         if os.pread(handle, len(begins), 0) not in {b"", begins}:
-            raise FileRefused("it holds something else already, and is not appended to")
+            raise FileRefused(FileCode.NOT_APPENDED)
         if status.st_mode & 0o022:
             os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~0o022)
     except BaseException:
@@ -270,7 +271,7 @@ def check_log(path: Name, begins: bytes) -> Path:
     parent, name = os.path.split(os.fspath(path))
     with open_folder(parent or ".") as folder:
         if name in {"", ".", ".."}:
-            raise FileRefused("it is a folder")
+            raise FileRefused(FileCode.FOLDER_NOT_FILE)
         with suppress(FileNotFoundError):
             require_regular(os.stat(name, dir_fd=folder.handle, follow_symlinks=False))
             os.close(open_log(folder.path / name, begins))
@@ -278,7 +279,7 @@ def check_log(path: Name, begins: bytes) -> Path:
 
 
 def _cannot(error: OSError) -> FileRefused:
-    return FileRefused(f"the host's folder cannot be opened: {os.strerror(error.errno or 0)}")
+    return FileRefused(FileCode.FOLDER_NOT_OPENED.note(why=os.strerror(error.errno or 0)))
 
 
 def _open_regular(name: str, folder: int) -> int:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 from ..core.errors import FileRefused, SandboxError
+from ..core.file_codes import FileCode
 from .names import CHUNK_BYTES, FileLimits, check_name, check_size
 
 Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
@@ -26,13 +27,13 @@ MAX_LISTED = 20_000
 DISCARD_SECONDS = 2.0
 
 _REASONS = {
-    "missing": "there is no such file",
-    "link": "it is a link, lies behind one, or is no regular file",
-    "is_folder": "there is a folder of that name",
-    "not_folder": "a part of its path is a file",
-    "not_empty": "the folder is not empty",
-    "denied": "the sandbox may not touch it",
-    "bad_name": "scratch cannot hold a file of that name",
+    "missing": FileCode.MISSING,
+    "link": FileCode.LINK_INSIDE,
+    "is_folder": FileCode.IS_FOLDER,
+    "not_folder": FileCode.NOT_FOLDER,
+    "not_empty": FileCode.NOT_EMPTY,
+    "denied": FileCode.DENIED,
+    "bad_name": FileCode.NAME_NOT_HELD,
 }
 
 
@@ -48,9 +49,9 @@ class Stamp(NamedTuple):
     def parse(cls, value: object) -> Stamp:
         """Check what came from the sandbox. Raises `FileRefused`."""
         if not isinstance(value, list) or len(value) != 4:
-            raise FileRefused("the sandbox gave no proper description of it")
+            raise FileRefused(FileCode.NO_DESCRIPTION)
         if not all(type(number) is int and 0 <= number < 1 << 64 for number in value):
-            raise FileRefused("the sandbox gave no proper description of it")
+            raise FileRefused(FileCode.NO_DESCRIPTION)
         return cls(*value)
 
 
@@ -93,7 +94,7 @@ async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) ->
         seen, data = await chunk(ask, path, offset, CHUNK_BYTES, limit)
         stamp = stamp or seen
         if seen != stamp:
-            raise FileRefused("it changed while it was copied")
+            raise FileRefused(FileCode.CHANGED.note(done="copied"))
         offset += len(data)
         yield data
         if offset == stamp.size:
@@ -108,7 +109,7 @@ async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tupl
     check_size(stamp.size, limit)
     # A short answer would be honest only for a file that changed, and could go on for ever.
     if len(data) != max(0, min(size, stamp.size - offset)):
-        raise FileRefused("it changed while it was copied")
+        raise FileRefused(FileCode.CHANGED.note(done="copied"))
     return stamp, data
 
 
@@ -168,13 +169,13 @@ async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dic
     """Ask, and turn a refusal into ours: the sandbox chooses among our sentences, it does not write them."""
     reply, content = await ask(op, data=data, **fields)
     if not isinstance(reply, dict) or not isinstance(content, bytes):
-        raise FileRefused("the sandbox gave no proper answer")
+        raise FileRefused(FileCode.NO_ANSWER)
     if reply.get("ok") is True:
         return reply, content
     error = reply.get("error")
     if error == "no_space":
-        raise FileRefused("scratch is full", setting="scratch_size")
-    raise FileRefused(_REASONS.get(error, "the sandbox could not do it") if isinstance(error, str) else "no answer")
+        raise FileRefused(FileCode.SCRATCH_FULL, setting="scratch_size")
+    raise FileRefused(_REASONS.get(error, FileCode.NOT_DONE) if isinstance(error, str) else FileCode.NO_ANSWER)
 
 
 def entries(reply: dict[str, Any], limit: int = MAX_LISTED) -> Iterator[tuple[str, object]]:

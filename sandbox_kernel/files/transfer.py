@@ -2,7 +2,7 @@
 
 Nothing that the agent answers is believed, or reaches a report as it is, and everything that grows has a limit.
 
-Imports errors, model, names, files and scratch only.
+Imports codes, errors, model, names, tree and scratch only.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
-from .names import FileLimits, check_downloaded_name, check_size, folded, is_habitual, printable
+from .names import HABITS, FileLimits, check_downloaded_name, check_size, folded, printable
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 from .tree import DownloadFolder, HostFile, HostStamp, UploadFolder
 
@@ -33,14 +34,23 @@ FOLDER_SECONDS = 15.0
 """How long a folder of the host may take for one step; the walk through it is the longest."""
 
 _KINDS = {
-    "link": "it is a link",
-    "fifo": "it is a FIFO",
-    "socket": "it is a socket",
-    "device": "it is a device",
-    "too deep": "it lies too deep",
-    "undecodable": "its name is not UTF-8",
-    "unreadable": "the folder cannot be read",
+    "link": FileCode.NOT_A_FILE.note(what="a link"),
+    "fifo": FileCode.NOT_A_FILE.note(what="a FIFO"),
+    "socket": FileCode.NOT_A_FILE.note(what="a socket"),
+    "device": FileCode.NOT_A_FILE.note(what="a device"),
+    "too deep": FileCode.PATH_DEEPER.note(),
+    "undecodable": FileCode.NAME_NOT_UTF8.note(),
+    "unreadable": FileCode.FOLDER_UNREADABLE.note(),
 }
+_OTHER_KIND = FileCode.NOT_A_FILE.note(what="no regular file")
+
+
+class Refusal(NamedTuple):
+    """A file that was not copied; the texts are safe to print."""
+
+    path: str
+    reason: str
+    code: Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +59,17 @@ class Report:
 
     copied: tuple[tuple[str, int], ...] = ()
     """Path and size in bytes."""
-    refused: tuple[tuple[str, str], ...] = ()
-    """Path and reason; the same refusal is not repeated in the next report."""
+    refusals: tuple[Refusal, ...] = ()
+    """The same one is not repeated in the next report."""
     more_refused: int = 0
 
+    @property
+    def refused(self) -> tuple[tuple[str, str], ...]:
+        """Paths and reasons, for people."""
+        return tuple((one.path, one.reason) for one in self.refusals)
+
     def __bool__(self) -> bool:
-        return bool(self.copied or self.refused)
+        return bool(self.copied or self.refusals)
 
 
 @dataclass(slots=True)
@@ -172,7 +187,7 @@ class Downloads:
         if reply.get("complete") is True:
             self._ledger.inside = {path: stamp for path, stamp in self._ledger.inside.items() if path in files}
         else:
-            self._notes.refuse(".", FileRefused("scratch has more entries than are looked at", limit=f"{MAX_LISTED}"))
+            self._notes.refuse(".", FileRefused(FileCode.SCRATCH_ENTRIES, limit=f"{MAX_LISTED}"))
         changed = [ScratchFile(*item) for item in files.items() if item[1] != self._ledger.inside.get(item[0])]
         await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
 
@@ -182,11 +197,10 @@ class Downloads:
         new = self._names.new(file.path, held)
         if file.path not in held and len(self._names) + len(new) > limits.files:
             limit = f"{limits.files} files and folders"
-            raise FileRefused("the session has put too many files out", limit=limit, setting="folder_files")
+            raise FileRefused(FileCode.SESSION_FILES, limit=limit, setting="folder_files")
         if (total := sum(held.values()) - held.get(file.path, 0) + size) > limits.total_bytes:
             limit, value = format_bytes(limits.total_bytes), format_bytes(total)
-            message = "the session's files are too large together"
-            raise FileRefused(message, limit=limit, value=value, setting="folder_limit")
+            raise FileRefused(FileCode.SESSION_BYTES, limit=limit, value=value, setting="folder_limit")
         target = self.folder.target(file.path)
         try:
             await self._disk.run(target.open)
@@ -206,7 +220,7 @@ class Downloads:
         """Where one folder is both, a file that a person has put there or changed is not written over."""
         known = (*self._ledger.sent.values(), *self._ledger.written.values(), None)
         if root == self._ledger.upload_root and replaced not in known:
-            raise FileRefused("the host's file of that name is not the one that the sandbox knows")
+            raise FileRefused(FileCode.NOT_THE_KNOWN_ONE)
 
 
 def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
@@ -223,19 +237,18 @@ def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[
     for other in others[:MAX_OTHERS] if isinstance(others, list) else ():
         match other:
             case [str(path), str(kind)]:
-                refused.append((path, FileRefused(_KINDS.get(kind, "it is no regular file"))))
+                refused.append((path, FileRefused(_KINDS.get(kind, _OTHER_KIND))))
     return files, refused
 
 
-def _one_of_each_first(notes: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _one_of_each_first(refusals: list[Refusal]) -> list[Refusal]:
     """Return the refusals so that none hides behind many of another kind, and what tools leave by habit comes last."""
-    seen: Counter[str] = Counter()
+    seen: Counter[Code] = Counter()
     ranked = []
-    for path, reason in notes:
-        kind = reason.partition(" Limit:")[0]
-        ranked.append((is_habitual(path, reason), seen[kind], (path, reason)))
-        seen[kind] += 1
-    return [note for *_, note in sorted(ranked, key=lambda row: row[:2])]
+    for refusal in refusals:
+        ranked.append((refusal.code in HABITS, seen[refusal.code], refusal))
+        seen[refusal.code] += 1
+    return [refusal for *_, refusal in sorted(ranked, key=lambda row: row[:2])]
 
 
 class _Names:
@@ -262,7 +275,7 @@ class _Names:
         parts = self._parts(path)
         for key, name in parts.items():
             if self._written.get(key, name) != name:
-                raise FileRefused(f"on other systems its name is that of {printable(self._written[key])}")
+                raise FileRefused(FileCode.NAME_OF_ANOTHER.note(other=printable(self._written[key])))
         return {key: name for key, name in parts.items() if key not in self._written}
 
     def add(self, names: dict[str, str]) -> None:
@@ -279,12 +292,12 @@ class _Notes:
     """Collects one report after another, and remembers which refusals were told already."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
-        self._refused: dict[tuple[str, str], None] = {}
+        self._told: set[Refusal] = set()
+        self._refused: dict[Refusal, None] = {}
         self._copied: list[tuple[str, int]] = []
 
     def refuse(self, path: str, reason: FileRefused) -> None:
-        self._refused[printable(path), printable(str(reason), 400)] = None
+        self._refused[Refusal(printable(path), printable(str(reason), 400), reason.code)] = None
 
     async def each(self, seconds: float, files: list[F], copy: Callable[[F], Awaitable[int]]) -> None:
         """Copy files until the time is up, and note what became of each."""
@@ -299,11 +312,11 @@ class _Notes:
                         await asyncio.sleep(0)  # thousands of refusals would otherwise hold up the loop
                     left.popleft()
         except TimeoutError:
-            late = FileRefused(f"time is up; {len(left)} files are left for the next cell", limit=f"{seconds:g} s")
+            late = FileRefused(FileCode.TIME_UP.note(count=len(left)), limit=f"{seconds:g} s")
             self.refuse(left[0].path, late)
 
     def report(self) -> Report:
-        new = _one_of_each_first([note for note in self._refused if note not in self._told])
+        new = _one_of_each_first([one for one in self._refused if one not in self._told])
         report = Report(tuple(self._copied), tuple(new[:MAX_REPORTED]), max(0, len(new) - MAX_REPORTED))
         self._told = set(self._refused)
         self._refused, self._copied = {}, []
@@ -322,7 +335,7 @@ class Disk:
             async with asyncio.timeout(FOLDER_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
         except TimeoutError:
-            raise FileRefused("the host's folder does not answer", limit=f"{FOLDER_SECONDS:.0f} s") from None
+            raise FileRefused(FileCode.FOLDER_SILENT, limit=f"{FOLDER_SECONDS:.0f} s") from None
 
     async def finish(self, function: Callable[[], None]) -> None:
         """Run `function` after all steps before it, also when the caller was cancelled, and wait for it a little."""

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ..core.errors import FileRefused
+from ..core.file_codes import FileCode
 from ..core.model import format_bytes
 from . import grounds
 from .names import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size
@@ -105,7 +106,7 @@ class _Walk:
             for entry in entries:
                 self._entries_left -= 1
                 if self._entries_left < 0:
-                    self.refused.append((prefix or ".", FileRefused("it holds too many entries; the rest is left out")))
+                    self.refused.append((prefix or ".", FileRefused(FileCode.FOLDER_ENTRIES)))
                     break
                 found.append(entry)
             for entry in sorted(found, key=lambda entry: entry.name):
@@ -131,10 +132,10 @@ class _Walk:
         above = {path[:end] for end, char in enumerate(path) if char == "/"} - self._folders
         if len(self.files) + len(self._folders) + len(above) >= self._limits.files:
             limit = f"{self._limits.files} files and folders"
-            raise FileRefused("the folder holds too many files", limit=limit, setting="folder_files")
+            raise FileRefused(FileCode.FOLDER_FILES, limit=limit, setting="folder_files")
         if self._bytes + status.st_size > self._limits.total_bytes:
             limit = format_bytes(self._limits.total_bytes)
-            raise FileRefused("the folder is too large as a whole", limit=limit, setting="folder_limit")
+            raise FileRefused(FileCode.FOLDER_BYTES, limit=limit, setting="folder_limit")
         self._bytes += status.st_size
         self._folders |= above
         self.files.append(HostFile(path, HostStamp.of(status)))
@@ -182,7 +183,7 @@ class Source:
         status = os.fstat(self._fd)
         require_regular(status)
         if HostStamp.of(status) != self._file.stamp:
-            raise FileRefused("it is being changed; it follows when it is complete")
+            raise FileRefused(FileCode.BEING_CHANGED)
 
 
 class DownloadFolder:
@@ -271,7 +272,7 @@ class Target:
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(status.st_mode):
-            raise FileRefused(f"the host's folder has {kind(status)} of that name")
+            raise FileRefused(FileCode.NAME_TAKEN.note(where="the host's folder has", what=kind(status)))
         return HostStamp.of(status)
 
 
@@ -296,7 +297,7 @@ class _Way:
                     self.made.append((self.end, name))
             status = os.stat(name, dir_fd=self.end, follow_symlinks=False)
             if not stat.S_ISDIR(status.st_mode):
-                raise FileRefused(f"on its path, the host has {kind(status)} in the place of a folder")
+                raise FileRefused(FileCode.PATH_TAKEN.note(what=kind(status)))
             self.handles.append(os.open(name, _FOLDER, dir_fd=self.end))
 
     def close(self) -> None:
@@ -311,4 +312,4 @@ class _Way:
 
 def _refusal(error: OSError) -> FileRefused:
     """Say what the system said, without a path of the host."""
-    return FileRefused(f"the host could not open, read or write it: {os.strerror(error.errno or 0)}")
+    return FileRefused(FileCode.HOST_FAILED.note(why=os.strerror(error.errno or 0)))

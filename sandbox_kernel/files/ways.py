@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from ..core.errors import FileRefused
+from ..core.file_codes import FileCode
 
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """A folder on the way need not be readable: to pass through it is enough."""
@@ -85,7 +86,7 @@ class Way:
             self._handles.append(os.open(".", _STEP, dir_fd=beneath))
             return
         if not path or "\0" in path:
-            raise FileRefused("that is no path")
+            raise FileRefused(FileCode.PATH_NONE)
         here = os.getcwd()  # noqa: PTH109 (text, to be divided)
         inside = None if here == "/" else next((name for name in self._spellings(here) if _leads(name, path)), None)
         if not path.startswith("/") or inside is not None:
@@ -138,12 +139,12 @@ class Way:
                 status = os.stat(name, dir_fd=self.end, follow_symlinks=False)
                 if not stat.S_ISLNK(status.st_mode):
                     if self._left and not or_folder:  # a slash follows
-                        raise FileRefused("it is a folder")
+                        raise FileRefused(FileCode.FOLDER_NOT_FILE)
                     return name
                 self._follow(name, status)
         if or_folder:
             return ""
-        raise FileRefused("it is a folder")
+        raise FileRefused(FileCode.FOLDER_NOT_FILE)
 
     def _step(self, name: str, *, make: bool = False) -> None:
         if name in {"", "."}:
@@ -178,12 +179,12 @@ class Way:
         if not stat.S_ISLNK(status.st_mode):
             from .names import printable  # slow to import, and a start waits for this module
 
-            raise FileRefused(f"{printable(name)!r} is {kind(status)} and no folder")
+            raise FileRefused(FileCode.FOLDER_EXPECTED.note(name=printable(name), what=kind(status)))
         self._links += 1
         if self._links > MAX_LINKS or not self._is_trusted(status):
             from .names import printable  # as above
 
-            raise FileRefused(f"{printable(name)!r} is a link, which is not followed; name the place that it leads to")
+            raise FileRefused(FileCode.LINK_NOT_FOLLOWED.note(name=printable(name)))
         target = os.readlink(name, dir_fd=self.end)
         if target.startswith("/"):
             while self._names:

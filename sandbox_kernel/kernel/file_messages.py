@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..core.codes import FileCode
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
@@ -155,7 +156,7 @@ class FileMessages:
     async def _begin(self, path: str) -> tuple[str, _Upload]:
         check_name(path)
         if len(self._uploads) >= MAX_UPLOADS:
-            raise FileRefused("too many files are being written", limit=f"{MAX_UPLOADS} files")
+            raise FileRefused(FileCode.MANY_WRITES, limit=f"{MAX_UPLOADS} files")
         token = secrets.token_hex(8)
         self._uploads[token] = upload = _Upload(path, await self._started())
         return token, upload
@@ -163,7 +164,7 @@ class FileMessages:
     def _upload(self, token: str, path: str) -> _Upload:
         upload = self._uploads.get(token)
         if upload is None or upload.path != path:
-            raise FileRefused("no such upload is under way: it ended, failed, or was silent for too long")
+            raise FileRefused(FileCode.NO_WRITE)
         _stop(upload)
         return upload
 
@@ -197,7 +198,7 @@ class FileMessages:
         await self._started()
         stamp, data = await scratch.chunk(self._ask, path, offset, size, self._limit)
         if etag and etag != _etag(stamp):
-            raise FileRefused("it changed while it was read")
+            raise FileRefused(FileCode.CHANGED.note(done="read"))
         if not etag:  # the others go on with a read that stands in the audit
             self._audit("file", op="read", path=printable(path), bytes=stamp.size)
         final = offset + len(data) >= stamp.size
@@ -247,9 +248,14 @@ class FileMessages:
     def _refuse(self, request: Message, fields: _Fields, error: SandboxError) -> Answer:
         path = fields.given.get("path")
         path = path if isinstance(path, str) else type(path).__name__  # JSON may nest deeper than Python writes it
-        self._audit("file_refused", type=request.type, path=printable(path), reason=str(error))
+        self._audit("file_refused", type=request.type, path=printable(path), code=error.code.code, reason=str(error))
         content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": [], "version": VERSION}
-        return content | {"fault": error.fault, "limit": error.limit, "setting": error.setting}, []
+        return content | {
+            "code": error.code.code,
+            "fault": error.fault,
+            "limit": error.limit,
+            "setting": error.setting,
+        }, []
 
     def _went_quiet(self, token: str) -> None:
         """Remove the part of a file whose client is gone."""

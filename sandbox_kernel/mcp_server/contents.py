@@ -161,6 +161,29 @@ class Writer:
         self._blocks.append(TextContent(text=f"[{what}: resource {uri}]"))
 
 
+def figures(execution: Execution, session: str) -> dict[str, Any]:
+    """Return what a program may want to know of a cell; models read the text."""
+    error = execution.error
+    return {
+        "session": session,
+        "execution_count": execution.execution_count,
+        "seconds": round(execution.seconds, 3),
+        "cpu_seconds": execution.usage.cpu_seconds,
+        "memory_peak_bytes": execution.usage.memory_peak_bytes,
+        "error": None
+        if error is None
+        else {
+            "name": error.name[:200],
+            "value": error.value[:2000],
+            "from_sandbox": error.from_sandbox,
+            "fault": error.fault,
+            "limit": error.limit,
+            "survived": error.survived,
+            "setting": error.setting,
+        },
+    }
+
+
 def error_text(error: ExecutionError) -> str:
     """Return an error as a model reads it best: name and value first, then what is left, and a short traceback."""
     return plain(_error_text(error))

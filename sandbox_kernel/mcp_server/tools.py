@@ -30,14 +30,14 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..core.codes import FileCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
 from ..policy import shown as doors
 from ..policy.mime import image_type
-from ..sdk.execution import Execution
 from . import descriptions
 from .clients import Client, Refused
-from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, plain, rows
+from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows
 from .shelf import file_address
 
 PROGRESS_SECONDS = 1.0
@@ -138,7 +138,7 @@ async def run_code(call: Call, given: RunCode) -> CallToolResult:
         execution = running.result()
         room.cells += 1
         blocks = Writer(room.shelf, call.limits).execution(execution, notes)
-    return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": _figures(execution, given.session)})
+    return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": figures(execution, given.session)})
 
 
 async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
@@ -203,8 +203,8 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
     else:
         blob = base64.b64encode(data).decode()
         body = EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=mime, blob=blob))
-    figures = {"path": path, "offset": given.offset, "length": len(data), "size": size}
-    return CallToolResult(content=[TextContent(text=head), body], _meta={"sandbox-kernel/part": figures})
+    part = {"path": path, "offset": given.offset, "length": len(data), "size": size}
+    return CallToolResult(content=[TextContent(text=head), body], _meta={"sandbox-kernel/part": part})
 
 
 async def list_files(call: Call, given: ListFiles) -> CallToolResult:
@@ -298,7 +298,7 @@ def _content(given: UploadFile) -> bytes:
             raise Refused(f"`base64` cannot be decoded: {error}.") from None
     if len(data) > descriptions.CALL_BYTES:
         most, got = format_bytes(descriptions.CALL_BYTES), format_bytes(len(data))
-        raise FileRefused("one call carries too much: send it in parts, with offset and final", limit=most, value=got)
+        raise FileRefused(FileCode.CALL_BYTES, limit=most, value=got)
     return data
 
 
@@ -316,29 +316,6 @@ def _as_text(data: bytes, given: DownloadFile) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if 0 in data else data.decode(errors="replace")
-
-
-def _figures(execution: Execution, session: str) -> dict[str, Any]:
-    """Return what a program may want to know of a cell; models read the text."""
-    error = execution.error
-    return {
-        "session": session,
-        "execution_count": execution.execution_count,
-        "seconds": round(execution.seconds, 3),
-        "cpu_seconds": execution.usage.cpu_seconds,
-        "memory_peak_bytes": execution.usage.memory_peak_bytes,
-        "error": None
-        if error is None
-        else {
-            "name": error.name[:200],
-            "value": error.value[:2000],
-            "from_sandbox": error.from_sandbox,
-            "fault": error.fault,
-            "limit": error.limit,
-            "survived": error.survived,
-            "setting": error.setting,
-        },
-    }
 
 
 def _structured(text: str, content: dict[str, Any], notes: Sequence[str] = ()) -> CallToolResult:

@@ -15,9 +15,10 @@ from html import escape as _escape
 from html import unescape
 from typing import Any
 
+from ..core.codes import Note, OutputCode
 from . import css, frame, media, tex
 from .blocks import contents
-from .verdict import Notes, named
+from .verdict import Notes, named, noted
 
 _TAGS = frozenset(
     """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
@@ -129,7 +130,7 @@ def render(source: str, notes: Notes, *, frames: bool) -> str:
     if frame.size(source) > MAX_RESULT or _is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes)
     if frame.loads_scripts(source):
-        notes.add("removed a script from a network: outputs load nothing")
+        notes.add(OutputCode.SCRIPT_FROM_NETWORK)
     return frame.wrap(source)
 
 
@@ -149,7 +150,7 @@ def sanitise(source: str, notes: Notes) -> str:
 
 
 def _as_text(source: str, notes: Notes) -> str:
-    notes.add("showed HTML as text: too much markup to check")
+    notes.add(OutputCode.HTML_AS_TEXT)
     return as_text(source[:MAX_TEXT])
 
 
@@ -210,11 +211,11 @@ def _markup(source: str, notes: Notes) -> str:
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
         kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
     for tag in sorted({name.lower() for name in _TAG.findall(source)} & _MISSED):
-        notes.add(f"removed <{tag[:20]}>: not allowed in a page's own markup")
+        notes.add(OutputCode.HTML_TAG, tag=tag[:20])
     for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
-        notes.add(f"removed {name[:20]}=: may act in your browser")
-    for reason in sorted(sanitiser.changed):
-        notes.add(reason)
+        notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
+    for note in sorted(sanitiser.changed, key=str):
+        notes.take(note)
     return _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept))
 
 
@@ -248,14 +249,11 @@ def _in_order(tag: re.Match[str]) -> str:
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
-    sheet: str | None = None
-    if len(styles) <= MAX_STYLES:
-        sheet = css.stylesheet(styles, "") if styles.strip() and not css.is_costly(styles, kept.count("<")) else ""
-        if styles.strip() and not sheet:
-            sheet = None
-    if sheet is None:
-        notes.add("removed <style>: it cannot be confined to this output")
-        sheet = ""
+    sheet, fits = "", len(styles) <= MAX_STYLES
+    if fits and styles.strip() and not css.is_costly(styles, kept.count("<")):
+        sheet = css.stylesheet(styles, "") or ""
+    if not sheet and (styles.strip() or not fits):
+        notes.add(OutputCode.HTML_STYLE)
     if not sheet and "style=" not in kept:
         return kept
     scope = "sandbox-output-" + hashlib.sha256(f"{sheet}{kept}".encode("utf-8", "replace")).hexdigest()[:16]
@@ -279,7 +277,7 @@ class _Sanitiser(threading.local):
     """The sanitiser of one thread; its tables take as long to make as a small table takes to clean."""
 
     def __init__(self) -> None:
-        self.changed: set[str] = set()
+        self.changed: set[Note] = set()
         """What was removed from the last source."""
         self.images = _Images(self.changed)
         self.cleaner = _cleaner(self.changed, self.images)
@@ -288,7 +286,7 @@ class _Sanitiser(threading.local):
 class _Images:
     """The images of one output, which together cost no more than a browser bears."""
 
-    def __init__(self, changed: set[str]) -> None:
+    def __init__(self, changed: set[Note]) -> None:
         self.changed = changed
         self.left: Any = None
 
@@ -298,7 +296,7 @@ class _Images:
         self.left = self.left or svg.Allowance()
         kept = svg.readdress(value, self.left)
         if kept is None:
-            self.changed.add("removed an image: it is none, or larger than a browser bears")
+            self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
         return kept
 
 
@@ -307,14 +305,14 @@ def _sanitiser() -> _Sanitiser:
     return _Sanitiser()
 
 
-def _cleaner(changed: set[str], images: _Images) -> Any:
+def _cleaner(changed: set[Note], images: _Images) -> Any:
     def check(tag: str, name: str, value: str) -> str | None:
         # Must never raise: the sanitiser would keep the attribute.
         value = _CONTROLS.sub("", value)
         if name == "style":
             kept, whole = css.declarations(value)
             if not whole:
-                changed.add("removed CSS: it may load something or leave its place")
+                changed.add(noted(OutputCode.CSS))
             return kept or None
         if name == "class":
             classes = [one for one in value.split() if _CLASS.fullmatch(one)]
@@ -324,7 +322,7 @@ def _cleaner(changed: set[str], images: _Images) -> Any:
         if name == "href":
             if _LINK.fullmatch(value.strip()):
                 return value
-            changed.add("removed a link: only http, https and mailto may be followed")
+            changed.add(noted(OutputCode.HTML_LINK))
             return None
         if name == "src":
             if tag == "img" and _IMAGE.fullmatch(value.strip()):
@@ -332,7 +330,7 @@ def _cleaner(changed: set[str], images: _Images) -> Any:
             found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
             if found and media.is_played_text(found[1]):
                 return value
-            changed.add(f"removed the source of <{named(tag)}>: outputs load nothing from a network")
+            changed.add(noted(OutputCode.HTML_SOURCE, tag=named(tag)))
             return None
         return value
 

@@ -12,6 +12,7 @@ import re
 from functools import cache
 from typing import Any
 
+from ..core.codes import OutputCode
 from . import html, tex
 from .verdict import Notes
 
@@ -41,7 +42,7 @@ def is_text(source: str) -> bool:
 def render(source: str, notes: Notes) -> str:
     """Return sanitised HTML for Markdown, formulas left for the page to typeset."""
     if len(source) > MAX_SOURCE or len(_SPECIAL.findall(source)) > MAX_SPECIAL or _NESTED.search(source):
-        notes.add("showed Markdown as text: too much of it to check")
+        notes.add(OutputCode.MARKDOWN_AS_TEXT)
         return html.as_text(source[:MAX_SOURCE])
     # Formulas come back as text, and all is sanitised after that.
     return html.sanitise(str(_parser().render(source, {"left": tex.Allowance()})), notes)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.codes import OutputCode
 from . import html, markdown, raster, terminal, tex
 from .plain import NotPlainError, plain
 from .raster import MAGIC, image_type
@@ -44,20 +45,18 @@ class Bundles:
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return a bundle and its metadata as they may pass; with `line`, what was removed is said in the output."""
         if not isinstance(data, dict):
-            notes.add("removed an output that is no MIME bundle")
+            notes.add(OutputCode.NO_BUNDLE)
             data = {}
         before = Notes()
         kept: dict[str, Any] = {}
         for name, value in list(data.items())[:MAX_TYPES]:
             self._one(name, value, kept, before, data)
         if len(data) > MAX_TYPES:
-            before.add(f"removed {len(data) - MAX_TYPES} representations: at most {MAX_TYPES} of one output")
+            before.add(OutputCode.MANY_TYPES, count=len(data) - MAX_TYPES, most=MAX_TYPES)
         if data and not kept and not before:
-            before.add(
-                "removed " + ", ".join(named(name) for name in list(data)[:3]) + ": no representation may be shown"
-            )
+            before.add(OutputCode.NO_TYPE_SHOWN, types=", ".join(named(name) for name in list(data)[:3]))
         for note in before:
-            notes.add(note)
+            notes.take(note)
         if before and line:
             _say(kept, before.line())
         same = len(kept) == len(data) and all(name in kept and kept[name] == data[name] for name in data)
@@ -72,7 +71,7 @@ class Bundles:
             if tex.is_latex(value):
                 kept[name] = value
             elif not _BETTER & data.keys():
-                notes.add("showed LaTeX as text: only formulas of ordinary macros are typeset")
+                notes.add(OutputCode.LATEX_AS_TEXT)
                 _as_text(value, kept)
         elif name == "text/html" and isinstance(value, str):
             said = _SAID.search(value)
@@ -87,9 +86,9 @@ class Bundles:
                 _as_text(value, kept)
         elif name in MAGIC and isinstance(value, str):
             if not _is_image(name, value):
-                notes.add(f"removed {name}: the data are not such an image")
+                notes.add(OutputCode.NO_SUCH_IMAGE, type=name)
             elif (pixels := raster.pixels(value) or 0) > raster.MAX_PIXELS:
-                notes.add(f"removed {name}: {pixels // 1_000_000} million pixels, at most 100 million")
+                notes.add(OutputCode.IMAGE_PIXELS, type=name, millions=pixels // 1_000_000)
             else:
                 kept[name] = value
         elif name == "image/svg+xml" and isinstance(value, str):
@@ -99,15 +98,15 @@ class Bundles:
             try:
                 kept[name] = _texts(plain(value))
             except NotPlainError as error:
-                notes.add(f"removed application/json: {error}")
+                notes.add(OutputCode.JSON_NOT_PLAIN, why=error.why)
         elif name == "application/vnd.jupyter.widget-view+json":
             self._widget(name, value, kept, notes)
         elif isinstance(name, str) and _ALTERNATIVES.fullmatch(name):
             return
         elif name == "application/javascript":
-            notes.add("removed application/javascript: scripts may not run in your browser")
+            notes.add(OutputCode.JAVASCRIPT)
         else:
-            notes.add(f"removed {named(name)}: not a type that is shown")
+            notes.add(OutputCode.TYPE_NOT_SHOWN, type=named(name))
 
     def _svg(self, value: str, kept: dict[str, Any], notes: Notes) -> None:
         from . import svg
@@ -115,10 +114,10 @@ class Bundles:
         try:
             image, missed = svg.clean(value)
         except svg.RefusedError as error:
-            notes.add(f"removed image/svg+xml: {error}")
+            notes.add(OutputCode.SVG_REFUSED, why=error)
             return
         if missed:
-            notes.add("left out a part of an SVG: shapes, text and colours are drawn")
+            notes.add(OutputCode.SVG_PART)
         kept["text/html"] = f'<img src="{svg.address(image)}">'
 
     def _widget(self, name: str, value: Any, kept: dict[str, Any], notes: Notes) -> None:
@@ -132,7 +131,7 @@ class Bundles:
                 else {"version_major": 2, "version_minor": 0, "model_id": model}
             )
         else:
-            notes.add("removed a widget: its model is not one that may run in your browser")
+            notes.add(OutputCode.WIDGET_NOT_SHOWN)
 
 
 def _is_image(name: str, value: str) -> bool:

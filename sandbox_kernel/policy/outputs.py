@@ -11,12 +11,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.codes import OutputCode
 from ..core.model import Message, OutputMode
 from . import replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .mime import Bundles
 from .plain import NotPlainError, count, plain
-from .verdict import Notes, RefusedError, Verdict, named, settled
+from .verdict import Notes, RefusedError, Verdict, named, noted
 
 MAX_ID = 256
 """Characters of a display id."""
@@ -73,9 +74,9 @@ class OutputPolicy:
         try:
             content, buffers = self._comm(message, notes) or (self._content(message, notes), ())
         except NotPlainError as error:
-            return Verdict(None, (settled(f"dropped {named(message.type)}: {error}"),))
+            return Verdict(None, (noted(OutputCode.NOT_PLAIN, type=named(message.type), why=error.why),))
         except RefusedError as error:
-            return Verdict(None, (settled(str(error)),))
+            return Verdict(None, (error.note,))
         metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
         if content == message.content and metadata == message.metadata and buffers == message.buffers:
             return Verdict(message, tuple(notes))
@@ -134,13 +135,13 @@ class OutputPolicy:
         if reply := replies.REPLIES.get(message.type):
             return reply(message.content, self._still, notes)
         if message.channel == "iopub":
-            raise RefusedError(f"dropped {named(message.type)}: not a type that is shown")
+            raise RefusedError(OutputCode.MESSAGE_NOT_SHOWN, type=named(message.type))
         return replies.other(message.content, self._still, notes)
 
     def _stream(self, message: Message, notes: Notes) -> _Content:
         name, text = message.content.get("name"), message.content.get("text")
         if name not in ("stdout", "stderr") or not isinstance(text, str):
-            raise RefusedError("dropped a stream that is neither stdout nor stderr")
+            raise RefusedError(OutputCode.NO_STREAM)
         return {"name": name, "text": self._screen.feed(name, _parent(message), text)}
 
     def _display(self, message: Message, notes: Notes) -> _Content:
@@ -148,10 +149,10 @@ class OutputPolicy:
         transient = content.get("transient")
         display_id = transient.get("display_id") if isinstance(transient, dict) else None
         if display_id is not None and not (_is_name(display_id)):
-            notes.add("removed an improper display id")
+            notes.add(OutputCode.IMPROPER_DISPLAY_ID)
             display_id = None
         if message.type == "update_display_data" and display_id not in self._displays:
-            raise RefusedError("dropped an update of a display that is not open")
+            raise RefusedError(OutputCode.DISPLAY_NOT_OPEN)
         self._shown = message
         try:
             bundle = self._small(content.get("data"), notes)
@@ -178,8 +179,8 @@ class OutputPolicy:
             value = data.get(name)
             size += sum(map(_length, value)) if isinstance(value, list) else _length(value)
             if name in data and size > self.message_bytes // 3:
-                note = f"removed {name}: too much markup to look at"
-                notes.add(note)
+                note = noted(OutputCode.MARKUP_TOO_LARGE, type=name)
+                notes.take(note)
                 del kept[name]
                 kept.setdefault("text/plain", f"[sandbox_kernel: {note}; setting: message_limit]")
         return kept if len(kept) < len(data) or kept.keys() != data.keys() else data

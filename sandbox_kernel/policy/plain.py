@@ -1,6 +1,6 @@
 """Plain JSON: a tree of bounded depth whose keys cannot reach into the objects of a browser.
 
-Imports verdict only.
+Imports codes and verdict only.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..core.codes import OutputCode
 from .verdict import RefusedError
 
 MAX_DEPTH = 64
@@ -24,7 +25,11 @@ _ID = re.compile(r"[0-9A-Za-z][\w.:-]{0,199}", re.ASCII)
 
 
 class NotPlainError(RefusedError):
-    """The value is too deep, too large, or holds something that JSON has not."""
+    """The value is too deep, too large, or holds something that JSON has not; `why` says it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(OutputCode.NOT_PLAIN, type="a value", why=why)
+        self.why = why
 
 
 def plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..core.codes import OutputCode
 from . import terminal
 from .mime import Bundles
 from .plain import count, plain
@@ -60,7 +61,10 @@ def _page(payload: Any, notes: Notes) -> dict[str, Any] | None:
     """Let text through to the pager; a payload that writes code, exits or opens an editor does not pass."""
     source = payload.get("source") if isinstance(payload, dict) else None
     if source != "page":
-        notes.add(f"dropped a payload, {named(source)}: a cell may not act in your front end")
+        if source == "ask_exit":
+            notes.add(OutputCode.EXIT_PAYLOAD)
+        else:
+            notes.add(OutputCode.PAYLOAD, source=named(source))
         return None
     data = payload.get("data")
     text = data.get("text/plain") if isinstance(data, dict) else None
@@ -91,7 +95,7 @@ def complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapp
     matches = matches if isinstance(matches, list) else []
     kept = [match for match in matches[:MAX_MATCHES] if _shows_what_it_is(match)]
     if len(kept) < len(matches):
-        notes.add("dropped completions that hide what they insert")
+        notes.add(OutputCode.COMPLETIONS)
     metadata = content.get("metadata")
     types = metadata.get("_jupyter_types_experimental") if isinstance(metadata, dict) else None
     types = types if isinstance(types, list) else []

@@ -1,4 +1,4 @@
-"""What the filters say: a verdict, and the notes that go with it. Imports model only, and does no I/O."""
+"""What the filters say: a verdict, and the notes that go with it. Imports codes and model only, and does no I/O."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
+from ..core.codes import Note, OutputCode
 from ..core.model import Message
 
 MAX_SHOWN = 8
 """Reasons of one message that a person sees: hostile output must not make a wall of them."""
 MAX_NOTES = 64
 """Reasons of one message that are kept."""
-MORE = "removed more than is listed"
 MAX_NOTE = 160
 
 _NAME = re.compile(r"[A-Za-z0-9_.+/@-]{1,80}")
@@ -30,27 +31,40 @@ class Verdict:
     """
 
     message: Message | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What the notes say to people."""
+        return tuple(note.text for note in self.notes)
 
 
 class RefusedError(ValueError):
-    """The message may not pass at all; the text is the note that says why."""
+    """The message may not pass at all; `note` says why."""
+
+    def __init__(self, code: OutputCode, **details: Any) -> None:
+        self.note = noted(code, **details)
+        super().__init__(self.note.text)
 
 
 class Notes:
     """The reasons collected while one message is filtered: each once, in order, bounded."""
 
     def __init__(self) -> None:
-        self._notes: dict[str, None] = {}
+        self._notes: dict[Note, None] = {}
 
-    def add(self, note: str) -> None:
-        note = settled(note)
+    def add(self, code: OutputCode, **details: Any) -> None:
+        """Note that something was removed; `details` are what the code's text has in braces."""
+        self.take(noted(code, **details))
+
+    def take(self, note: Note) -> None:
+        """Note what another filter noted."""
         if len(self._notes) < MAX_NOTES:
             self._notes[note] = None
         elif note not in self._notes:
-            self._notes[MORE] = None
+            self._notes[noted(OutputCode.MORE_REMOVED)] = None
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Note]:
         return iter(self._notes)
 
     def __bool__(self) -> bool:
@@ -58,13 +72,14 @@ class Notes:
 
     def line(self) -> str:
         """Return the one line that is put into an output."""
-        shown = [*islice(self._notes, MAX_SHOWN), *(["..."] if len(self._notes) > MAX_SHOWN else [])]
+        shown = [note.text for note in islice(self._notes, MAX_SHOWN)] + ["..."] * (len(self._notes) > MAX_SHOWN)
         return f"[sandbox_kernel: {', '.join(shown)}; setting: outputs]"
 
 
-def settled(note: str) -> str:
+def noted(code: OutputCode, **details: Any) -> Note:
     r"""Return a note as it may stand in any output: of bounded length, in ASCII, without a dollar or a backslash."""
-    return _ODD.sub("?", note[:MAX_NOTE])
+    note = code.note(**details)
+    return Note(code, _ODD.sub("?", note.text[:MAX_NOTE]))
 
 
 def named(name: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.codes import OutputCode
 from . import media, raster, svg
 from .plain import POISON
 from .verdict import Notes, RefusedError
@@ -34,7 +35,7 @@ def shown(model: Model, value: Any, notes: Notes) -> Any:
     if model.name == "ImageModel":
         return picture(value, notes)
     if model.name in ("AudioModel", "VideoModel") and len(value) and not media.is_played(bytes(value)):
-        notes.add("removed the bytes of a widget: no sound or film of a kind that is played")
+        notes.add(OutputCode.WIDGET_MEDIA)
         return None
     return value
 
@@ -46,17 +47,17 @@ def picture(value: Any, notes: Notes) -> Any:
     """
     start = bytes(value[:256])
     if (pixels := raster.claimed(bytes(value))) is not None and pixels > raster.MAX_PIXELS:
-        notes.add(f"removed a widget's image: {pixels // 1_000_000} million pixels, at most 100 million")
+        notes.add(OutputCode.WIDGET_IMAGE_PIXELS, millions=pixels // 1_000_000)
         return None
     if pixels is not None or not start:
         return value
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
-        notes.add("removed a widget's image: none of PNG, JPEG, GIF, WebP, BMP and SVG")
+        notes.add(OutputCode.WIDGET_IMAGE)
         return None
     try:
         image, _ = svg.clean(bytes(value).decode("utf-8"))
     except ValueError:
-        notes.add("removed a widget's image: an SVG that may keep your browser busy, or is none")
+        notes.add(OutputCode.WIDGET_SVG)
         return None
     return image.encode()
 
@@ -65,10 +66,10 @@ def placed_at(paths: Any, buffers: Sequence[Any]) -> Placed:
     """Return each buffer with its path. A front end follows paths without looking: they are plain, and one for each."""
     paths = [] if paths is None else paths
     if not isinstance(paths, list) or len(paths) != len(buffers) or not all(map(_is_path, paths)):
-        raise RefusedError("dropped a widget update with improper buffer paths")
+        raise RefusedError(OutputCode.WIDGET_BUFFERS)
     seen = [tuple(path) for path in paths]
     if len(set(seen)) != len(seen):
-        raise RefusedError("dropped a widget update with improper buffer paths")
+        raise RefusedError(OutputCode.WIDGET_BUFFERS)
     return list(zip(paths, buffers, strict=True))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.codes import OutputCode
 from . import css, html, tex
 from .verdict import Notes
 from .widget_models import carried, models, referred
@@ -101,7 +102,7 @@ def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str,
         raise UnfitError("it is no list")
     limit = int(argument or MAX_LIST)
     if len(value) > limit:
-        setting.notes.add(f"removed entries of a widget's list: at most {limit}")
+        setting.notes.add(OutputCode.WIDGET_ENTRIES, most=limit)
         value = value[:limit]
     kept = [each(one, "", setting) for one in value]
     return value if list(value) == kept else kept
@@ -126,7 +127,7 @@ def _css(value: Any, argument: str, setting: Setting) -> str | None:
     text = _text(value, argument, setting)
     if _is_color(text) if argument.endswith("color") else css.allowed(argument, text):
         return text
-    setting.notes.add("removed CSS: it may load something or leave its place")
+    setting.notes.add(OutputCode.CSS)
     return None
 
 
@@ -151,7 +152,7 @@ def _markup(value: Any, argument: str, setting: Setting) -> str:
 
 def _never(value: Any, argument: str, setting: Setting) -> bool:
     if value is not False:
-        setting.notes.add("removed description_allow_html: descriptions are text")
+        setting.notes.add(OutputCode.WIDGET_DESCRIPTION_HTML)
     return False
 
 
@@ -203,7 +204,7 @@ def _rows(value: Any, argument: str, setting: Setting) -> int:
 def _media(value: Any, argument: str, setting: Setting) -> str:
     if _FORMATS.fullmatch(_text(value, argument, setting)):
         return str(value)
-    setting.notes.add("removed a widget's media format: outputs load nothing from a network")
+    setting.notes.add(OutputCode.WIDGET_MEDIA_FORMAT)
     return "png"
 
 
@@ -256,7 +257,7 @@ def _refs(value: Any, argument: str, setting: Setting) -> Any:
         if found is not None and _fits(setting.opened[found], argument):
             kept.append(one)
     if len(kept) < len(value):
-        setting.notes.add("removed a widget: its model is not one that may run in your browser")
+        setting.notes.add(OutputCode.WIDGET_NOT_SHOWN)
     return value if len(kept) == len(value) else kept
 
 
@@ -278,7 +279,7 @@ def _outputs(value: Any, argument: str, setting: Setting) -> Any:
     if not isinstance(value, (list, tuple)):
         raise UnfitError("it is no list")
     if len(value) > MAX_LIST:
-        setting.notes.add(f"removed entries of a widget's list: at most {MAX_LIST}")
+        setting.notes.add(OutputCode.WIDGET_ENTRIES, most=MAX_LIST)
     kept = setting.outputs(list(value[:MAX_LIST]), setting.notes)
     return value if list(value) == kept else kept
 

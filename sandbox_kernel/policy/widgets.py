@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..core.codes import OutputCode
 from . import terminal
 from .budget import MAX_COMMS
 from .mime import Bundles
@@ -115,23 +116,23 @@ class Widgets:
     def open(self, content: Mapping[str, Any], buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
         comm_id, target = content.get("comm_id"), content.get("target_name")
         if not isinstance(comm_id, str) or not is_id(comm_id):
-            raise RefusedError("dropped a comm without a proper id")
+            raise RefusedError(OutputCode.COMM_WITHOUT_ID)
         if target != TARGET or content.get("target_module"):
-            raise RefusedError(f"dropped a comm to {named(target)}: not one that may reach your browser")
+            raise RefusedError(OutputCode.COMM_TARGET, target=named(target))
         if not self._allowed:
-            raise RefusedError("dropped a widget: no active content in this mode")
+            raise RefusedError(OutputCode.WIDGET_INACTIVE)
         if self.is_open(comm_id):
-            raise RefusedError("dropped a comm whose id is in use")
+            raise RefusedError(OutputCode.COMM_ID_IN_USE)
         if len(self._models) >= MAX_COMMS:
-            raise RefusedError(f"dropped a widget: {MAX_COMMS} comms are open")
+            raise RefusedError(OutputCode.MANY_COMMS, most=MAX_COMMS)
         data = content.get("data")
         state = data.get("state") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(state, dict) or not (model := _model_of(state)):
-            raise RefusedError(_stranger(state))
+            raise _stranger(state)
         if self.past.get(hash(comm_id), model.name) != model.name:
-            raise RefusedError("dropped a widget whose id was another widget's")
+            raise RefusedError(OutputCode.WIDGET_ID_REUSED)
         if len(self.past) >= MAX_PAST and hash(comm_id) not in self.past:
-            raise RefusedError(f"dropped a widget: {MAX_PAST} were opened in this session; restart it for more")
+            raise RefusedError(OutputCode.MANY_WIDGETS, most=MAX_PAST)
         self._models[comm_id] = self.past[hash(comm_id)] = model.name
         try:
             checked, kept = self._data(data, buffers, comm_id, parent, notes)
@@ -144,27 +145,27 @@ class Widgets:
     def message(self, content: Mapping[str, Any], buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
         comm_id, data = content.get("comm_id"), content.get("data")
         if not isinstance(comm_id, str) or not self.is_open(comm_id):
-            raise RefusedError("dropped a message on a comm that is not open")
+            raise RefusedError(OutputCode.COMM_NOT_OPEN)
         if not self._allowed:
-            raise RefusedError("dropped a comm message: no active content in this mode")
+            raise RefusedError(OutputCode.COMM_INACTIVE)
         if comm_id in self._controls:
             return self._control(comm_id, data, buffers, parent, notes)
         if not isinstance(data, dict) or data.get("method") not in _METHODS:
-            raise RefusedError("dropped a widget message of an unknown kind")
+            raise RefusedError(OutputCode.WIDGET_MESSAGE)
         if data["method"] == "custom":
             detail = data.get("content")
             if isinstance(detail, dict) and detail.get("do") == "blur":
                 return Sent({"comm_id": comm_id, "data": {"method": "custom", "content": {"do": "blur"}}})
             if isinstance(detail, dict) and detail.get("do") == "focus":
-                raise RefusedError("dropped a widget's call for the focus: it would take what you type elsewhere")
-            raise RefusedError("dropped a widget's own message: it has no meaning for the widgets that may run")
+                raise RefusedError(OutputCode.WIDGET_FOCUS)
+            raise RefusedError(OutputCode.WIDGET_OWN_MESSAGE)
         checked, kept = self._data(data, buffers, comm_id, parent, notes)
         return Sent({"comm_id": comm_id, "data": checked}, kept)
 
     def close(self, content: Mapping[str, Any]) -> Sent:
         comm_id = content.get("comm_id")
         if not isinstance(comm_id, str) or not self.is_open(comm_id):
-            raise RefusedError("dropped the end of a comm that is not open")
+            raise RefusedError(OutputCode.COMM_END_NOT_OPEN)
         self.closed(comm_id)
         return Sent({"comm_id": comm_id, "data": {}})
 
@@ -189,25 +190,28 @@ class Widgets:
         """Return what may pass of a model's state and of the buffers that belong into it."""
         model = models()[self._models[comm_id]]
         if not isinstance(state, dict) or not model.named_by(state):
-            raise RefusedError("dropped a widget update that names another class")
+            raise RefusedError(OutputCode.WIDGET_OTHER_CLASS)
         setting = Setting(self._models, parent, self._outputs, notes)
         kept: dict[str, Any] = {}
         for key, value in plain(state).items():
             if key in NAMES:
                 kept[key] = value
             elif (rule := model.traits.get(key)) is None:
-                notes.add(f"removed {named(key)} of a widget: {model.name} has no such trait")
+                if (name := named(key)) == key:
+                    notes.add(OutputCode.TRAIT_UNKNOWN, trait=name, model=model.name)
+                else:
+                    notes.add(OutputCode.TRAIT_NAMELESS, model=model.name)
             else:
                 try:
                     kept[key] = check(rule, value, setting)
                 except UnfitError as error:
-                    notes.add(f"removed {named(key)} of a widget ({model.name}): {error}")
+                    notes.add(OutputCode.TRAIT_UNFIT, trait=named(key), model=model.name, why=error)
         if model.name in _LINKS:
             self._link(comm_id, state, kept)
         self._take_in(comm_id, kept, parent, notes)
         bytes_kept = [one for one in placed if takes(model, one[0], kept)]
         if len(bytes_kept) < len(placed):
-            notes.add(f"removed bytes of a widget: {model.name} has no place for them")
+            notes.add(OutputCode.WIDGET_BYTES, model=model.name)
         return kept, [(path, seen) for path, one in bytes_kept if (seen := shown(model, one, notes)) is not None]
 
     def _link(self, comm_id: str, state: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
@@ -216,7 +220,7 @@ class Widgets:
         known = self._ends.get(comm_id, {}) | ends
         kinds = {carried(end, self._models) for end in known.values()}
         if None in kinds or len(kinds) > 1:
-            raise RefusedError("dropped a link between widgets that would copy markup in your browser")
+            raise RefusedError(OutputCode.WIDGET_LINK)
         self._ends[comm_id] = known
 
     def _take_in(self, comm_id: str, kept: dict[str, Any], parent: str, notes: Notes) -> None:
@@ -224,7 +228,7 @@ class Widgets:
         for key in [key for key in kept if key in ("children", "axes", "buttons", "outputs")]:
             inside = _views_in(kept[key]) if key == "outputs" else [referred(one, self._models) for one in kept[key]]
             if not self._views.put(comm_id, key, (one for one in inside if one is not None)):
-                notes.add("removed widgets in a widget: too many, or too deep in each other")
+                notes.add(OutputCode.WIDGETS_IN_WIDGET)
                 kept[key] = []
                 self._views.empty(comm_id, key)
             if key == "outputs":
@@ -264,7 +268,7 @@ class Widgets:
             or data.get("method") != "update_states"
             or not isinstance(data.get("states"), dict)
         ):
-            raise RefusedError("dropped a widget control message of an unknown kind")
+            raise RefusedError(OutputCode.WIDGET_CONTROL)
         placed = placed_at(data.get("buffer_paths", []), buffers)
         states: dict[str, Any] = {}
         kept: Placed = []
@@ -279,7 +283,7 @@ class Widgets:
             try:
                 state, there = self._state(model_id, entry.get("state"), own, parent, notes)
             except RefusedError as refused:
-                notes.add(str(refused))
+                notes.take(refused.note)
                 continue
             states[model_id] = {**{key[1:]: value for key, value in names.items()}, "state": state}
             kept += [([model_id, "state", *path], buffer) for path, buffer in there]
@@ -307,16 +311,16 @@ def _model_of(state: Mapping[str, Any]) -> Model | None:
     return model if model and all(key in state for key in needed) and model.named_by(state) else None
 
 
-def _stranger(state: Any) -> str:
-    """Return why a widget is not one of ipywidgets."""
+def _stranger(state: Any) -> RefusedError:
+    """Say why a widget is not one of ipywidgets."""
     names = state if isinstance(state, dict) else {}
     name, module = names.get("_model_name"), names.get("_model_module")
     model = models().get(name) if isinstance(name, str) else None
     if model is None or module != model.module:
-        return f"dropped a widget of {named(module)}: only those of ipywidgets may run in your browser"
+        return RefusedError(OutputCode.WIDGET_OF_OTHERS, module=named(module))
     if not model.version(names.get("_model_module_version")):
-        return f"dropped a widget of another version: only those of ipywidgets {SERIES} may run in your browser"
-    return f"dropped a widget ({model.name}) with the view of another class"
+        return RefusedError(OutputCode.WIDGET_VERSION, series=SERIES)
+    return RefusedError(OutputCode.WIDGET_VIEW, model=model.name)
 
 
 def _views_in(outputs: list[Any]) -> list[str | None]:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, Protocol, TypeVar, overload
 
+from ..core.codes import FileCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import SCRATCH, format_bytes
 from ..files import scratch
@@ -98,7 +99,7 @@ class AsyncFiles:
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise FileRefused(f"{str(path)!r}: it is not UTF-8 text; read it as bytes") from None
+            raise about(str(path), FileRefused(FileCode.NOT_TEXT)) from None
 
     async def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
         """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
@@ -152,7 +153,7 @@ class AsyncFiles:
             try:
                 target /= check_downloaded_name(PurePath(name).name)
             except FileRefused as error:
-                raise FileRefused(f"{name!r}: {error.message}; say under which name it is to be written") from None
+                raise error.about(f"{name!r}: {error.message}; say under which name it is to be written") from None
         pieces = self._pieces(name)
         folder, last = await asyncio.to_thread(_local, open_parent, target)
         with folder, await asyncio.to_thread(folder.create, last) as file:
@@ -207,7 +208,7 @@ class AsyncFiles:
         while data and (done := offset + sum(map(len, pieces))) < end:
             seen, data = await scratch.chunk(ask, name, done, min(end - done, CHUNK_BYTES), self._limits.file_bytes)
             if seen != stamp:
-                raise FileRefused("it changed while it was copied")
+                raise FileRefused(FileCode.CHANGED.note(done="copied"))
             pieces.append(data)
         return b"".join(pieces), stamp.size
 
@@ -232,13 +233,13 @@ def relative(path: Name) -> str:
         return str(check_name(text))
     except FileRefused as error:
         if text.startswith("/"):
-            raise FileRefused(f"{text!r}: the sandbox's files are in {SCRATCH}") from None
+            raise error.about(f"{text!r}: the sandbox's files are in {SCRATCH}") from None
         raise about(text, error) from None
 
 
 def about(name: str, error: FileRefused) -> FileRefused:
     """Return a refusal that says which file it is about."""
-    return FileRefused(f"{name!r}: {error.message}", limit=error.limit, value=error.value, setting=error.setting)
+    return error.about(f"{name!r}: {error.message}")
 
 
 async def named(name: str, work: Awaitable[T]) -> T:
@@ -263,8 +264,8 @@ def regular_files(folder: Folder, limit: int) -> list[str]:
             if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
                 found.append(PurePath(place, name).as_posix())
             if len(found) > limit:
-                where = str(folder.path)
-                raise FileRefused(f"{where!r}: it holds too many files", limit=str(limit), setting="folder_files")
+                error = FileRefused(FileCode.FOLDER_FILES, limit=str(limit), setting="folder_files")
+                raise about(str(folder.path), error)
     return found
 
 

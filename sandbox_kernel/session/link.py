@@ -17,6 +17,7 @@ import orjson
 
 from ..container import wire
 from ..core import weight
+from ..core.codes import MessageCode
 from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
 from ..core.tasks import Tasks, log_defect
@@ -60,11 +61,11 @@ class Link:
         try:
             frame = wire.encode(kind, tuple(parts))
         except wire.FrameError as error:
-            raise ProtocolError(f"the request cannot be sent: {error}") from None
+            raise ProtocolError(MessageCode.REQUEST_NOT_SENT.note(why=error)) from None
         size = sum(map(len, frame))
         if size > self._max_sent:
             limit, value = format_bytes(self._max_sent), format_bytes(size)
-            raise ProtocolError("the request is too large", limit=limit, value=value, setting="message_limit")
+            raise ProtocolError(MessageCode.REQUEST_TOO_LARGE, limit=limit, value=value, setting="message_limit")
         if self._queued_bytes + size > MAX_QUEUED_BYTES:
             raise SandboxDied("the sandbox does not read what it is sent", limit=f"{MAX_QUEUED_BYTES} bytes waiting")
         if not self._queued_bytes and size <= AT_ONCE:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from ..core.codes import Code, MessageCode, Note
 from ..core.errors import OutputLimit
 from ..core.model import Limits, Message, format_bytes
 from ..policy import Verdict, cut
@@ -83,10 +84,10 @@ class Outputs:
         """Take a decoded message of the kernel, of `size` bytes on the wire; `verdict` is what `judge` said of it."""
         request = self._requests.find(message.parent.get("msg_id"))
         if request is None and (message.parent or message.channel != "iopub"):
-            self.drop("unknown parent", size, message.type)
+            self.drop(MessageCode.UNKNOWN_PARENT, size, message.type)
             return
         if request is not None and not request.sent:
-            self.drop("its request was not sent yet", size, message.type)
+            self.drop(MessageCode.NOT_SENT_YET, size, message.type)
             return
         if message.channel == "iopub":
             self._published(message, request, size, verdict)
@@ -99,7 +100,7 @@ class Outputs:
         """End the cell that sent a message which was not even parsed."""
         request = self._requests.find(error.parent.get("msg_id"))
         if request is None or request.finished or not request.sent:
-            self.drop(f"not taken in: {error.message}", size, error.kind)
+            self.drop(MessageCode.NOT_TAKEN_IN.note(why=error.message), size, error.kind)
         elif self._quota.allows(error.kind, request, size):
             limit = OutputLimit(
                 f"the cell sent a message that is not taken in: {error.message}",
@@ -113,7 +114,7 @@ class Outputs:
         """End the cell that sent a message which its agent did not even pass on; its word came in `size` bytes."""
         request = None if message is None else self._requests.find(message.parent_id)
         if message is None or request is None or request.finished or request.verdict is not None or not request.sent:
-            self.drop("a message of nobody's that is too large", size, "oversized")
+            self.drop(MessageCode.NOBODYS_OVERSIZED, size, "oversized")
             return
         error = OutputLimit(
             "the cell sent a single message that is too large",
@@ -123,9 +124,9 @@ class Outputs:
         )
         self._ladder.end(request, error)
 
-    def drop(self, reason: str, size: int, kind: str = "", *, quietly: bool = False) -> None:
+    def drop(self, why: Code | Note, size: int, kind: str = "", *, quietly: bool = False) -> None:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
-        self._quota.drop(reason, size, kind, quietly=quietly)
+        self._quota.drop(why, size, kind, quietly=quietly)
 
     # --- each on its way ---
 
@@ -138,7 +139,7 @@ class Outputs:
             return
         if request is not None and request.finished and message.type in REWRITES:
             # A thread may print late, but nobody takes away what an earlier cell has shown.
-            self.drop("its cell has ended", size, message.type)
+            self.drop(MessageCode.CELL_HAS_ENDED, size, message.type)
             return
         if not self._quota.allows(message.type, request, size):
             return
@@ -157,7 +158,7 @@ class Outputs:
         """Say which cell runs, once; what that is, the host knows better."""
         number = message.content["execution_count"]
         if not request.is_execute or request.finished or request.execution_count or not count(number):
-            self.drop("out of turn", size, message.type)
+            self.drop(MessageCode.OUT_OF_TURN, size, message.type)
         elif self._quota.allows(message.type, request, size, owed=True):
             request.number(int(number))
             self._publisher.input(request)
@@ -166,7 +167,7 @@ class Outputs:
     def _status(self, message: Message, request: PendingRequest | None, size: int) -> None:
         state = message.content["execution_state"]
         if request is None or request.finished or size > SMALL:
-            self.drop("out of turn", size, message.type)
+            self.drop(MessageCode.STATUS_OUT_OF_TURN, size, message.type)
             return
         self._quota.charge_status(size)
         if state == "busy" and not request.busy:
@@ -180,13 +181,13 @@ class Outputs:
             request.mark_idle()
             self._completion.look(request)
         else:
-            self.drop("out of turn", size, message.type)
+            self.drop(MessageCode.STATUS_OUT_OF_TURN, size, message.type)
 
     def _replied(self, message: Message, request: PendingRequest, size: int, verdict: Verdict | None) -> None:
         if message.type != request.reply_type or message.channel != request.message.channel:
-            self.drop("not the reply to its request", size, message.type)
+            self.drop(MessageCode.OTHER_REPLY, size, message.type)
         elif request.reply is not None or request.finished:
-            self.drop("a second reply", size, message.type)
+            self.drop(MessageCode.SECOND_REPLY, size, message.type)
         else:
             if self._quota.allows(message.type, request, size, owed=True):
                 reply = self._publisher.kept(message, self._requests, request, size, verdict)
@@ -197,7 +198,7 @@ class Outputs:
 
     def _input_request(self, message: Message, request: PendingRequest, size: int) -> None:
         if request.finished or request.awaiting_input or not request.message.content.get("allow_stdin", False):
-            self.drop("input was not allowed", size, message.type)
+            self.drop(MessageCode.INPUT_NOT_ALLOWED, size, message.type)
             return
         if not self._quota.allows(message.type, request, size):
             return

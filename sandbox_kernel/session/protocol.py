@@ -14,6 +14,7 @@ import orjson
 
 from ..container import wire
 from ..core import texts, weight
+from ..core.codes import MessageCode, Note
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
 
@@ -163,7 +164,7 @@ class TooHeavyError(ProtocolError):
     """A message that is in order but was not parsed: it has the type `kind` and the parent header `parent`."""
 
     def __init__(self, kind: str, parent: Mapping[str, Any], reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(Note(MessageCode.NOT_TAKEN_IN, reason))
         self.kind = kind
         self.parent = parent
 
@@ -177,11 +178,11 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
     """
     channel = _CHANNEL_OF_KIND.get(kind)
     if channel is None:
-        raise ProtocolError(f"frame kind {kind} is not a channel")
+        raise ProtocolError(MessageCode.NOT_A_CHANNEL.note(kind=kind))
     if len(parts) < 4:
-        raise ProtocolError(f"a message has {len(parts)} parts, at least 4 are needed")
+        raise ProtocolError(MessageCode.FEW_PARTS.note(count=len(parts)))
     if max(map(len, parts[:3])) > MAX_HEADER:
-        raise ProtocolError(f"a header or the metadata of a message is larger than {MAX_HEADER} bytes")
+        raise ProtocolError(MessageCode.HEADER_TOO_LARGE.note(most=MAX_HEADER))
     header, parent, metadata = (parse_object(part) for part in parts[:3])
     check_identifiers(header)
     if parent:
@@ -201,7 +202,7 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
     )
     for name, kinds in _REQUIRED.get(message.type, ()):
         if not isinstance(message.content.get(name), kinds):
-            raise ProtocolError(f"{message.type} has no proper {name!r}")
+            raise ProtocolError(MessageCode.FIELD_IMPROPER.note(type=message.type, field=name))
     return message
 
 
@@ -237,18 +238,20 @@ def dumps(value: object) -> bytes:
     try:
         return orjson.dumps(value)
     except (TypeError, RecursionError) as error:
-        raise ProtocolError(f"not JSON: {error}") from None
+        raise ProtocolError(MessageCode.NOT_JSON.note(why=error)) from None
 
 
 def _check_type(channel: Channel, kind: str) -> None:
     if channel == "iopub":
+        if kind == "iopub_welcome":
+            raise ProtocolError(MessageCode.WELCOME)
         if kind not in PUBLISHED:
-            raise ProtocolError(f"{kind} may not be published")
+            raise ProtocolError(MessageCode.NOT_PUBLISHED.note(type=kind))
     elif channel == "stdin":
         if kind != "input_request":
-            raise ProtocolError(f"{kind} may not be sent on stdin")
+            raise ProtocolError(MessageCode.NOT_ON_STDIN.note(type=kind))
     elif not kind.endswith("_reply"):
-        raise ProtocolError(f"{kind} is not a reply and may not be sent on {channel}")
+        raise ProtocolError(MessageCode.NOT_A_REPLY.note(type=kind, channel=channel))
 
 
 def parse_object(part: bytes) -> dict[str, Any]:
@@ -258,7 +261,7 @@ def parse_object(part: bytes) -> dict[str, Any]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ProtocolError("a part of the message is not a JSON object")
+        raise ProtocolError(MessageCode.NO_OBJECT)
     return value
 
 
@@ -271,4 +274,4 @@ def check_identifiers(header: Mapping[str, Any]) -> None:
 def _identifier(header: Mapping[str, Any], field: str) -> None:
     value = header.get(field)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
-        raise ProtocolError(f"{field} must be a string of 1 to {MAX_ID} characters")
+        raise ProtocolError(MessageCode.NO_ID.note(field=field, most=MAX_ID))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..core import weight
+from ..core.codes import Code, MessageCode, Note, OutputCode
 from ..core.errors import OutputLimit, ProtocolError, SandboxError
 from ..core.model import Message, format_bytes
 from ..policy import OutputPolicy, Verdict
@@ -65,7 +66,7 @@ class Publisher:
         """Return a message as it may pass, None if it may not; `verdict` is what `judge` said of it before."""
         verdict = verdict or self.judge(message, request)
         for note in verdict.notes:
-            self.audit("policy", type=message.type, reason=note)
+            self.audit("policy", type=message.type, code=note.code.code, reason=note.text)
         return verdict.message
 
     def publish(self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None) -> None:
@@ -78,7 +79,7 @@ class Publisher:
         """Return a reply as it will be delivered: filtered now, so that nothing else is kept until its idle comes."""
         allowed = self.allowed(message, request, verdict)
         if allowed is None:
-            return self.ours(request, ProtocolError("the reply was refused by the output policy"))
+            return self.ours(request, ProtocolError(MessageCode.REPLY_REFUSED))
         # A small one costs a bounded multiple of what it came as; of a large one, what is left of it counts.
         try:
             request.hold(32 * size if size < weight.SMALL else weight.kept(protocol.dumps(allowed.content)))
@@ -98,13 +99,15 @@ class Publisher:
         """Note what a front end said of a comm, which decides what a kernel may say of it."""
         self.policy.observe(message)
 
-    def note(self, event: str, **fields: object) -> None:
+    def dropped(self, why: Code | Note, kind: str) -> None:
         """Write a line of the audit about a message that did not pass."""
+        note = why.note() if isinstance(why, Code) else why
+        fields = {"code": note.code.code, "reason": note.text, "type": kind}
         self._noted += 1
         if self._noted < MAX_NOTED:
-            self.audit(event, **fields)
+            self.audit("dropped", **fields)
         elif self._noted == MAX_NOTED:
-            self.audit(event, **fields, last="no more of this is written in this session")
+            self.audit("dropped", **fields, last="no more of this is written in this session")
 
     # --- what the host says ---
 
@@ -135,7 +138,7 @@ class Publisher:
         try:
             self.front.deliver(reply, request.client)
         except ProtocolError as error:
-            self.note("dropped", reason=str(error), type=reply.type)
+            self.dropped(Note(error.code, str(error)), reply.type)
             self.front.deliver(self.ours(request, error), request.client)
 
     def abort(self, request: PendingRequest) -> None:
@@ -161,14 +164,14 @@ class Publisher:
         try:
             self.front.deliver(message, None)
         except ProtocolError as error:
-            self.note("dropped", reason=str(error), type=message.type)
+            self.dropped(Note(error.code, str(error)), message.type)
 
 
 def _verdict(policy: OutputPolicy, message: Message) -> Verdict:
     try:
         return policy.apply(message)
     except RecursionError:
-        return Verdict(None, ("dropped: nested too deep",))
+        return Verdict(None, (OutputCode.TOO_DEEP.note(),))
 
 
 def error_content(request: PendingRequest, error: SandboxError) -> dict[str, object]:

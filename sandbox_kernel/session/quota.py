@@ -5,6 +5,7 @@ A cell that exceeds its limit is ended. A flood that no cell answers for, by a t
 
 from __future__ import annotations
 
+from ..core.codes import Code, Note
 from ..core.errors import OutputLimit
 from ..core.model import Limits
 from ..policy import CellBudget, SessionBudget
@@ -55,10 +56,10 @@ class Quota:
         """Count a status, which always passes."""
         self._session.charge(size, 0)
 
-    def drop(self, reason: str, size: int, kind: str = "", *, quietly: bool = False) -> None:
+    def drop(self, why: Code | Note, size: int, kind: str = "", *, quietly: bool = False) -> None:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
         if not quietly:
-            self._publisher.note("dropped", reason=reason, type=kind)
+            self._publisher.dropped(why, kind)
         if not self._dropped.charge(size).allowed:
             self._end_flood(self._dropped.exceeded, kind)
 

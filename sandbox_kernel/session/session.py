@@ -17,6 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from ..container import wire
+from ..core.codes import MessageCode, Note
 from ..core.errors import (
     EngineError,
     EngineUnavailable,
@@ -369,13 +370,13 @@ class Session:
                 self.router.outputs.too_heavy(error, size)
                 continue
             except ProtocolError as error:
-                self.router.outputs.drop(error.message, size)
+                self.router.outputs.drop(Note(error.code, error.message), size)
                 continue
             parts.clear()  # before the message is written anew: what came and what goes are not held together
             if self.introduction.takes(message, size):
                 self._introduced()
             elif not self.ready:
-                self.router.outputs.drop("no kernel is ready", size, message.type, quietly=True)
+                self.router.outputs.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
             else:
                 if size >= MEDIUM:
                     verdict = await asyncio.to_thread(self.router.outputs.judge, message)
@@ -397,7 +398,7 @@ class Session:
         elif op == "oversized":
             self.router.outputs.oversized(Oversized.of(event), size)
         elif op != "resumed" or not self._awaited:
-            self.router.outputs.drop("an agent's word that nobody waits for", size, op[:100])
+            self.router.outputs.drop(MessageCode.AGENT_UNASKED, size, op[:100])
 
     def _kernel_ready(self, link: Link) -> None:
         if not self.attested:

@@ -18,6 +18,7 @@ from typing import Any
 import sandbox_kernel
 
 from ..config.sources import SETTINGS, from_files, is_for_all, resolve
+from ..core.codes import FileCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import Settings, format_bytes
 from ..core.resources import brought
@@ -127,7 +128,7 @@ def _refuse_links(prefix: str, name: str) -> None:
     try:
         with open_folder(Path(prefix, "share", "jupyter", "kernels")) as kernels:
             if (kernels.path / name).is_symlink():
-                raise FileRefused(f"{name!r} is a link")
+                raise FileRefused(FileCode.FOLDER_EXPECTED.note(name=name, what="a link"))
     except FileNotFoundError:  # what there is on the way has no link
         return
     except FileRefused as error:

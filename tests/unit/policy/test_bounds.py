@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, css, html, markdown
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.policy.messages import filtered
@@ -25,10 +26,10 @@ def test_a_table_of_a_quarter_of_a_million_cells_is_shown_as_text(mode: Any) -> 
         data, verdict = filtered({"text/html": source}, OutputPolicy(mode))
         assert data["text/html"].startswith("<pre>&lt;")
         assert data["text/html"].count("<") < 10
-        assert verdict.notes == ("showed HTML as text: too much markup to check",)
+        assert verdict.reasons == ("showed HTML as text: too much markup to check",)
     honest, verdict = filtered({"text/html": f"<table>{row * 2_000}</table>"}, OutputPolicy(mode))
     assert honest["text/html"].count("<td>") == 40_000
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
 
 
 def test_elements_that_a_parser_adds_are_counted_too() -> None:
@@ -63,7 +64,7 @@ def test_rules_that_look_at_every_other_element_are_left_out(name: str, mode: An
     data, verdict = filtered({"text/html": f"<style>{styles}</style>" + "<p>x</p>" * 2000}, OutputPolicy(mode))
     assert "<style>" not in data["text/html"]
     assert "<iframe" not in data["text/html"]
-    assert verdict.notes == ("removed <style>: it cannot be confined to this output",)
+    assert verdict.reasons == ("removed <style>: it cannot be confined to this output",)
 
 
 def test_rules_times_elements_are_bounded() -> None:
@@ -81,7 +82,7 @@ def test_rules_times_elements_are_bounded() -> None:
     )
     assert data["text/html"].count("{color:red}") == 10_000
     assert ":nth-child(even)" in data["text/html"]
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_words_without_end_are_not_passed_as_markdown() -> None:
     assert not markdown.is_text("word " * 10_000 + "word")
     notes = Notes()
     assert markdown.render("*a_" * 60_000, notes).startswith("<pre>*a_")
-    assert list(notes) == ["showed Markdown as text: too much of it to check"]
+    assert [note.code for note in notes] == [OutputCode.MARKDOWN_AS_TEXT]
     assert html.MAX_TAGS <= 50_000
 
 

@@ -124,7 +124,7 @@ def test_markup_too_costly_to_check_is_shown_as_text_where_there_is_no_frame() -
     result = OutputPolicy("strict").apply(display({"text/html": "<div>" * N}))
     assert result.message is not None
     assert result.message.content["data"]["text/html"].startswith("<pre>&lt;div&gt;")
-    assert result.notes == ("showed HTML as text: too much markup to check",)
+    assert result.reasons == ("showed HTML as text: too much markup to check",)
 
 
 GROWING = {

@@ -67,13 +67,13 @@ KEPT = ("class", "colspan", "rowspan", "border", "id", "src", "controls", "start
 def test_output_that_needs_no_change_is_the_same_message(name: str) -> None:
     for sent, verdict in passed(name):
         assert verdict.message is sent
-        assert verdict.notes == ()
+        assert verdict.reasons == ()
 
 
 @pytest.mark.parametrize("name", MARKUP)
 def test_markup_looks_as_it_did(name: str) -> None:
     (sent, verdict), *_ = passed(name)
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
     assert verdict.message is not None
     before, after = sent.content["data"]["text/html"], verdict.message.content["data"]["text/html"]
     if "x<y" in before:  # pandas' Styler does not escape by itself: a browser reads an element there
@@ -93,7 +93,7 @@ def test_the_style_sheet_of_a_styler_keeps_every_rule() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_runs_whole_in_a_frame(name: str) -> None:
     (sent, verdict), *_ = passed(name)
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
     assert verdict.message is not None
     after = verdict.message.content["data"]["text/html"]
     assert faults(after) == []
@@ -105,7 +105,7 @@ def test_a_program_runs_whole_in_a_frame(name: str) -> None:
 
 def test_a_map_says_that_its_scripts_are_not_loaded() -> None:
     (_, verdict), *_ = passed("folium")
-    assert verdict.notes == ("removed a script from a network: outputs load nothing",)
+    assert verdict.reasons == ("removed a script from a network: outputs load nothing",)
     assert verdict.message is not None
     after = verdict.message.content["data"]["text/html"]
     assert faults(after) == []
@@ -119,7 +119,7 @@ def test_an_svg_is_shown_as_an_image(name: str) -> None:
     (_, verdict), *_ = passed(name)
     assert verdict.message is not None
     assert verdict.message.content["data"]["text/html"].startswith('<img src="data:image/svg+xml;base64,')
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_svg_is_shown_as_an_image(name: str) -> None:
 def test_markdown_that_is_only_words_is_left_alone(source: str) -> None:
     data, verdict = filtered({"text/plain": "x", "text/markdown": source})
     assert data == {"text/plain": "x", "text/markdown": source}
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_markdown_is_parsed_on_the_host(source: str, shown: str) -> None:
     """No front end gets Markdown to parse that any parser could read something in."""
     data, verdict = filtered({"text/plain": "x", "text/markdown": source})
     assert data == {"text/plain": "x", "text/html": shown}
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
 
 
 def test_markdown_with_markup_becomes_html_and_keeps_its_formulas() -> None:
     source = "# T\n<span style='color:red'>r</span> $a_1*b_2*c$ `$x<y$` \\$5 and \\$6\n\n$$\nx < y_1 _z_\n$$"
     data, verdict = filtered({"text/plain": "x", "text/markdown": source})
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
     for part in (
         "<h1>T</h1>",
         'style="color:red"',

@@ -98,7 +98,7 @@ def test_an_svg_is_an_image(name: str) -> None:
     data, verdict = filtered({"image/svg+xml": f"<svg xmlns='http://www.w3.org/2000/svg'>{HTML[name]}</svg>"})
     assert set(data) <= {"text/html", "text/plain"}
     assert faults(data.get("text/html", ""), frames=False) == []
-    assert ("text/plain" in data) == (verdict.notes == ("removed image/svg+xml: it is not well-formed",))
+    assert ("text/plain" in data) == (verdict.reasons == ("removed image/svg+xml: it is not well-formed",))
     if image := re.match(r'<img src="data:image/svg\+xml;base64,([^"]*)">', data.get("text/html", "")):
         inside = base64.b64decode(image[1]).decode()
         assert not re.search(r"script|pwned|evil|<(?!/?(?:svg|a|g|text|use|image)\b)", inside)
@@ -134,7 +134,7 @@ def test_a_type_without_a_rule_does_not_pass(mime: str, mode: OutputMode) -> Non
     assert set(data) == {"text/plain"}
     assert data["text/plain"].startswith("[sandbox_kernel: removed ")
     assert "\n" not in data["text/plain"]
-    assert verdict.notes
+    assert verdict.reasons
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_type_without_a_rule_does_not_pass(mime: str, mode: OutputMode) -> Non
 def test_an_image_that_is_none_does_not_pass(mime: str, value: Any) -> None:
     data, verdict = filtered({mime: value})
     assert mime not in data
-    assert verdict.notes
+    assert verdict.reasons
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_an_image_that_is_none_does_not_pass(mime: str, value: Any) -> None:
 def test_latex_has_no_links_and_styles(macro: str) -> None:
     data, verdict = filtered({"text/latex": rf"$\{macro}$"})
     assert set(data) == {"text/plain"}
-    assert verdict.notes == ("showed LaTeX as text: only formulas of ordinary macros are typeset",)
+    assert verdict.reasons == ("showed LaTeX as text: only formulas of ordinary macros are typeset",)
 
 
 def test_metadata_cannot_ask_for_another_way_of_showing() -> None:

@@ -211,7 +211,7 @@ def test_no_formula_is_put_together_from_pieces(source: str) -> None:
 def test_ordinary_formulas_stay_as_they_are(source: str) -> None:
     data, verdict = filtered({"text/plain": "x", "text/latex": source})
     assert data == {"text/plain": "x", "text/latex": source}
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
     assert tex.clean(source) == source
 
 
@@ -267,10 +267,10 @@ def test_no_note_of_ours_repeats_what_a_page_typesets(name: str, mode: OutputMod
     """The name of a tag was repeated as it was, and MathJax defined macros for the whole page and made links of it."""
     policy = OutputPolicy(mode)
     if "value" in NAMES[name]:
-        notes = policy.apply(model("a", "HTMLModel", **NAMES[name])).notes
+        notes = policy.apply(model("a", "HTMLModel", **NAMES[name])).reasons
     else:
         data, verdict = filtered(NAMES[name], policy)
-        notes = verdict.notes
+        notes = verdict.reasons
         assert faults(data.get("text/html", "")) == []
         assert LINK not in data.get("text/html", "")
         assert "\x1b" not in "".join(data.values())
@@ -279,8 +279,8 @@ def test_no_note_of_ours_repeats_what_a_page_typesets(name: str, mode: OutputMod
 
 
 def test_control_a_plain_name_is_repeated() -> None:
-    assert "<p-x>" in " ".join(filtered({"text/html": "<p-x src=x:y>x"})[1].notes)
-    assert "text/x-y" in " ".join(filtered({"text/x-y": "x"})[1].notes)
+    assert "<p-x>" in " ".join(filtered({"text/html": "<p-x src=x:y>x"})[1].reasons)
+    assert "text/x-y" in " ".join(filtered({"text/x-y": "x"})[1].reasons)
 
 
 # --- metadata, and power over a terminal ------------------------------------------------------------------------------

@@ -67,8 +67,8 @@ def test_the_policy_answers_anything(kind: str, channel: Any, content: Any, meta
     )
     verdict = policy.apply(sent)
     policy.observe(sent)
-    assert all(isinstance(note, str) and len(note) <= 160 for note in verdict.notes)
-    assert verdict.message is not None or verdict.notes
+    assert all(isinstance(note, str) and len(note) <= 160 for note in verdict.reasons)
+    assert verdict.message is not None or verdict.reasons
 
 
 @settings(max_examples=300, deadline=None)

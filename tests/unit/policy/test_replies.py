@@ -45,7 +45,7 @@ def test_an_honest_reply_is_the_same_message(kind: str, content: dict[str, Any])
     sent = message(kind, {"status": "ok", **content}, channel="shell")
     verdict = OutputPolicy("safe").apply(sent)
     assert verdict.message is sent
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_an_unknown_type_passes_as_a_reply_and_not_as_an_output() -> None:
     assert OutputPolicy("safe").apply(sent).message is sent
     verdict = OutputPolicy("safe").apply(message("new_output", {"data": {"text/html": "x"}}))
     assert verdict.message is None
-    assert verdict.notes == ("dropped new_output: not a type that is shown",)
+    assert verdict.reasons == ("dropped new_output: not a type that is shown",)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_bottomless_message_is_dropped(kind: str) -> None:
         deep = [deep]
     verdict = OutputPolicy("safe").apply(message(kind, {"a": deep}, channel="shell"))
     assert verdict.message is None
-    assert "nested deeper" in verdict.notes[0]
+    assert "nested deeper" in verdict.reasons[0]
 
 
 def test_metadata_and_buffers_that_have_no_use_go() -> None:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, raster, svg
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.policy.check import faults
@@ -94,7 +95,7 @@ def test_an_svg_that_expands_without_end_is_not_shown(name: str) -> None:
     data, verdict = filtered({"image/svg+xml": BOMBS[name]})
     assert set(data) == {"text/plain"}
     assert data["text/plain"].startswith("[sandbox_kernel: removed image/svg+xml: it")
-    assert verdict.notes
+    assert verdict.reasons
     address = svg.address(BOMBS[name])
     for mode in ("safe", "strict"):
         for source in (f'<img src="{address}">', f"<b>x</b><img src='{address}'>"):
@@ -117,7 +118,7 @@ def test_the_images_of_one_output_share_what_a_browser_bears() -> None:
     one = f"{HEAD}" + "<rect/>" * 5000 + "</svg>"
     data, verdict = filtered({"text/html": f'<img src="{svg.address(one)}">' * 100})
     assert 10 < data["text/html"].count("data:image") < 60
-    assert verdict.notes
+    assert verdict.reasons
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_what_is_no_shape_is_left_out_and_said(inside: str) -> None:
     assert not any(
         word in shown for word in ("script", "foreign", "animate", "set", "test", "filter", "data:", "frame")
     )
-    assert verdict.notes == ("left out a part of an SVG: shapes, text and colours are drawn",)
+    assert verdict.reasons == ("left out a part of an SVG: shapes, text and colours are drawn",)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ HONEST = {
 @pytest.mark.parametrize("name", HONEST)
 def test_what_libraries_draw_stays_whole(name: str) -> None:
     data, verdict = filtered({"image/svg+xml": HONEST[name]})
-    assert verdict.notes == ()
+    assert verdict.reasons == ()
     assert faults(data["text/html"]) == []
     shown = base64.b64decode(data["text/html"].split(",")[1].split('"')[0]).decode()
     for element in (
@@ -258,8 +259,8 @@ def test_notes_of_an_svg_are_bounded() -> None:
         try:
             svg.clean(error)
         except svg.RefusedError as refused:
-            notes.add(str(refused))
-    assert all(len(note) < 100 for note in notes)
+            notes.add(OutputCode.SVG_REFUSED, why=refused)
+    assert all(len(note.text) < 100 for note in notes)
 
 
 def test_a_library_that_speaks_of_svg_is_no_drawing() -> None:

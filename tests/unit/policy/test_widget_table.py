@@ -70,7 +70,7 @@ def pass_all(sent: list[Message]) -> None:
     policy = OutputPolicy("safe")
     for one in sent:
         verdict = policy.apply(one)
-        assert verdict.notes == ()
+        assert verdict.reasons == ()
         assert verdict.message is one, (one.content, verdict.message and verdict.message.content)
 
 

@@ -62,7 +62,7 @@ def test_a_slider_is_opened_shown_moved_and_closed_unchanged() -> None:
     for sent in (slider, display(view("s")), move, gone):
         verdict = policy.apply(sent)
         assert verdict.message is sent
-        assert verdict.notes == ()
+        assert verdict.reasons == ()
     assert policy.apply(move).message is None
 
 
@@ -92,7 +92,7 @@ def test_another_module_is_not_loaded(name: str, module: str) -> None:
     policy = OutputPolicy("safe")
     verdict = policy.apply(model("c", name, module, _esm="export default {render(){}}"))
     assert verdict.message is None
-    assert "only those of ipywidgets" in verdict.notes[0]
+    assert "only those of ipywidgets" in verdict.reasons[0]
     data, _ = filtered({"text/plain": "Widget()", **view("c")}, policy)
     assert set(data) == {"text/plain"}
 
@@ -200,7 +200,7 @@ def test_ids_of_closed_widgets_take_a_bounded_memory(monkeypatch: pytest.MonkeyP
         assert policy.apply(message("comm_close", {"comm_id": name, "data": {}})).message is not None
     refused = policy.apply(model("d", "ButtonModel"))
     assert refused.message is None
-    assert "3 were opened" in refused.notes[0]
+    assert "3 were opened" in refused.reasons[0]
     assert policy.apply(model("a", "ButtonModel")).message is not None
 
 
@@ -208,7 +208,7 @@ def test_the_number_of_comms_is_bounded() -> None:
     policy = opened(*(model(f"c{number}", "LayoutModel") for number in range(MAX_COMMS)))
     verdict = policy.apply(model("one-more", "ButtonModel"))
     assert verdict.message is None
-    assert str(MAX_COMMS) in verdict.notes[0]
+    assert str(MAX_COMMS) in verdict.reasons[0]
 
 
 def test_strict_has_no_widgets() -> None:

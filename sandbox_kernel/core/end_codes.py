@@ -1,0 +1,89 @@
+"""The codes of ends: what stops a cell, a kernel, a sandbox or a call. Imports code only.
+
+Each error of `errors.py` has one of these; where it can mean several things, the place that raises it says which.
+"""
+
+from __future__ import annotations
+
+from enum import unique
+
+from .code import Code
+
+_TIME = "Do the work in smaller steps, or raise cell_timeout."
+_MEMORY = "Load less at a time: fewer columns or rows, smaller types, chunks; or raise memory."
+_LESS = "Print or display less, or write it to a file in /mnt/data; or raise the setting."
+_AGAIN = "Run it again: the next cell finds a new sandbox."
+_CODE = "Look at what the code does to its process."
+_FORGED = "Look at what the code does: it writes to what the sandbox speaks through."
+_ENGINE = "Run `sandbox-kernel doctor`."
+_OWNER = "Use a sandbox within its `with` block, its loop and its process."
+
+
+@unique
+class EndCode(Code):
+    """Why something ended, or could not begin."""
+
+    # --- limits of a cell ---
+    CELL_TIMEOUT = "limit", "the cell ran longer than its time limit and was stopped", _TIME
+    REQUEST_TIMEOUT = "limit", "a request ran longer than its time limit and was stopped", _TIME
+    CELL_WAITED_TOO_LONG = "limit", "the cell waited too long for a person", "Answer sooner, or raise idle_timeout."
+    OUT_OF_MEMORY = "limit", "the cell used more memory than the sandbox has", _MEMORY
+    OUTPUT_TOO_LARGE = "limit", "the {who} sent too much output", _LESS
+    TOO_MANY_MESSAGES = "limit", "the {who} sent too many messages", _LESS
+    MESSAGE_TOO_LARGE = "limit", "one message is larger than may be shown", _LESS
+    MESSAGE_TOO_HEAVY = "limit", "the cell sent a message that is not taken in: {why}", _LESS
+    OUTPUT_TOO_SLOW = "limit", "the cell's output takes too long to look at", "Show simpler or smaller output."
+    REPLY_TOO_LARGE = "limit", "the reply is larger than is kept for it", "Ask for less at once."
+    RUN_TIMEOUT = "limit", "the run took longer than its time limit", "Raise --total-timeout."
+
+    # --- kernels ---
+    KERNEL_DIED = "failure", "the kernel ended", _CODE
+    KERNEL_RESTARTED = "notice", "the kernel was restarted", "Run again the cells that later ones need."
+    KERNEL_NO_REPLY = "failure", "the kernel sent no reply", _CODE
+    CELL_INTERRUPTED = "notice", "the cell was interrupted", "Nothing: somebody asked for it."
+    CELL_NOT_RUN = "notice", "the cell was interrupted before it ran", "Run it again."
+    NO_KERNEL_STARTS = (
+        "failure",
+        "no kernel starts in the image",
+        "Run `sandbox-kernel build --force`.",
+    )
+
+    # --- sandboxes ---
+    SANDBOX_DIED = "failure", "the sandbox ended", _AGAIN
+    SANDBOX_NOT_RUNNING = "failure", "no sandbox is running", _AGAIN
+    SANDBOX_IDLE = "limit", "the sandbox was idle and was ended", "Upload files again, or raise idle_timeout."
+    SANDBOX_ENDED_BY_OWNER = "notice", "the sandbox was ended by its owner", "Nothing: somebody asked for it."
+    SANDBOX_SILENT = "failure", "the sandbox did not answer", _AGAIN
+    START_TOO_SLOW = (
+        "limit",
+        "the sandbox was not ready in time",
+        "See what the machine does, or raise start_timeout.",
+    )
+    NOT_FRAMES = "violation", "the sandbox sent bytes that are not frames", _FORGED
+    NOT_ATTESTED = "violation", "the sandbox did not attest itself before its first kernel was ready", _FORGED
+    REQUEST_REFUSED = (
+        "limit",
+        "the request is refused: its id was used before, or too many requests are waiting",
+        "Wait for the requests that are under way.",
+    )
+    DEFECT = "failure", "sandbox_kernel failed at what the sandbox sent", "Report it, with the log of the kernel."
+
+    # --- the machine ---
+    ENGINE_FAILED = "failure", "the container engine refused a request or failed at it", _ENGINE
+    ENGINE_UNAVAILABLE = "failure", "the container engine cannot be reached", _ENGINE
+    ENGINE_STOPPED = "failure", "the container engine stopped", _ENGINE
+    CONTAINER_GONE = "failure", "the container is gone", _AGAIN
+    IMAGE_MISSING = "failure", "the engine has no image of that name", "Run `sandbox-kernel build`."
+    ATTESTATION_FAILED = "failure", "the sandbox is not what was asked for; no cell ran in it", _ENGINE
+
+    # --- callers and policies ---
+    WRONG_SETTING = "failure", "a setting has a value that cannot work", "Change the setting that is named."
+    SANDBOX_CLOSED = "failure", "a sandbox was used after its end, or outside of its loop or process", _OWNER
+    CALL_CANCELLED = (
+        "notice",
+        "nobody waits for the cell any more, so it was ended",
+        "Nothing: the caller asked for it.",
+    )
+    CALLBACK_FAILED = "failure", "a callback of the caller's raised an exception", "Mend the callback."
+    SCREEN_BLOCKED = "violation", "a policy refused the code before it ran", "Change the code."
+    PLATFORM_FAILED = "failure", "something of the sandbox failed", _ENGINE

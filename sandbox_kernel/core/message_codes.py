@@ -1,0 +1,50 @@
+"""The codes of messages out of a sandbox that do not pass: forged, broken, or too late. Imports code only."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from .code import Code
+
+_FORGED = "Look at what the code does: a real kernel sends no such thing."
+_NOTHING = "Nothing: real kernels do this too."
+
+
+@unique
+class MessageCode(Code):
+    """Why a message was not passed on."""
+
+    # --- whose it is, and when it comes ---
+    UNKNOWN_PARENT = "violation", "unknown parent", _FORGED
+    NOT_SENT_YET = "notice", "its request was not sent yet", _NOTHING
+    OUT_OF_TURN = "notice", "out of turn", _NOTHING
+    STATUS_OUT_OF_TURN = "notice", "out of turn", "Nothing: a kernel tells its state when it likes."
+    CELL_HAS_ENDED = "notice", "its cell has ended", "Join threads before the cell ends."
+    OTHER_REPLY = "violation", "not the reply to its request", _FORGED
+    SECOND_REPLY = "violation", "a second reply", _FORGED
+    INPUT_NOT_ALLOWED = "violation", "input was not allowed", "Ask for input() where the front end can ask a person."
+    NOBODYS_OVERSIZED = "violation", "a message of nobody's that is too large", _FORGED
+    NO_KERNEL_READY = "violation", "no kernel is ready", _FORGED
+    AGENT_UNASKED = "violation", "an agent's word that nobody waits for", _FORGED
+    MORE_DROPPED = "violation", "more messages than are looked at", _FORGED
+
+    # --- its form ---
+    IMPROPER = "violation", "a message is not one that may pass", "Send what the protocol says."
+    NOT_A_CHANNEL = "violation", "frame kind {kind} is not a channel", _FORGED
+    FEW_PARTS = "violation", "a message has {count} parts, at least 4 are needed", _FORGED
+    HEADER_TOO_LARGE = "violation", "a header or the metadata of a message is larger than {most} bytes", _FORGED
+    NOT_JSON = "violation", "not JSON: {why}", _FORGED
+    NO_OBJECT = "violation", "a part of the message is not a JSON object", _FORGED
+    KEY_IMPROPER = "violation", "a key is as long as a text, or is given twice", _FORGED
+    NO_ID = "violation", "{field} must be a string of 1 to {most} characters", _FORGED
+    FIELD_IMPROPER = "violation", "{type} has no proper {field!r}", _FORGED
+    WELCOME = "notice", "iopub_welcome may not be published", _NOTHING
+    NOT_PUBLISHED = "violation", "{type} may not be published", _FORGED
+    NOT_ON_STDIN = "violation", "{type} may not be sent on stdin", _FORGED
+    NOT_A_REPLY = "violation", "{type} is not a reply and may not be sent on {channel}", _FORGED
+    NOT_TAKEN_IN = "violation", "not taken in: {why}", "Send less at once."
+    REPLY_REFUSED = "violation", "the reply was refused by the output policy", _FORGED
+
+    # --- requests that cannot be sent on ---
+    REQUEST_TOO_LARGE = "limit", "the request is too large", "Send less at once, or raise message_limit."
+    REQUEST_NOT_SENT = "violation", "the request cannot be sent: {why}", "Send what the protocol says."
