@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 import psutil  # type: ignore[import-untyped]
 
 from sandbox_kernel import AsyncSandbox, SandboxError
+from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import guard
-from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.select import make_engine
 
 T = TypeVar("T")
 LEFT_SECONDS = 1.0
@@ -106,7 +107,7 @@ class Load:
 
 async def containers() -> list[dict[str, Any]]:
     """Return the containers that belong to this process."""
-    return [row for row in await DockerEngine().list() if row["owner_pid"] == os.getpid()]
+    return [row for row in await make_engine(Settings()).list() if row.owner_pid == os.getpid()]
 
 
 def held() -> dict[str, int]:

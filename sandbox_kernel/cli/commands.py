@@ -11,14 +11,18 @@ import json
 import os
 import sys
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.sources import SETTINGS, from_files
 from ..core.errors import EngineUnavailable
 from ..core.model import format_bytes
 from ..policy.shown import ours
 from ..setup.install import check, install
+
+if TYPE_CHECKING:
+    from ..engines.about import Listed
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. `run` has more of them (batch/exits.py)."""
@@ -94,8 +98,11 @@ def doctor(options: argparse.Namespace) -> int:
 
 def ps(options: argparse.Namespace) -> int:
     """List the sandboxes that run now."""
-    rows = _engine_call(options, "list")
-    print(json.dumps(rows, indent=2) if options.json else columns([for_people(row) for row in rows]))
+    rows: tuple[Listed, ...] = _engine_call(options, "list")
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        print(columns([for_people(row) for row in rows]))
     return FINE
 
 
@@ -179,15 +186,15 @@ def _agreed(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def for_people(row: dict[str, Any]) -> dict[str, str]:
-    alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row["owner_alive"]]
+def for_people(row: Listed) -> dict[str, str]:
+    alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row.owner_alive]
     return {
-        "session": row["session"][:12],
-        "owner": f"{row['owner_pid'] or 'unknown'}{alive}",
-        "state": row["state"],
-        "age": _duration(row["age_seconds"]),
-        "image": row["image"],
-        "memory": format_bytes(row["memory_bytes"]),
+        "session": row.session[:12],
+        "owner": f"{row.owner_pid or 'unknown'}{alive}",
+        "state": row.state,
+        "age": _duration(row.age_seconds),
+        "image": row.image,
+        "memory": format_bytes(row.memory_bytes),
     }
 
 

@@ -1,33 +1,19 @@
 """Is the sandbox what was asked for? Two witnesses are compared with the spec: the sandbox itself, and the engine.
 
-Fails closed: what is missing, unreadable or of a strange type differs. Pure; imports errors, model, and the hardening
-that says what was asked for. What a runtime cannot show is listed in `EXCUSED`, and nowhere else.
+What the sandbox says is compared here, and what an engine says where its language is known. Fails closed: what is
+missing, unreadable or of a strange type differs. Pure; imports errors, model, base, and the hardening that says what
+was asked for. What a runtime cannot show is listed in `EXCUSED`, and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.errors import AttestationFailed
 from ..core.model import SCRATCH, SandboxSpec
-from .hardening import LABEL, MASKED_PATHS, PAGE_BYTES, READONLY_PATHS, container_arguments, digest
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the table that `sandbox-kernel doctor` shows."""
-
-    name: str
-    expected: str
-    found: str
-    ok: bool
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.name}: expected {self.expected}, found {self.found}"
-
+from .base import Check, Witness
+from .hardening import CPU_PERIOD_MICROSECONDS, MASKED_PATHS, PAGE_BYTES, READONLY_PATHS, cpu_quota
 
 EPERM, EINVAL = 1, 22
 
@@ -73,12 +59,6 @@ FALLBACK_TUNNELS = {"tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0"
 ENVIRONMENT = {"PATH", "HOSTNAME", "HOME", "LC_CTYPE", "container"}
 """Set by the engines, and by Python itself (PEP 538)."""
 
-ENGINE_EMPTY = (
-    *("VolumesFrom", "Links", "ExtraHosts", "PortBindings", "PublishAllPorts", "DeviceRequests", "DeviceCgroupRules"),
-    *("Sysctls", "UsernsMode", "Cgroup", "OomKillDisable"),
-)
-"""Settings of the engine that hardening.py leaves alone, and that would open something."""
-
 _OUTSIDE = "gVisor runs inside the limits that the engine sets and does not show them; the engine's word is checked"
 _OWN = "gVisor is a kernel of its own: the engine's filter is for the host's, and gVisor puts one around itself"
 
@@ -115,22 +95,16 @@ GVISOR_KERNEL = "4.4.0"
 """The version that gVisor gives itself. The excuses above are for gVisor, not for whatever is registered as runsc."""
 
 
-def attest(spec: SandboxSpec, report: object, inspected: object) -> None:
+def demand(lines: Iterable[Check]) -> None:
     """Raise `AttestationFailed`, with one sentence for each difference, unless all is as asked for."""
-    if found := differences(spec, report, inspected):
+    if found := tuple(line.sentence for line in lines if not line.ok):
         raise AttestationFailed(found)
 
 
-def differences(spec: SandboxSpec, report: object, inspected: object) -> tuple[str, ...]:
-    """Return one sentence for each protection that is missing."""
-    return tuple(check.sentence for check in checks(spec, report, inspected) if not check.ok)
-
-
-def checks(spec: SandboxSpec, report: object, inspected: object) -> tuple[Check, ...]:
-    """Return all comparisons: `report` is agent_report.collect()'s, `inspected` is Container.inspect()'s."""
+def checks(spec: SandboxSpec, report: object, witness: Witness) -> tuple[Check, ...]:
+    """Return all comparisons: `report` is what the sandbox says of itself, `witness` what its engine says."""
     inside = report if isinstance(report, Mapping) else {}
-    outside = inspected if isinstance(inspected, Mapping) else {}
-    found = [*_inside(spec, inside, outside), *_mounts(spec, inside.get("mounts")), *_outside(spec, outside)]
+    found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts")), *witness.lines]
     if (excused := EXCUSED.get(spec.runtime or "")) is None:
         return tuple(found)
     kernel = str(inside.get("kernel"))
@@ -144,80 +118,79 @@ def _excuse(check: Check, value: str | None, reason: str) -> Check:
     return Check(check.name, f"{value} ({reason})", check.found, ok=True)
 
 
-def _same(name: str, expected: object, found: object) -> Check:
+def same(name: str, expected: object, found: object) -> Check:
+    """Compare two values, of which one is a witness's."""
     # The type as well: True is not 1 in a report.
     ok = type(found) is type(expected) and found == expected
-    return Check(name, _short(expected), _short(found), ok)
+    return Check(name, short(expected), short(found), ok)
 
 
-def _only(name: str, allowed: set[str], found: object) -> Check:
+def only(name: str, allowed: set[str], found: object) -> Check:
     """Every name that was found must be allowed."""
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        return Check(name, "a list", _short(found), ok=False)
+        return Check(name, "a list", short(found), ok=False)
     return Check(
         name, "nothing else", ", ".join(sorted(set(found) - allowed))[:200] or "nothing else", set(found) <= allowed
     )
 
 
-def _inside(spec: SandboxSpec, report: Mapping[str, Any], inspected: Mapping[str, Any]) -> Iterator[Check]:
-    """What the sandbox sees of itself, mounts apart."""
+def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[str]) -> Iterator[Check]:
+    """What the sandbox sees of itself, mounts apart; it may have the environment `variables` that its engine set."""
     limits = spec.limits
-    yield _same("process id of the agent", 1, report.get("pid"))
-    yield _same("user ids", [spec.uid] * 3, report.get("uids"))
-    yield _same("group ids", [spec.uid] * 3, report.get("gids"))
+    yield same("process id of the agent", 1, report.get("pid"))
+    yield same("user ids", [spec.uid] * 3, report.get("uids"))
+    yield same("group ids", [spec.uid] * 3, report.get("gids"))
     groups = report.get("groups")
-    yield Check("other groups", "none", _short(groups), groups in ([], [spec.uid]))
+    yield Check("other groups", "none", short(groups), groups in ([], [spec.uid]))
     for kind in ("inheritable", "permitted", "effective", "bounding", "ambient"):
-        yield _same(f"{kind} capabilities", 0, _at(report, "capabilities", kind))
-    yield _same("no_new_privs", 1, report.get("no_new_privileges"))
-    yield _same("seccomp mode", 2, report.get("seccomp_mode"))
+        yield same(f"{kind} capabilities", 0, at(report, "capabilities", kind))
+    yield same("no_new_privs", 1, report.get("no_new_privileges"))
+    yield same("seccomp mode", 2, report.get("seccomp_mode"))
     for name, expected in ALL_CLOSED.items():
-        yield _same(f"system call filter for {name} (error number)", expected, _at(report, "probes", name))
-    yield _only("network interfaces besides lo", {"lo", *FALLBACK_TUNNELS}, report.get("interfaces"))
-    yield _same("open files", [limits.open_files] * 2, _at(report, "rlimits", "nofile"))
-    yield _same("core file size", [0, 0], _at(report, "rlimits", "core"))
-    yield _same("memory limit", limits.memory_bytes // PAGE_BYTES * PAGE_BYTES, _at(report, "cgroup", "memory_bytes"))
+        yield same(f"system call filter for {name} (error number)", expected, at(report, "probes", name))
+    yield only("network interfaces besides lo", {"lo", *FALLBACK_TUNNELS}, report.get("interfaces"))
+    yield same("open files", [limits.open_files] * 2, at(report, "rlimits", "nofile"))
+    yield same("core file size", [0, 0], at(report, "rlimits", "core"))
+    yield same("memory limit", limits.memory_bytes // PAGE_BYTES * PAGE_BYTES, at(report, "cgroup", "memory_bytes"))
     yield _swap(spec, report)
-    yield _same("process limit", limits.pids, _at(report, "cgroup", "pids"))
-    host = container_arguments(spec)["HostConfig"]
-    cpu = [_at(report, "cgroup", "cpu_quota"), _at(report, "cgroup", "cpu_period")]
-    yield _same("CPU quota and period", [host["CpuQuota"], host["CpuPeriod"]], cpu)
-    yield _only("writable places", TMPFS, report.get("writable"))
-    yield _only("device nodes", DEVICES, report.get("devices"))
-    allowed = {str(entry).partition("=")[0] for entry in _list(_at(inspected, "Config", "Env"))}
-    yield _only("environment variables", ENVIRONMENT | allowed, report.get("environment"))
-    yield _same("host name", "sandbox", report.get("hostname"))
+    yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
+    cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
+    yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
+    yield only("writable places", TMPFS, report.get("writable"))
+    yield only("device nodes", DEVICES, report.get("devices"))
+    yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
+    yield same("host name", "sandbox", report.get("hostname"))
 
 
 def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
     """Memory and swap together are limited, or there is no swap to be had (a kernel may not count it)."""
-    both, swap = _at(report, "cgroup", "memory_and_swap_bytes"), _at(report, "cgroup", "swap_bytes")
+    both, swap = at(report, "cgroup", "memory_and_swap_bytes"), at(report, "cgroup", "swap_bytes")
     none = type(report.get("swap_kib")) is int and report["swap_kib"] == 0
     limited = both == spec.limits.memory_bytes // PAGE_BYTES * PAGE_BYTES
-    found = f"{_short(both)} of both, {_short(swap)} of swap, host has {_short(report.get('swap_kib'))} KiB"
+    found = f"{short(both)} of both, {short(swap)} of swap, host has {short(report.get('swap_kib'))} KiB"
     return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
 
 
 def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
     """Nothing is mounted that was not asked for, and the three places to write have their size and options."""
-    listed = _list(mounts)
+    listed = as_list(mounts)
     if not listed or not all(isinstance(m, Mapping) and isinstance(m.get("path"), str) for m in listed):
-        yield Check("mounts", "a list", _short(mounts), ok=False)
+        yield Check("mounts", "a list", short(mounts), ok=False)
         return
     strange = [
-        f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in _list(m.get('options')) else 'writable'})"
+        f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
         for m in listed
         if not _known(m)
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
     top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
-    yield Check("root file system", "read-only", _short(_list(_at(top, "/", "options"))), _readonly(top.get("/", {})))
+    yield Check("root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {})))
     limits = spec.limits
     for path, size in {"/tmp": limits.tmp_bytes, SCRATCH: limits.scratch_bytes, "/dev/shm": limits.shm_bytes}.items():  # noqa: S108
         mount = top.get(path, {})
-        options = set(_list(mount.get("options")))
-        yield _same(f"file system of {path}", "tmpfs", mount.get("type"))
-        yield _same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
+        options = set(as_list(mount.get("options")))
+        yield same(f"file system of {path}", "tmpfs", mount.get("type"))
+        yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
         missing = {"nosuid", "nodev"} - options
         yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
 
@@ -240,62 +213,22 @@ def _known(mount: Mapping[str, Any]) -> bool:
 
 
 def _readonly(mount: Mapping[str, Any]) -> bool:
-    return "ro" in _list(mount.get("options"))
+    return "ro" in as_list(mount.get("options"))
 
 
-def _outside(spec: SandboxSpec, inspected: Mapping[str, Any]) -> Iterator[Check]:
-    """What the engine says it did: all that was asked for, and nothing that was not."""
-    asked = container_arguments(spec)
-    host = asked.pop("HostConfig")
-    yield _same("engine: spec", digest(spec), _at(inspected, "Config", "Labels", f"{LABEL}.spec"))
-    yield _same("engine: running", True, _at(inspected, "State", "Running"))
-    for name in ("User", "Hostname", "WorkingDir", "Entrypoint", "Cmd", "OpenStdin", "StdinOnce", "Tty"):
-        yield _equal(f"engine: {name}", asked[name], _at(inspected, "Config", name))
-    for name, expected in host.items():
-        yield _equal(f"engine: {name}", _plain(expected), _plain(_at(inspected, "HostConfig", name)))
-    for name in ENGINE_EMPTY:
-        yield _equal(f"engine: {name}", None, _at(inspected, "HostConfig", name))
-    yield _equal("engine: Mounts", [], inspected.get("Mounts", "nothing said"))
-    networks = _at(inspected, "NetworkSettings", "Networks")
-    yield _only(
-        "engine: networks besides none", {"none"}, list(networks) if isinstance(networks, Mapping) else networks
-    )
-    environment = _at(inspected, "Config", "Env") or []
-    allowed = {*map(str, asked["Env"]), *map(str, _list(inspected.get("ImageEnv")))}
-    yield _only("engine: environment besides the image's", allowed, environment)
-    lost = set(asked["Env"]).difference(_list(environment))
-    yield Check("engine: environment that is lost", "none", ", ".join(sorted(lost)) or "none", not lost)
-    profile = inspected.get("AppArmorProfile")
-    yield Check(
-        "engine: AppArmor", "not switched off", _short(profile), isinstance(profile, str) and profile != "unconfined"
-    )
-
-
-def _equal(name: str, expected: object, found: object) -> Check:
-    """Compare with an engine's document, in which null, false, zero and empty mean the same: not set."""
-    return Check(name, _short(expected), _short(found), found == expected if expected or found else True)
-
-
-def _plain(value: object) -> object:
-    """Return a form of an engine's setting in which neither order nor what is not set counts."""
-    if isinstance(value, Mapping):
-        return sorted((str(key), _plain(item)) for key, item in value.items() if item)
-    if isinstance(value, list):
-        return sorted(str(_plain(item)) for item in value)
-    return value
-
-
-def _at(document: object, *path: str) -> Any:
+def at(document: object, *path: str) -> Any:
     """Return what lies at a path of keys, None where there is nothing."""
     for key in path:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document
 
 
-def _list(value: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
+    """Return a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """Return a value as it is shown in a line."""
     text = "nothing" if value is None else str(value)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -1,13 +1,48 @@
-"""The engine seam: starting a container, and a byte pipe into it. Imports model and errors only.
+"""The engine seam: starting a container, a byte pipe into it, and whether it is what was asked for.
+
+Whoever uses an engine knows the types of this module and of `about`, and no engine's documents. Imports model only.
 
 There is no exec, no file method and no interrupt here: those are frames to the agent (wire.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from ..core.model import ExitReason, SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the comparison of a container with its spec; `sandbox-kernel doctor` shows them all."""
+
+    name: str
+    expected: str
+    found: str
+    ok: bool
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.name}: expected {self.expected}, found {self.found}"
+
+
+class Witness(NamedTuple):
+    """What an engine says of a container, compared with the spec already; the sandbox is the other witness."""
+
+    lines: tuple[Check, ...]
+    environment: frozenset[str]
+    """The names of the variables that it says it has set."""
+
+
+class Ahead(Protocol):
+    """A container that an engine was asked for before there was an event loop."""
+
+    @property
+    def spec(self) -> SandboxSpec: ...
+
+    def give_up(self) -> None:
+        """Have the container removed as soon as it is there."""
 
 
 class Container(Protocol):
@@ -39,8 +74,14 @@ class Container(Protocol):
     def abandon(self) -> None:
         """Close this process's end of the connection, without a loop; the container ends if nobody else holds it."""
 
-    async def inspect(self) -> dict[str, Any]:
-        """Return what the engine says of the container, in the form that the attestation compares with the spec."""
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        """Compare the container with `spec`: `report` is what it says of itself, and the engine is asked.
+
+        Raises `EngineError` if the engine does not say anything.
+        """
+
+    async def attest(self, report: object, spec: SandboxSpec) -> None:
+        """Raise `AttestationFailed`, with one sentence for each difference, unless all is as `spec` says."""
 
     def detach(self) -> Handover:
         """Give the pipe away, for a restart: after this the container belongs to whoever `Handover` is given to."""

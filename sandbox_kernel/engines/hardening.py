@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from ..core.model import SCRATCH, SandboxSpec
+from ..core.model import SCRATCH, Limits, SandboxSpec
 from .seccomp import profile
 
 LABEL = "sandbox-kernel"
@@ -84,6 +84,11 @@ masked by a path.
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
+def cpu_quota(limits: Limits) -> int:
+    """Return the time on processors in each period, in microseconds; the kernel's least is 1 ms."""
+    return max(1000, round(limits.cpus * CPU_PERIOD_MICROSECONDS))
+
+
 def container_arguments(spec: SandboxSpec) -> dict[str, Any]:
     """Return the body of the engine's request that creates a container (Docker Engine API 1.41)."""
     limits = spec.limits
@@ -115,7 +120,7 @@ def container_arguments(spec: SandboxSpec) -> dict[str, Any]:
         "Memory": limits.memory_bytes,
         "MemorySwap": limits.memory_bytes,  # of both together, so there is no swap
         "CpuPeriod": CPU_PERIOD_MICROSECONDS,
-        "CpuQuota": max(1000, round(limits.cpus * CPU_PERIOD_MICROSECONDS)),  # the kernel's least is 1 ms
+        "CpuQuota": cpu_quota(limits),
         "PidsLimit": limits.pids,
         "OomScoreAdj": 500,  # before the host's own processes when the host itself runs out
         "ShmSize": limits.shm_bytes,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ..core.model import SandboxSpec, Settings
 
 if TYPE_CHECKING:
-    from .docker.ahead import Ahead
-    from .docker.engine import DockerEngine
+    from .about import Inspectable
+    from .base import Ahead
 
 
-def make_engine(settings: Settings, ahead: Ahead | None = None) -> DockerEngine:
-    """Return the engine (`engines.base.Engine`) that the settings name. Nothing is connected before its first use.
+def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
+    """Return the engine that the settings name. Nothing is connected before its first use.
 
     Its first start takes up what was asked `ahead`.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ..core.model import Settings
-    from ..engines.docker.ahead import Ahead
+    from ..engines.base import Ahead
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that imports may keep the loop waiting, each time."""

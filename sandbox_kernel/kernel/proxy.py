@@ -30,7 +30,7 @@ from .head_start import import_meanwhile
 from .overflow import Overflow
 
 if TYPE_CHECKING:
-    from ..engines.docker.ahead import Ahead
+    from ..engines.base import Ahead
     from .sockets import FrontSockets
 
 SHUTDOWN_SECONDS = 2.0

@@ -129,7 +129,8 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
             await server.run(read, write, server.create_initialization_options())
 
     serving = asyncio.create_task(run())
-    await asyncio.wait({serving, asyncio.create_task(_signalled().wait())}, return_when=asyncio.FIRST_COMPLETED)
+    stopping = asyncio.create_task(_signalled().wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     await _close(clients.close())
     if serving.done() and (error := serving.exception()) is not None:
         _say(f"the client was lost: {error!r}")

@@ -30,7 +30,6 @@ from ..core.errors import (
 )
 from ..core.model import ExitReason, Message, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect, noted_in
-from ..engines.attestation import attest
 from ..engines.base import Container, Engine, Handover
 from ..engines.shipping import new_spec
 from ..files.audit import Audit
@@ -388,7 +387,7 @@ class Session:
         if op == "hello":
             if self.attested:
                 raise WireError("the sandbox introduced itself twice")
-            attest(self._expected, event.get("report", {}), await link.container.inspect())
+            await link.container.attest(event.get("report", {}), self._expected)
             self.audit("attested", image=self.settings.image, runtime=self.settings.runtime or "default")
             self.attested = True
         elif self._awaited and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):

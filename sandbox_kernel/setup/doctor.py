@@ -1,6 +1,6 @@
 """What a session needs of this machine, checked row by row, with a remedy for each row that is wrong.
 
-What can be said from the engine's own documents is said by pure functions; the last rows come from a real start.
+What can be said from what the engine says of itself is said by pure functions; the last rows come from a real start.
 Imports config, install and the engine; prints nothing.
 """
 
@@ -12,22 +12,18 @@ import shutil
 import subprocess
 import textwrap
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from typing import Literal
 
 from ..config.sources import read_argv
 from ..core.errors import SandboxError
 from ..core.model import GIB, Settings, format_bytes
-from ..engines import attestation
+from ..engines import base
+from ..engines.about import EngineInfo, Inspectable
 from ..engines.select import make_engine
 from ..policy.shown import ours
 from .install import NAME, check
-
-if TYPE_CHECKING:
-    from ..engines.docker.engine import DockerEngine
 
 FREE_DISK_BYTES = 4 * GIB
 """The data image takes 1.5 GiB, and its build as much again; below this, `build` may fail half-way."""
@@ -44,7 +40,7 @@ class Check:
     status: Status
     found: str
     remedy: str = ""
-    details: tuple[attestation.Check, ...] = ()
+    details: tuple[base.Check, ...] = ()
     """For the attested start: each protection, what was asked for, and what was found."""
 
     @property
@@ -75,17 +71,18 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
             engine = make_engine(settings)
-            rows.append(await _engine(engine))
-            if not rows[0].ok:
-                return rows
-            info = await engine.info()
+            try:
+                info = await engine.info()
+            except SandboxError as error:
+                return [await asyncio.to_thread(_no_engine, engine, error)]
+            rows.append(Check("engine", "ok", f"{info.version}, API {info.api_version}, at {_place(engine)}"))
             rows += engine_rows(info, settings)
-            rows.append(await _image(engine, settings.image, str(info.get("Architecture", ""))))
+            rows.append(await image_row(engine, settings.image, info.architecture))
             if not all(row.ok for row in rows):
                 return [*rows, Check("start", "skipped", "not tried while something above is wrong")]
             if line_by_line:
-                rows.append(await _attested(engine, settings))
-            rows.append(await _first_cell(engine, settings))
+                rows.append(await attested_row(engine, settings))
+            rows.append(await first_cell_row(engine, settings))
     except (SandboxError, TimeoutError) as error:
         rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
     return rows
@@ -94,19 +91,19 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
 # --- the engine ------------------------------------------------------------------------------------------------------
 
 
-async def _engine(engine: DockerEngine) -> Check:
-    try:
-        version = await engine.version()
-    except SandboxError as error:
-        from .machine import find_engine  # it knows what to do on which system; importing it takes a while
-
-        status = find_engine(f"unix://{engine.path}")
-        return Check("engine", "wrong", status.problem or str(error), status.remedy)
-    return Check("engine", "ok", f"{version.get('Version')}, API {version.get('ApiVersion')}, at {engine.path}")
+def _place(engine: Inspectable) -> str:
+    return engine.address.removeprefix("unix://")
 
 
-def engine_rows(info: Mapping[str, Any], settings: Settings) -> list[Check]:
-    """Judge an engine by its own description (`GET /info`)."""
+def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
+    from .machine import find_engine  # it knows what to do on which system; importing it takes a while
+
+    status = find_engine(engine.address)
+    return Check("engine", "wrong", status.problem or str(error), status.remedy)
+
+
+def engine_rows(info: EngineInfo, settings: Settings) -> list[Check]:
+    """Judge an engine by what it says of itself."""
     return [
         _seccomp(info),
         _limits(info),
@@ -117,17 +114,17 @@ def engine_rows(info: Mapping[str, Any], settings: Settings) -> list[Check]:
     ]
 
 
-def _seccomp(info: Mapping[str, Any]) -> Check:
-    if any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()):
+def _seccomp(info: EngineInfo) -> Check:
+    if info.seccomp:
         return Check("seccomp", "ok", "available")
     return Check("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
 
 
-def _limits(info: Mapping[str, Any]) -> Check:
+def _limits(info: EngineInfo) -> Check:
     """Without one of these, a limit of the settings would be ignored, with a warning at best."""
-    needed = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
-    version = f"cgroup v{info.get('CgroupVersion', '1')}"
-    missing = [what for key, what in needed.items() if not info.get(key)]
+    needed = ("memory", "swap", "cpus", "pids")
+    version = f"cgroup v{info.cgroup_version}"
+    missing = [what for what in needed if what not in info.limited]
     if missing == ["swap"] and not _host_has_swap():
         return Check("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
     if missing:
@@ -138,64 +135,64 @@ def _limits(info: Mapping[str, Any]) -> Check:
             "switch the cgroup controllers on (kernel parameters cgroup_enable=memory swapaccount=1, or cgroup v2 "
             "with delegation for a rootless engine)",
         )
-    return Check("limits", "ok", f"{version}: {', '.join(needed.values())}")
+    return Check("limits", "ok", f"{version}: {', '.join(needed)}")
 
 
 def _host_has_swap() -> bool:
     return len(Path("/proc/swaps").read_text().splitlines()) > 1
 
 
-def _runtime(info: Mapping[str, Any], wanted: str | None) -> Check:
-    there = sorted(name for name in info.get("Runtimes") or {} if not name.startswith("io.containerd."))
-    default = str(info.get("DefaultRuntime", "unknown"))
+def _runtime(info: EngineInfo, wanted: str | None) -> Check:
+    there = sorted(name for name in info.runtimes if not name.startswith("io.containerd."))
     if wanted is None or wanted in there:
-        return Check("runtime", "ok", f"{wanted or f'{default} (the default)'}; there are {', '.join(there)}")
+        return Check(
+            "runtime", "ok", f"{wanted or f'{info.default_runtime} (the default)'}; there are {', '.join(there)}"
+        )
     remedy = (
         "sandbox-kernel setup --gvisor" if wanted == "runsc" else 'add it to "runtimes" of the engine\'s daemon.json'
     )
     return Check("runtime", "wrong", f"{wanted} is chosen; there are {', '.join(there)}", remedy)
 
 
-def _gvisor(info: Mapping[str, Any]) -> Check:
-    if "runsc" in (info.get("Runtimes") or {}):
+def _gvisor(info: EngineInfo) -> Check:
+    if "runsc" in info.runtimes:
         return Check("gvisor", "ok", 'available: --runtime runsc, or c.SandboxKernel.runtime = "runsc"')
     return Check("gvisor", "note", "not a runtime of the engine", "optional: sandbox-kernel setup --gvisor")
 
 
-def _memory(info: Mapping[str, Any], settings: Settings) -> Check:
-    total, wanted = int(info.get("MemTotal") or 0), settings.limits.memory_bytes
+def _memory(info: EngineInfo, settings: Settings) -> Check:
+    total, wanted = info.memory_bytes, settings.limits.memory_bytes
     found = f"{format_bytes(wanted)} a session, of {format_bytes(total)} of the machine"
     if total and wanted > total:
         return Check("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")
     return Check("memory", "ok", found)
 
 
-def _disk(info: Mapping[str, Any]) -> Check:
-    root = str(info.get("DockerRootDir") or "")
+def _disk(info: EngineInfo) -> Check:
     try:
-        free = shutil.disk_usage(root).free
+        free = shutil.disk_usage(info.folder).free
     except OSError:
-        return Check("disk", "skipped", f"{root or 'the engine folder'} cannot be seen from here")
-    found = f"{format_bytes(free)} free in {root}"
+        return Check("disk", "skipped", f"{info.folder or 'the engine folder'} cannot be seen from here")
+    found = f"{format_bytes(free)} free in {info.folder}"
     if free < FREE_DISK_BYTES:
         return Check("disk", "note", found, f"an image build wants {format_bytes(FREE_DISK_BYTES)}")
     return Check("disk", "ok", found)
 
 
-async def _image(engine: DockerEngine, name: str, architecture: str) -> Check:
+async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
     try:
-        found = await engine.request("GET", f"/images/{quote(name, safe='/:@')}/json")
+        found = await engine.image(name)
     except SandboxError:
         ours = name.startswith("sandbox-kernel:")
         remedy = "sandbox-kernel build" if ours else f"build or load {name}; it is never pulled"
         return Check("image", "wrong", f"{name} is not there", remedy)
-    text = f"{name}, {format_bytes(found.get('Size', 0))}, made {str(found.get('Created'))[:10]}"
+    text = f"{name}, {format_bytes(found.size_bytes)}, made {found.made}"
     if name in ("sandbox-kernel:base", "sandbox-kernel:data"):
-        from .image import DIGEST_LABEL, Kind, chain
+        from .image import Kind, chain
 
         kind: Kind = "base" if name.endswith("base") else "data"
         current = chain(kind, None, None, architecture, fresh=False)[-1].digest
-        if ((found.get("Config") or {}).get("Labels") or {}).get(DIGEST_LABEL) != current:
+        if found.contents != current:
             remedy = f"sandbox-kernel build --kind {kind}"
             return Check("image", "note", f"{text}; this version would build another", remedy)
         text += ", current"
@@ -215,7 +212,7 @@ def _browser() -> Check:
 _IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes anew with: sandbox-kernel build --force"
 
 
-async def _attested(engine: DockerEngine, settings: Settings) -> Check:
+async def attested_row(engine: base.Engine, settings: Settings) -> Check:
     from . import trial
 
     try:
@@ -230,7 +227,7 @@ async def _attested(engine: DockerEngine, settings: Settings) -> Check:
     return Check("attestation", "ok", f"a sandbox started, and all {len(lines)} protections are in place", "", lines)
 
 
-async def _first_cell(engine: DockerEngine, settings: Settings) -> Check:
+async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
     from . import trial
 
     began = time.perf_counter()

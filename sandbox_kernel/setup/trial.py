@@ -14,8 +14,7 @@ from typing import Any
 from ..container import wire
 from ..core.errors import SandboxDied
 from ..core.model import Message, Settings
-from ..engines.attestation import Check, checks
-from ..engines.base import Engine
+from ..engines.base import Check, Engine
 from ..engines.shipping import new_spec
 from ..session.session import Session
 
@@ -33,7 +32,7 @@ async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
             while data := await container.receive():
                 for kind, parts in decoder.feed(data):
                     if kind == wire.AGENT and (event := json.loads(parts[0])).get("op") == "hello":
-                        return checks(spec, event.get("report"), await container.inspect())
+                        return await container.compare(event.get("report"), spec)
             reason = await container.wait()
             raise SandboxDied(f"the sandbox {reason.kind} before it reported: {reason.detail.strip()[-500:]}")
     except (TimeoutError, wire.FrameError, ValueError) as error:

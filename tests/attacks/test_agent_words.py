@@ -60,7 +60,7 @@ print("became")
 
 
 @pytest.mark.skipif(
-    "runsc" not in asyncio.run(DockerEngine().info())["Runtimes"], reason="the engine has no runtime 'runsc'"
+    "runsc" not in asyncio.run(DockerEngine().info()).runtimes, reason="the engine has no runtime 'runsc'"
 )
 def test_a_cell_that_speaks_as_the_agent_leaves_no_request_without_an_answer(start_kernel: Any) -> None:
     """On gVisor a cell can open the agent's pipe, and answer what the host asks before the agent does."""

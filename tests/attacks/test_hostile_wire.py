@@ -79,7 +79,7 @@ def test_signals_to_the_agent_are_refused(kernel: Kernel) -> None:
     )
     assert kernel.run(code).text() == "True\n"
     assert kernel.run("1 + 1").value == "2"
-    assert kernel.containers()[0]["container"] == before["container"]
+    assert kernel.containers()[0].container == before.container
 
 
 def test_the_agents_resources_cannot_be_taken_away(kernel: Kernel) -> None:
@@ -116,7 +116,7 @@ def test_a_trap_for_the_next_kernels_ends_the_sandbox(start_kernel: Start, code:
         names.append(result.ename)
         assert len(names) <= 3
         assert names[-1] in {"KernelDied", "CellTimeout", "SandboxDied"}
-    assert kernel.containers()[0]["container"] != before["container"]
+    assert kernel.containers()[0].container != before.container
 
 
 # --- forged messages of the kernel itself ---
@@ -390,7 +390,7 @@ async def weak(monkeypatch: pytest.MonkeyPatch, image: str, tmp_path: Path) -> A
     assert process.memory_info().rss - memory < 100 * MIB
     for front in fronts:
         await front.session.close()
-    assert [row for row in await engine.list() if row["owner_pid"] == os.getpid()] == []
+    assert [row for row in await engine.list() if row.owner_pid == os.getpid()] == []
     assert process.num_fds() <= files
     async with asyncio.timeout(5):
         while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 (tasks have no common event)

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sandbox_kernel.cli import commands, manual
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
+from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.setup.install import check
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
@@ -186,16 +188,18 @@ def test_reap_leaves_living_sandboxes_alone_and_says_what_it_did() -> None:
 
 def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
     """Ages, sizes and owners are readable, and columns stand beneath their heads."""
-    row = {
-        "session": "0123456789abcdef",
-        "owner_pid": 12,
-        "owner_alive": False,
-        "state": "running",
-        "age_seconds": 3723,
-        "image": "sandbox-kernel:data",
-        "memory_bytes": 1 << 30,
-    }
-    other = row | {"owner_pid": 4194304, "owner_alive": True, "age_seconds": 61}
+    row = Listed(
+        session="0123456789abcdef",
+        container="0123456789ab",
+        owner_pid=12,
+        owner_alive=False,
+        state="running",
+        age_seconds=3723,
+        image="sandbox-kernel:data",
+        memory_bytes=1 << 30,
+        version="1.0",
+    )
+    other = replace(row, owner_pid=4194304, owner_alive=True, age_seconds=61)
     head, first, second = commands.columns([commands.for_people(row), commands.for_people(other)]).splitlines()
     assert first.split("  ")[0] == "0123456789ab"
     for name, left, right in (

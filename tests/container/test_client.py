@@ -43,7 +43,7 @@ def shared(image: str) -> Iterator[Sandbox]:
 
 def containers_here() -> list[dict[str, Any]]:
     """Return the containers of this process, but for the one that the tests of this module share."""
-    return [row for row in containers_of(os.getpid()) if row["session"] not in SHARED]
+    return [row for row in containers_of(os.getpid()) if row.session not in SHARED]
 
 
 # --- what a cell brings ----------------------------------------------------------------------------------------------

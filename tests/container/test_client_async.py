@@ -48,7 +48,7 @@ async def sandbox(image: str) -> AsyncIterator[AsyncSandbox]:
 
 def containers_here() -> list[dict[str, Any]]:
     """Return the containers of this process, but for the one that the tests of this module share."""
-    return [row for row in containers_of(os.getpid()) if row["session"] not in SHARED]
+    return [row for row in containers_of(os.getpid()) if row.session not in SHARED]
 
 
 async def started(sandbox: AsyncSandbox, code: str, *, before: str = "", **keywords: Any) -> asyncio.Task[Execution]:
@@ -273,7 +273,7 @@ async def test_the_end_of_a_container_is_told_once_and_the_next_call_has_a_new_o
 
 
 def end_container(session: str) -> None:
-    names = [row["container"] for row in containers_of(os.getpid()) if row["session"] == session]
+    names = [row.container for row in containers_of(os.getpid()) if row.session == session]
     subprocess.run(["docker", "kill", *names], check=True, capture_output=True, timeout=30)
 
 

@@ -139,13 +139,13 @@ def test_kill_9_in_the_middle_of_starts_leaves_no_container_that_runs(caller) ->
     one.process.kill()
     one.process.wait(WAIT)
     eventually(
-        lambda: not [row for row in containers_of(one.process.pid) if row["state"] == "running"],
+        lambda: not [row for row in containers_of(one.process.pid) if row.state == "running"],
         GONE + ASKING,
         "nothing runs any more",
     )
     # One that was created and not started holds nothing but a name; another process would reap it in half a minute.
     for row in containers_of(one.process.pid):
-        command = ["docker", "rm", "-f", row["container"]]
+        command = ["docker", "rm", "-f", row.container]
         subprocess.run(command, check=False, capture_output=True, timeout=30)  # it may be gone just now
     eventually(lambda: not one.containers(), 10, "what was created only is removed")
 

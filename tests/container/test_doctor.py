@@ -16,6 +16,7 @@ import pytest
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.documents import engine_info
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.setup import doctor, image, trial
 from sandbox_kernel.setup.install import install
@@ -37,7 +38,8 @@ def kernelspec(tmp_path: Path) -> Path:
 @pytest.fixture
 async def info() -> dict[str, Any]:
     """The running engine's own description."""
-    return await DockerEngine().info()
+    found: dict[str, Any] = await DockerEngine().request("GET", "/info")
+    return found
 
 
 def test_a_machine_that_is_well(kernelspec: Path) -> None:
@@ -90,9 +92,9 @@ def test_an_engine_that_lacks_something(case: str, info: dict[str, Any]) -> None
     """The running engine's own description with one thing taken away: that row is wrong, no other, and has a remedy."""
     change, name, reason = AILMENTS[case]
     settings = Settings(runtime="runc")
-    assert all(row.ok for row in doctor.engine_rows(info, settings))
+    assert all(row.ok for row in doctor.engine_rows(engine_info({}, info), settings))
     change(info)
-    wrong = [row for row in doctor.engine_rows(info, settings) if not row.ok]
+    wrong = [row for row in doctor.engine_rows(engine_info({}, info), settings) if not row.ok]
     assert [row.name for row in wrong] == [name]
     assert reason in wrong[0].found
     assert wrong[0].remedy
@@ -105,14 +107,14 @@ def test_swap_that_cannot_be_limited_matters_where_there_is_swap(
     info["SwapLimit"] = False
     for host_has_swap, ok in ((True, False), (False, True)):
         monkeypatch.setattr(doctor, "_host_has_swap", lambda there=host_has_swap: there)
-        limits = next(row for row in doctor.engine_rows(info, Settings()) if row.name == "limits")
+        limits = next(row for row in doctor.engine_rows(engine_info({}, info), Settings()) if row.name == "limits")
         assert limits.ok is ok
 
 
 def test_more_memory_than_the_machine_has_is_worth_a_note(info: dict[str, Any]) -> None:
     """It is allowed, and the note says what can come of it."""
     settings = from_keywords(memory=info["MemTotal"] + 1, scratch_size="64M")
-    memory = next(row for row in doctor.engine_rows(info, settings) if row.name == "memory")
+    memory = next(row for row in doctor.engine_rows(engine_info({}, info), settings) if row.name == "memory")
     assert memory.status == "note"
     assert "--memory" in memory.remedy
 
@@ -125,7 +127,7 @@ async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.M
     stage = image.chain("data", None, None, found["Architecture"], fresh=False)[-1]
     for would_build, status in ((digest, "ok"), ("0" * 64, "note")):
         monkeypatch.setattr(image, "chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
-        row = await doctor._image(engine, "sandbox-kernel:data", found["Architecture"])
+        row = await doctor.image_row(engine, "sandbox-kernel:data", found["Architecture"])
         assert row.status == status
         assert row.remedy == ("sandbox-kernel build --kind data" if status == "note" else "")
 
@@ -143,10 +145,10 @@ async def test_a_missing_protection_is_named() -> None:
     engine = WritableRoot()
     lines = await trial.attestation(Settings(), engine)
     assert "root file system" in {line.name for line in lines if not line.ok}
-    row = await doctor._attested(engine, Settings())
+    row = await doctor.attested_row(engine, Settings())
     assert row.status == "wrong"
     assert "root file system: expected read-only" in row.found
-    row = await doctor._first_cell(engine, Settings())
+    row = await doctor.first_cell_row(engine, Settings())
     assert row.status == "wrong"
     assert "AttestationFailed" in row.found
 

@@ -165,7 +165,7 @@ def test_a_killed_container_is_said_and_the_next_cell_has_a_new_one(start_kernel
     (row,) = kernel.containers()
     import subprocess
 
-    subprocess.run(["docker", "kill", row["container"]], check=True, capture_output=True)
+    subprocess.run(["docker", "kill", row.container], check=True, capture_output=True)
     result = kernel.collect(message_id, begin)
     assert result.ename == "SandboxDied"
     assert "nothing" in result.reply["evalue"]

@@ -196,9 +196,9 @@ def test_reap_removes_what_a_crash_of_the_engine_left(
     engine = DockerEngine(running.url)
     assert REAP_AGE_SECONDS > 0
     monkeypatch.setattr("sandbox_kernel.engines.docker.engine.REAP_AGE_SECONDS", 0)
-    left = [row for row in asyncio.run(engine.list()) if row["owner_pid"] == pid]
+    left = [row for row in asyncio.run(engine.list()) if row.owner_pid == pid]
     assert asyncio.run(engine.reap()) >= len(left)
-    assert asyncio.run(engine.list()) == []
+    assert asyncio.run(engine.list()) == ()
     assert running.docker("ps", "--all", "--quiet").stdout == ""
 
 

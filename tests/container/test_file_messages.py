@@ -232,7 +232,7 @@ def test_after_the_sandbox_died_a_new_one_takes_files(start_kernel: Start) -> No
     files.write("lost", b"lost")
     begun = files.ask("write", {"path": "half", "final": False}, b"first half")
     (old,) = kernel.containers()
-    subprocess.run(["docker", "kill", old["container"]], check=True, capture_output=True, timeout=60)
+    subprocess.run(["docker", "kill", old.container], check=True, capture_output=True, timeout=60)
     # The last answer of the old one may be that it ended.
     eventually(lambda: files.ask("write", {"path": "new"}, b"new")["status"] == "ok", 30, "a new one takes files")
     assert files.paths() == ["new"]

@@ -13,7 +13,7 @@ from tests.support.kernels import Kernel
 Start = Callable[..., Kernel]
 
 pytestmark = pytest.mark.skipif(
-    "runsc" not in asyncio.run(DockerEngine().info())["Runtimes"],
+    "runsc" not in asyncio.run(DockerEngine().info()).runtimes,
     reason="the engine has no runtime runsc: sandbox-kernel setup --gvisor",
 )
 

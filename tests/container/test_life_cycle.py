@@ -44,7 +44,7 @@ def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None
         kernel.start("import time; time.sleep(60)")
         pid, ports = kernel.pid, [getattr(kernel.manager, f"{name}_port") for name in ("shell", "iopub", "hb")]
         assert len(containers_of(pid)) == 1
-        inside = processes_in(containers_of(pid)[0]["container"])
+        inside = processes_in(containers_of(pid)[0].container)
         assert len(inside) >= 2
         os.kill(pid, signal.SIGKILL)
         eventually(lambda pid=pid: not containers_of(pid), 1.0, "the container of a killed proxy is gone")
@@ -82,7 +82,7 @@ while True: pass
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, runtime: str) -> None:
     """What is too slow here did not end at all. gVisor ends itself beside 40 spinners, so it has fewer."""
-    if runtime not in asyncio.run(DockerEngine().info())["Runtimes"]:
+    if runtime not in asyncio.run(DockerEngine().info()).runtimes:
         pytest.skip(f"the engine has no runtime {runtime!r}")
     kernel = start_kernel("--runtime", runtime, "--cell-timeout", "600")
     kernel.start(STARVE.replace("SPINNERS", "200" if runtime == "runc" else "8"), until="stream")
@@ -139,14 +139,14 @@ def test_a_killed_group_takes_its_container_along(start_kernel: Start) -> None:
 def test_restart_keeps_files_and_clears_variables(start_kernel: Start) -> None:
     kernel = start_kernel()
     first = kernel.run("kept = 42; open('kept.txt', 'w').write('yes')").header["session"]
-    container = kernel.containers()[0]["container"]
+    container = kernel.containers()[0].container
     kernel.manager.restart_kernel()
     kernel.client.wait_for_ready(timeout=30)
     result = kernel.run("print(open('/mnt/data/kept.txt').read())")
     assert result.text() == "yes\n"
     assert result.header["session"] != first
     assert kernel.run("kept").ename == "NameError"
-    assert kernel.containers()[0]["container"] == container
+    assert kernel.containers()[0].container == container
     again = kernel.run("1 + 1").header["session"]
     assert again == result.header["session"]
 

@@ -221,8 +221,8 @@ async def test_a_sample_never_goes_on_in_an_empty_sandbox(first: str) -> None:
 
     async for environment in new():
         await environment.write_file("made.txt", "made")
-        (row,) = [row for row in await DockerEngine().list() if row["session"] == environment.sandbox.id]
-        await DockerEngine().remove(row["container"])
+        (row,) = [row for row in await DockerEngine().list() if row.session == environment.sandbox.id]
+        await DockerEngine().remove(row.container)
         uses: dict[str, Any] = {
             "exec": partial(environment.exec, ["cat", "made.txt"]),
             "input": partial(environment.exec, ["cat"], input="x"),

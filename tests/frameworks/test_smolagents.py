@@ -173,8 +173,8 @@ def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
             output = run(code)
             if "data = [1]" in code:
                 executor.run_code_raise_errors = run
-                (row,) = [row for row in asyncio.run(DockerEngine().list()) if row["session"] == executor.sandbox.id]
-                asyncio.run(DockerEngine().remove(row["container"]))
+                (row,) = [row for row in asyncio.run(DockerEngine().list()) if row.session == executor.sandbox.id]
+                asyncio.run(DockerEngine().remove(row.container))
                 eventually(lambda: not executor.sandbox.is_alive, 20, "its loss is known")
             return output
 

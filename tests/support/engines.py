@@ -59,4 +59,4 @@ async def receive_line(container: DockerContainer) -> bytes:
 
 async def containers_of(engine: DockerEngine, session_id: str) -> list[str]:
     """Return the containers that the engine has for a session, running or not."""
-    return [row["container"] for row in await engine.list() if row["session"] == session_id]
+    return [row.container for row in await engine.list() if row.session == session_id]

@@ -15,6 +15,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.engines.docker.engine import DockerEngine
 
 WAIT = 60.0
@@ -132,8 +133,8 @@ def replied(client: BlockingKernelClient, message_id: str, seconds: float) -> bo
     return False
 
 
-def containers_of(pid: int) -> list[dict[str, Any]]:
-    return [row for row in asyncio.run(DockerEngine().list()) if row["owner_pid"] == pid]
+def containers_of(pid: int) -> list[Listed]:
+    return [row for row in asyncio.run(DockerEngine().list()) if row.owner_pid == pid]
 
 
 def eventually(condition: Callable[[], object], seconds: float, what: str) -> float:

@@ -34,6 +34,7 @@ BREACHES = {
     "layers": ("policy/plain.py", "from ..session import link"),
     "doors": ("batch/exits.py", "from ..mcp_server import names"),
     "engines": ("engines/docker/http.py", "from .. import refusal"),
+    "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "shipped": ("engines/attestation.py", "from ..container import report"),
     "acyclic": ("files/names.py", "from . import transfer"),
 }
@@ -128,6 +129,30 @@ def test_files_can_be_read_at_one_sitting(module: str) -> None:
     lines = len(path_of(module).read_text(encoding="utf-8").splitlines())
     assert lines <= LONGER.get(module, OF_A_READER)
     assert module not in LONGER or lines > OF_A_READER, f"{module} fits now; take it off the list"
+
+
+def ownerless(tree: ast.AST) -> list[str]:
+    """Return the calls that start a task and do not keep it in a local variable, for somebody who waits for it."""
+    kept = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)) or isinstance(node, ast.NamedExpr)
+    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    starts = [call for call in calls if ast.unparse(call.func).endswith((".create_task", ".ensure_future"))]
+    return [ast.unparse(call) for call in starts if id(call) not in kept]
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"core.tasks"}))
+def test_a_task_that_nobody_waits_for_has_an_owner(module: str) -> None:
+    """`core.tasks` holds it, hears of its faults and ends it."""
+    assert ownerless(ast.parse(path_of(module).read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("line", ["asyncio.create_task(work())", "self.task = loop.create_task(work())"])
+def test_control_a_task_without_an_owner_is_seen(line: str) -> None:
+    assert ownerless(ast.parse(line))
+    assert not ownerless(ast.parse("task = asyncio.create_task(work())"))
 
 
 def modules_after(*statements: str) -> set[str]:

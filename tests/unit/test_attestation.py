@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.core.model import Limits, SandboxSpec
-from sandbox_kernel.engines.attestation import EXCUSED, attest, checks, differences
+from sandbox_kernel.engines import attestation
+from sandbox_kernel.engines.attestation import EXCUSED
+from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.docker.witness import witness
 from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
 
 SPEC = SandboxSpec(
@@ -95,8 +98,20 @@ def honest_engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
         "Mounts": [],
         "NetworkSettings": {"Networks": {}},
         "AppArmorProfile": "docker-default",
-        "ImageEnv": ["LANG=C.UTF-8"],
     }
+
+
+def checks(spec: SandboxSpec, report: object, engine: object) -> tuple[Check, ...]:
+    """Compare both witnesses with the spec; the image brings a variable along."""
+    return attestation.checks(spec, report, witness(spec, engine, ["LANG=C.UTF-8"]))
+
+
+def differences(spec: SandboxSpec, report: object, engine: object) -> tuple[str, ...]:
+    return tuple(line.sentence for line in checks(spec, report, engine) if not line.ok)
+
+
+def attest(spec: SandboxSpec, report: object, engine: object) -> None:
+    attestation.demand(checks(spec, report, engine))
 
 
 def test_an_honest_sandbox_has_no_differences() -> None:

@@ -1,6 +1,8 @@
 """Docker, and whatever speaks its API.
 
 - `ahead`: What a start asks of the engine, and asking it before there is an event loop.
+- `documents`: An engine's documents as values of ours.
+- `witness`: What an engine says of a container, compared with what it was asked for.
 - `http`: The little HTTP that the engine's API needs, on asyncio.
 - `container`: One running container: its pipe, and why it ended.
 - `engine`: The Docker engine: start, adopt, list, reap.

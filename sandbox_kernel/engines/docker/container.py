@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import ExitReason
+from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
+from ..attestation import checks, demand
+from ..base import Check
 from ..guard import kill_processes
 from ..pipe import Pipe
+from .witness import witness
 
 if TYPE_CHECKING:
     from .engine import DockerEngine
@@ -95,13 +98,15 @@ class DockerContainer:
                 await self._pipe.ended.wait()
         return replace(reason, detail=self._pipe.stderr)
 
-    async def inspect(self) -> dict[str, Any]:
-        """Return the engine's document on the container; "ImageEnv" is added, the environment that its image brings."""
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         found = await self._engine.inspect(self.id)
         if found is None:
             raise EngineError("the container is gone", survived="nothing")
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
-        return {**found, "ImageEnv": image["Config"].get("Env") or []}
+        return checks(spec, report, witness(spec, found, image["Config"].get("Env")))
+
+    async def attest(self, report: object, spec: SandboxSpec) -> None:
+        demand(await self.compare(report, spec))
 
     async def kill(self) -> None:
         """End and remove the container, within 4 s. Raises `EngineError` when that is not done by then.

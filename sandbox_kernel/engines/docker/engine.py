@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...core.errors import EngineError, EngineUnavailable, ImageMissing
@@ -23,6 +23,10 @@ from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation, socket_path
 from .container import DockerContainer
 from .http import Connection
+
+if TYPE_CHECKING:
+    from .. import base
+    from ..about import EngineInfo, ImageInfo, Listed
 
 Rows = list[dict[str, Any]]
 
@@ -39,7 +43,7 @@ class DockerEngine:
     """A Docker engine, or another that speaks its API, behind a unix socket."""
 
     def __init__(
-        self, base_url: str | None = None, *, owner_pid: int | None = None, ahead: Ahead | None = None
+        self, base_url: str | None = None, *, owner_pid: int | None = None, ahead: base.Ahead | None = None
     ) -> None:
         """`base_url` is like "unix:///path", and found by itself if None; `owner_pid` is the process to name.
 
@@ -56,7 +60,7 @@ class DockerEngine:
     async def start(self, spec: SandboxSpec) -> DockerContainer:
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
-        if ahead is None or ahead.spec != spec:
+        if not isinstance(ahead, Ahead) or ahead.spec != spec:
             return await self.start_body(spec.session_id, creation(spec))
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
         return await self._start(spec.session_id, ahead.name, ahead.since, creating)
@@ -142,41 +146,30 @@ class DockerEngine:
 
     # --- for people -------------------------------------------------------------------------------------------------
 
-    async def list(self) -> Rows:
-        """Return one line for each container of ours: what `sandbox-kernel ps` shows. Ages in seconds."""
-        rows: Rows = []
-        for found in await self._ours():
-            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
-            here = labels.get(f"{LABEL}.host") == host_name()
-            rows.append(
-                {
-                    "session": labels.get(f"{LABEL}.session", ""),
-                    "container": found["Id"][:12],
-                    "owner_pid": owner.pid if owner else None,
-                    "owner_alive": owner.alive() if owner and here else None,
-                    "state": found["State"],
-                    "age_seconds": max(0, int(time.time() - found["Created"])),
-                    "image": found["Image"],
-                    "memory_bytes": int(labels.get(f"{LABEL}.memory") or 0),
-                    "version": labels.get(f"{LABEL}.version", ""),
-                }
-            )
-        return rows
+    @property
+    def address(self) -> str:
+        return f"unix://{self.path}"
 
-    async def version(self) -> dict[str, Any]:
-        """Return the engine's version document. Raises `EngineError` for an engine that is too old."""
-        found: dict[str, Any] = await self.request("GET", "/version")
-        text = str(found.get("ApiVersion", "0"))
+    async def list(self) -> tuple[Listed, ...]:
+        from .documents import listed
+
+        return tuple(listed(found) for found in await self._ours())
+
+    async def info(self) -> EngineInfo:
+        from .documents import engine_info
+
+        version = await self.request("GET", "/version")
+        text = str(version.get("ApiVersion", "0"))
         if tuple(int(part) for part in text.split(".") if part.isdigit()) < API:
             raise EngineError(
                 "the container engine is too old: it must be Docker 20.10 or Podman 4", limit="API 1.41", value=text
             )
-        return found
+        return engine_info(version, await self.request("GET", "/info"))
 
-    async def info(self) -> dict[str, Any]:
-        """Return the engine's description of itself and its machine: runtimes, cgroup version, security options."""
-        found: dict[str, Any] = await self.request("GET", "/info")
-        return found
+    async def image(self, name: str) -> ImageInfo:
+        from .documents import image_info
+
+        return image_info(await self.request("GET", f"/images/{quote(name, safe='/:@')}/json"))
 
     # --- what a container uses --------------------------------------------------------------------------------------
 

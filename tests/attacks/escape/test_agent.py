@@ -34,7 +34,7 @@ speaks in its place gets what it could send anyway; see the tests below."""
 
 @pytest.fixture(scope="module", params=["runc", "runsc"])
 def session(request: pytest.FixtureRequest, launch_kernel: Launch) -> Iterator[tuple[str, Any]]:
-    if request.param not in asyncio.run(DockerEngine().info())["Runtimes"]:
+    if request.param not in asyncio.run(DockerEngine().info()).runtimes:
         pytest.skip(f"the engine has no runtime {request.param!r}")
     kernel = launch_kernel("--runtime", request.param)
     yield request.param, kernel
@@ -71,7 +71,7 @@ def test_ending_every_process_one_can_costs_a_cell_its_kernel_only(session: tupl
 
 @pytest.fixture
 def gvisor() -> str:
-    if "runsc" not in asyncio.run(DockerEngine().info())["Runtimes"]:
+    if "runsc" not in asyncio.run(DockerEngine().info()).runtimes:
         pytest.skip("the engine has no runtime 'runsc'")
     return "runsc"
 

@@ -55,7 +55,7 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def runtimes() -> set[str]:
-    return set(asyncio.run(DockerEngine().info())["Runtimes"])
+    return set(asyncio.run(DockerEngine().info()).runtimes)
 
 
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])

@@ -83,7 +83,7 @@ async def work(container: DockerContainer, seconds: float) -> int:
 @pytest.fixture(autouse=True)
 async def _only_runtimes_that_are_there(request: pytest.FixtureRequest) -> None:
     runtime = request.getfixturevalue("runtime") if "runtime" in request.fixturenames else "runc"
-    if runtime not in (await DockerEngine().info())["Runtimes"]:
+    if runtime not in (await DockerEngine().info()).runtimes:
         pytest.skip(f"the engine has no runtime {runtime!r}")
 
 

@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def runtimes() -> set[str]:
-    return set(asyncio.run(DockerEngine().info())["Runtimes"])
+    return set(asyncio.run(DockerEngine().info()).runtimes)
 
 
 @pytest.fixture(autouse=True)

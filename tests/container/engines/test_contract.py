@@ -164,7 +164,7 @@ async def test_kill_removes_it_and_may_be_repeated(
     with pytest.raises(EngineError):
         await container.send(b"x")
     with pytest.raises(EngineError, match="gone"):
-        await container.inspect()
+        await container.attest({}, spec)
 
 
 async def test_kill_after_it_ended_by_itself(start: Start, make_spec: MakeSpec) -> None:
@@ -552,8 +552,8 @@ async def test_another_process_keeps_it_and_a_third_adopts_it(
         socket.send_fds(mine, [json.dumps(given.state).encode()], [given.fd])
         assert await asyncio.to_thread(mine.recv, 4) == b"mine"
         os.close(given.fd)
-        (row,) = [row for row in await engine.list() if row["session"] == spec.session_id]
-        assert (row["owner_pid"], row["owner_alive"], row["state"]) == (keeper.pid, True, "running")
+        (row,) = [row for row in await engine.list() if row.session == spec.session_id]
+        assert (row.owner_pid, row.owner_alive, row.state) == (keeper.pid, True, "running")
         mine.sendall(b"x")
         state, (fd,), _, _ = await asyncio.to_thread(socket.recv_fds, mine, 65536, 1)
         await keeper.wait()
@@ -667,8 +667,8 @@ async def test_another_user_s_reap_leaves_what_it_cannot_see(engine: DockerEngin
         assert there == {"living", "living, with its user", "dead, of another user"}
     finally:
         for row in await engine.list():
-            if row["session"] in left.values():
-                await engine.remove(row["container"])
+            if row.session in left.values():
+                await engine.remove(row.container)
 
 
 def test_an_owner_is_told_from_a_later_process_with_its_number() -> None:

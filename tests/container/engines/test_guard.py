@@ -111,7 +111,7 @@ async def test_an_owner_that_is_killed_while_its_container_is_created_leaves_not
     engine, pids = DockerEngine(), {owner.pid for owner in owners}
     await start(make_spec())  # what was asked for before this one is there by the time that it is
     async with asyncio.timeout(30):  # the machine that runs the tests may be busy
-        while {row["owner_pid"] for row in await engine.list()} & pids:  # noqa: ASYNC110 (as above)
+        while {row.owner_pid for row in await engine.list()} & pids:  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0.05)
     told = await asyncio.to_thread(events, begin, owners)
     created = [name for name, action in told if action == "create"]

@@ -10,7 +10,6 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.core.model import SCRATCH, SandboxSpec
-from sandbox_kernel.engines.attestation import attest, differences
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
 from tests.support.engines import REPORT, receive_line, report_sources
@@ -20,19 +19,21 @@ Start = Callable[..., Awaitable[DockerContainer]]
 Body = dict[str, Any]
 
 
-async def witnesses(start: Start, spec: SandboxSpec, change: Callable[[Body], object]) -> tuple[Body, Body]:
-    """Start a container with a changed request; return its own report and the engine's."""
+async def changed(
+    start: Start, spec: SandboxSpec, change: Callable[[Body], object]
+) -> tuple[DockerContainer, dict[str, Any]]:
+    """Start a container with a changed request; return it, and what it reports of itself."""
     body = container_arguments(spec)
     body["Labels"][f"{LABEL}.spec"] = digest(spec)
     change(body)
     container = await start(spec, body)
-    return json.loads(await receive_line(container)), await container.inspect()
+    return container, json.loads(await receive_line(container))
 
 
 async def test_the_honest_one_is_accepted(start: Start, make_spec: MakeSpec, runtime: str) -> None:
     spec = make_spec(REPORT, *report_sources(), runtime=runtime, environment={"TZ": "UTC"})
     container = await start(spec)
-    attest(spec, json.loads(await receive_line(container)), await container.inspect())
+    await container.attest(json.loads(await receive_line(container)), spec)
 
 
 def in_host(**fields: Any) -> Callable[[Body], object]:
@@ -154,14 +155,15 @@ CASES: dict[str, tuple[Callable[[Body], object], str]] = {
 async def test_one_protection_missing_is_refused_for_that_reason(start: Start, make_spec: MakeSpec, case: str) -> None:
     change, reason = CASES[case]
     spec = make_spec(REPORT, *report_sources())
-    report, inspected = await witnesses(start, spec, change)
+    container, report = await changed(start, spec, change)
     with pytest.raises(AttestationFailed) as caught:
-        attest(spec, report, inspected)
+        await container.attest(report, spec)
     assert any(reason in difference for difference in caught.value.differences), caught.value.differences
 
 
 async def test_a_runtime_that_is_not_gvisor_gets_none_of_its_excuses(start: Start, make_spec: MakeSpec) -> None:
     spec = make_spec(REPORT, *report_sources())
-    report, inspected = await witnesses(start, spec, lambda body: None)
+    container, report = await changed(start, spec, lambda body: None)
     pretended = make_spec(runtime="runsc", uid=spec.uid, session_id=spec.session_id, command=spec.command)
-    assert any("gVisor's kernel" in difference for difference in differences(pretended, report, inspected))
+    lines = await container.compare(report, pretended)
+    assert any("gVisor's kernel" in line.sentence for line in lines if not line.ok)

@@ -1,0 +1,77 @@
+"""What an engine says of itself, its sandboxes and its images, in values of ours. Imports base.
+
+Apart from `base`, for a start has no use for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from .base import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A sandbox that an engine has, whoever started it: a line of `sandbox-kernel ps`."""
+
+    session: str
+    container: str
+    owner_pid: int | None
+    owner_alive: bool | None
+    """None if its owner is a process of another machine."""
+    state: str
+    age_seconds: int
+    image: str
+    memory_bytes: int
+    version: str
+    """Of this package, when it was started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What an engine says of itself and its machine; what it does not say is empty."""
+
+    version: str
+    api_version: str
+    architecture: str
+    """As `uname -m` says it: x86_64, aarch64."""
+    runtimes: frozenset[str]
+    default_runtime: str
+    seccomp: bool
+    """Whether it can filter system calls."""
+    limited: frozenset[str]
+    """Which of "memory", "swap", "cpus" and "pids" it can limit."""
+    cgroup_version: str
+    memory_bytes: int
+    """Of its machine."""
+    folder: str
+    """Where it keeps its images and containers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInfo:
+    """An image that an engine has."""
+
+    size_bytes: int
+    made: str
+    """The day, as in 2026-01-31."""
+    contents: str | None
+    """The digest of all that went into it; None for an image of somebody else's."""
+
+
+class Inspectable(Engine, Protocol):
+    """An engine that is there to be looked at: for the doctor, `ps`, and those who set a machine up."""
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, like "unix:///var/run/docker.sock"."""
+
+    async def info(self) -> EngineInfo:
+        """Return what it says of itself. Raises `EngineError` for one that is too old."""
+
+    async def list(self) -> tuple[Listed, ...]:
+        """Return all sandboxes that it has."""
+
+    async def image(self, name: str) -> ImageInfo:
+        """Return what it says of an image. Raises `ImageMissing` if it has none of that name."""

@@ -1,0 +1,56 @@
+"""A Docker engine's documents as values of ours. Pure, but for the clock and the owners that `listed` looks at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..about import EngineInfo, ImageInfo, Listed
+from ..hardening import LABEL
+from ..owner import Owner, host_name
+
+LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
+CONTENTS = f"{LABEL}.contents"
+"""The label of an image of ours that says what went into it."""
+
+
+def listed(found: Mapping[str, Any]) -> Listed:
+    """Return a line of the engine's list of containers (`GET /containers/json`)."""
+    owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+    here = labels.get(f"{LABEL}.host") == host_name()
+    return Listed(
+        session=labels.get(f"{LABEL}.session", ""),
+        container=found["Id"][:12],
+        owner_pid=owner.pid if owner else None,
+        owner_alive=owner.alive() if owner and here else None,
+        state=found["State"],
+        age_seconds=max(0, int(time.time() - found["Created"])),
+        image=found["Image"],
+        memory_bytes=int(labels.get(f"{LABEL}.memory") or 0),
+        version=labels.get(f"{LABEL}.version", ""),
+    )
+
+
+def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineInfo:
+    """Return what an engine says of itself (`GET /version`, `GET /info`)."""
+    return EngineInfo(
+        version=str(version.get("Version")),
+        api_version=str(version.get("ApiVersion")),
+        architecture=str(info.get("Architecture", "")),
+        runtimes=frozenset(map(str, info.get("Runtimes") or ())),
+        default_runtime=str(info.get("DefaultRuntime", "unknown")),
+        seccomp=any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()),
+        limited=frozenset(what for key, what in LIMITED.items() if info.get(key)),
+        cgroup_version=str(info.get("CgroupVersion", "1")),
+        memory_bytes=int(info.get("MemTotal") or 0),
+        folder=str(info.get("DockerRootDir") or ""),
+    )
+
+
+def image_info(found: Mapping[str, Any]) -> ImageInfo:
+    """Return what an engine says of an image (`GET /images/NAME/json`)."""
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    return ImageInfo(
+        size_bytes=int(found.get("Size", 0)), made=str(found.get("Created"))[:10], contents=labels.get(CONTENTS)
+    )
