@@ -176,6 +176,8 @@ class Link:
             try:
                 await self.ask("ping")
             except SandboxDied as error:
+                if self._over:
+                    return  # whoever reads has met the end of the stream, and looks for its reason
                 if self.failure is None:
                     self.failure = error.message
                 await self.container.kill()

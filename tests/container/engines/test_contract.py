@@ -420,7 +420,7 @@ async def test_a_strange_answer_is_an_engine_error(tmp_path: Path, reply: bytes,
     server = await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock")
     async with server:
         with pytest.raises(EngineError, match=error):
-            await DockerEngine(f"{tmp_path}/engine.sock").version()
+            await DockerEngine(f"{tmp_path}/engine.sock").info()
 
 
 async def test_an_engine_that_takes_no_seccomp_profile_is_refused_in_plain_words(tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monke
         silent.bind(f"{tmp_path}/silent.sock")
         silent.listen()
         with pytest.raises(EngineUnavailable, match="does not answer"):
-            await DockerEngine(f"{tmp_path}/silent.sock").version()
+            await DockerEngine(f"{tmp_path}/silent.sock").info()
 
 
 # --- the engine goes away -------------------------------------------------------------------------------------------
