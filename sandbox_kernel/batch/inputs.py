@@ -1,6 +1,6 @@
 """Files of the host: what goes in before the first cell, and what was copied out, with sizes and hashes.
 
-Imports files and names. Of what is copied out, cells chose the names; it is opened through no link.
+Of what is copied out, cells chose the names; it is opened through no link.
 """
 
 from __future__ import annotations

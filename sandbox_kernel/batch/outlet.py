@@ -1,7 +1,7 @@
 """This process's own stdout and stderr, for readers that pause or go: a pager, a stopped terminal, `head`.
 
 A write that waits for its reader would stop the clocks of a run, its pings, and its ear for Ctrl-C. What is said here
-may end in the log of a service that looks for commands in it, so no line of a cell is one. Imports shown only.
+may end in the log of a service that looks for commands in it, so no line of a cell is one.
 """
 
 from __future__ import annotations

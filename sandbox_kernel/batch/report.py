@@ -1,7 +1,6 @@
 """The report of a run: what each cell did and used, what it left, and why the run ended as it did.
 
-`report.schema.json` beside this file describes it. Imports what a cell's record is made of, and does no I/O but writing
-whole files at once.
+`report.schema.json` beside this file describes it. No I/O but writing whole files at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table of all settings: what a user can choose, in groups, with how each is written and what it means.
 
-Imports config_values and model only. config.py says where values come from.
+`sources` says where values come from.
 """
 
 from __future__ import annotations

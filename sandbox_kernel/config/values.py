@@ -1,7 +1,7 @@
 """How one setting is written: forms that turn what a user wrote into a checked value, or say what is wrong with it.
 
-Imports errors, model's units, and the rules for places of the host. Every form takes the setting's name, for the error,
-and the raw value: text from a command line, or text, a number or None from a config file or a keyword.
+Every form takes the setting's name, for the error, and the raw value: text from a command line, or text, a number or
+None from a config file or a keyword.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a piece of JSON will cost in memory, found before it is parsed: the parser never meets what would not fit.
 
-Imports nothing of ours. The figures are those of CPython and orjson, rounded up: a value of three bytes can become a
-hundred in memory, and a text with a single emoji in it four times what it was.
+The figures are those of CPython and orjson, rounded up: a value of three bytes can become a hundred in memory, and a
+text with a single emoji in it four times what it was.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The byte pipe of an attached container: its stdin and stdout on one socket, stderr kept as a short tail.
 
 The engine interleaves stdout and stderr: eight bytes of header (stream, three zeros, length), then a payload. Nothing
-is read before it is asked for, so a container that prints more than the host takes in waits. Imports errors only.
+is read before it is asked for, so a container that prints more than the host takes in waits.
 """
 
 from __future__ import annotations

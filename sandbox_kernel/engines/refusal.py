@@ -1,7 +1,4 @@
-"""The engine of a kernel whose settings cannot work: it starts nothing, and so every cell is told why.
-
-Imports errors, model and base only.
-"""
+"""The engine of a kernel whose settings cannot work: it starts nothing, and so every cell is told why."""
 
 from __future__ import annotations
 

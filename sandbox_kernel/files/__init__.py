@@ -1,4 +1,4 @@
-"""The host's disk: folders, names, and all that moves between them and scratch. Imports core alone.
+"""The host's disk: folders, names, and all that moves between them and scratch.
 
 - `names`: Rules for names and sizes of files that enter and leave.
 - `ways`: A way through the host's folders, one name at a time, on which nearly no link is followed.

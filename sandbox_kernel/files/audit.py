@@ -1,9 +1,9 @@
 """The audit: one line of JSON for each cell and for each thing that was refused, appended to a file of the host.
 
-Imports errors and places. Every line is ASCII with all else escaped, so nothing that a cell says can forge a line or
-act on the terminal of whoever reads the file. The characters by which a shell runs something are escaped as well: read
-as a script by whatever accident, a line is a word that names no command. A line is written by one `write` to a file
-opened for appending, so several sessions may share it.
+Every line is ASCII with all else escaped, so nothing that a cell says can forge a line or act on the terminal of
+whoever reads the file. The characters by which a shell runs something are escaped as well: read as a script by whatever
+accident, a line is a word that names no command. A line is written by one `write` to a file opened for appending, so
+several sessions may share it.
 """
 
 from __future__ import annotations

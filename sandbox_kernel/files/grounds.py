@@ -2,7 +2,7 @@
 
 The system's folders, hidden ones, and those that programs load from are refused wherever they lie, by name, by what
 they hold, and by identity, so that another name of the same folder helps nobody. What is left is a plain folder of
-data. Imports places and ways only.
+data.
 """
 
 from __future__ import annotations

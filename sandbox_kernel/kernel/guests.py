@@ -2,7 +2,6 @@
 
 A port of this machine is open to each of its users, and what ZMQ reads before a signature can be checked has no bound
 of its own: a message of endless parts, subscriptions without number. So a connection is judged before its first frame.
-Imports pyzmq only.
 """
 
 from __future__ import annotations

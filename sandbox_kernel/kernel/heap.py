@@ -1,6 +1,6 @@
 """Memory that large messages took: kept for the next one, given back when none comes.
 
-Sets malloc up for the whole process, so only a process that is ours alone uses it. Imports nothing of ours.
+Sets malloc up for the whole process, so only a process that is ours alone uses it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Stands between a session and the sockets of its front ends; policy/page.py decides. A cell never waits for it: what
 cannot be written fast enough is left out of the file, and that is said. Batch clients get everything: nbclient and what
-is built on it say with each cell that there is nobody to be asked for input. Imports policy, scratch, errors and model.
+is built on it say with each cell that there is nobody to be asked for input.
 """
 
 from __future__ import annotations

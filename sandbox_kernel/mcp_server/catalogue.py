@@ -1,7 +1,4 @@
-"""The table of tools: names, words, schemas and hints.
-
-Imports descriptions and tools.
-"""
+"""The table of tools: names, words, schemas and hints."""
 
 from __future__ import annotations
 

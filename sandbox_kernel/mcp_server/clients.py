@@ -1,7 +1,6 @@
 """Who uses the server, and the sessions of each: named by the client, limited in number, ended when idle.
 
 A session of a client is found through that client alone, so that no name of a session means anything to another.
-Imports client, errors, model and shelf.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Whoever reaches the port can open connections without a token. So a request's head has few seconds, its body a bounded
 time, a reader of answers must go on reading, and of the connections on which no request is under way only so many are
-kept: the oldest goes first. A client that sends its request is never among the oldest. Imports nothing of this package.
+kept: the oldest goes first. A client that sends its request is never among the oldest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The way over HTTP: a token for every request, checks of Host and Origin, and nothing but loopback unless told so.
 
 The package `mcp` does the protocol and binds a connection to the token that opened it; this module says what may pass.
-Imports clients, connections, descriptions, errors, model, names and presence.
 """
 
 from __future__ import annotations

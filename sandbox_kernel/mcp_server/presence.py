@@ -1,7 +1,7 @@
 """Whether a client over HTTP is still there: many leave without a word, but the stream that they listened on is closed.
 
 A client that never had such a stream open cannot be told from one that thinks for a while; its sessions end when they
-are idle. Imports nothing of this package.
+are idle.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Who that is, the transport knows and nobody can choose: the one process at the other end of stdio, or a connection over
 HTTP, known by the random id that the server gave it. The newest protocol has no connections over HTTP, so that clients
 could not be told apart there: over HTTP it is not offered, and clients fall back to the one with a handshake.
-
-Imports catalogue, clients, descriptions, errors, shelf and tools.
 """
 
 from __future__ import annotations

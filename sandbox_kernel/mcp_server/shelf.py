@@ -1,7 +1,7 @@
 """What is too large for an answer waits here, in the host's memory and within bounds, to be read as a resource.
 
 Also the addresses of resources: `sandbox://SESSION/files/PATH` is a file of the sandbox, `sandbox://SESSION/outputs/N`
-is something that a cell printed or displayed. Imports errors, model and names.
+is something that a cell printed or displayed.
 """
 
 from __future__ import annotations

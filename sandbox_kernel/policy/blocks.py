@@ -1,4 +1,4 @@
-"""Elements whose content is not markup: where each begins and ends, in one pass. Imports nothing of this package.
+"""Elements whose content is not markup: where each begins and ends, in one pass.
 
 Regular expressions that look ahead for the end of each would read hostile text again and again.
 """

@@ -1,7 +1,7 @@
 """CSS that colours and lays out its own output, loads nothing and reaches nothing else on the page.
 
-Imports nothing of this package. Nothing is repaired: a declaration or rule that is not plainly harmless is left out.
-With no backslash and no comment left, names in CSS cannot be spelled in another way.
+Nothing is repaired: a declaration or rule that is not plainly harmless is left out. With no backslash and no comment
+left, names in CSS cannot be spelled in another way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Active HTML in a frame that has no origin and no network. Imports blocks only.
+"""Active HTML in a frame that has no origin and no network.
 
 Two frames, one in the other. The inner one runs the scripts, without `allow-same-origin`: it cannot reach the page, its
 cookies or the Jupyter server. The Content-Security-Policy of both lets nothing load from a network. Three gaps that a

@@ -1,4 +1,4 @@
-r"""Sounds and films: by their first bytes, of containers that hold what they play. Imports nothing of this package.
+r"""Sounds and films: by their first bytes, of containers that hold what they play.
 
 A browser goes by what it finds and not by the type that is said: a playlist (`#EXTM3U`) in a blob of `video/mp4` has
 Chromium load the addresses in it, Safari whatever it calls itself. So this is a list of what may be played.

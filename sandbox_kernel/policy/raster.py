@@ -1,4 +1,4 @@
-"""Images of pixels: of which type they are, and how many pixels their headers claim. Imports nothing of this package.
+"""Images of pixels: of which type they are, and how many pixels their headers claim.
 
 A file of a few kilobytes may claim a hundred million pixels, and whoever shows it makes room for all of them.
 """

@@ -1,7 +1,7 @@
 """SVG images: parsed here and written anew from an allow-list of elements and attributes.
 
-Imports raster and svg_cost. An SVG is shown in `<img>`, where nothing runs and nothing loads. What no honest drawing
-needs to look as it does is left out all the same: filters, animations, entities, other documents, and addresses.
+An SVG is shown in `<img>`, where nothing runs and nothing loads. What no honest drawing needs to look as it does is
+left out all the same: filters, animations, entities, other documents, and addresses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an SVG costs to draw: each element with all that it refers to, as often as it refers to it.
 
-Imports raster and blocks. Two kilobytes of `<use>` in `<use>` are a billion shapes, and keep a browser busy for
-minutes; patterns, masks, clips and markers nest in the same way.
+Two kilobytes of `<use>` in `<use>` are a billion shapes, and keep a browser busy for minutes; patterns, masks, clips
+and markers nest in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Text for a terminal without the power to do anything but show text in colours. Imports nothing of this package.
+r"""Text for a terminal without the power to do anything but show text in colours.
 
 What may pass: printable text, tab, newline, carriage return and backspace, colours (SGR), erasing the current line
 (EL), and the cursor moving up over lines that the same cell has printed (nested tqdm bars). Everything else goes:

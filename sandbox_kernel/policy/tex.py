@@ -1,9 +1,9 @@
 r"""Formulas that MathJax, KaTeX and LaTeX may typeset: found on the host, made of what only draws, and kept apart.
 
-Imports tex_words only. A page looks for formulas in the text of everything that is shown: HTML, Markdown, labels of
-widgets. So three things hold of whatever leaves here. A formula is made of an allow-list, of bounded length and depth.
-It lies in one piece of text that holds nothing else, or only what no finder takes for a delimiter. And every other
-delimiter stands alone, so that nothing pairs it with another.
+A page looks for formulas in the text of everything that is shown: HTML, Markdown, labels of widgets. So three things
+hold of whatever leaves here. A formula is made of an allow-list, of bounded length and depth. It lies in one piece of
+text that holds nothing else, or only what no finder takes for a delimiter. And every other delimiter stands alone, so
+that nothing pairs it with another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What a formula may be made of: macros and environments that draw, and do nothing else. Imports nothing at all.
+r"""What a formula may be made of: macros and environments that draw, and do nothing else.
 
 An allow-list, since nobody can list what must not be there: MathJax keeps `\def`, `\newcommand`, `\definecolor` and
 `\label` for the whole page, `\href` and `\data` act, and LaTeX itself reads files by half a dozen names. Not here

@@ -1,6 +1,6 @@
 """The models of ipywidgets as the policy uses them: what a message may say of each, and what refers to what.
 
-Imports the table only. The view is a property of the model here: what draws a value is what it was filtered for.
+The view is a property of the model here: what draws a value is what it was filtered for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The event loop of all blocking sandboxes of a process, in a thread that starts with the first and ends with the last.
-
-Imports client and errors.
-"""
+"""The loop of all blocking sandboxes of a process, in a thread that starts with the first and ends with the last."""
 
 from __future__ import annotations
 

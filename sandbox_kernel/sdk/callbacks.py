@@ -1,7 +1,4 @@
-"""The functions that a caller of `run_code` gives along: plain or async, and none of them can lose a cell.
-
-Imports errors and execution only.
-"""
+"""The functions that a caller of `run_code` gives along: plain or async, and none of them can lose a cell."""
 
 from __future__ import annotations
 

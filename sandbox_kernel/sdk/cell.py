@@ -1,7 +1,4 @@
-"""One call of `run_code` as a request of a session, and the session's front for all of them.
-
-Imports callbacks, execution, errors, ledger, model, protocol and session.
-"""
+"""One call of `run_code` as a request of a session, and the session's front for all of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What `run_code` brings back, in the shape people know from hosted code interpreters, and how it is put together.
 
-Values, and one recorder from Jupyter messages to them. Imports errors, model and shown. Everything in here has passed
-the output policy of the session, so with `outputs` at `safe` or `strict` it may be shown in a browser. In every mode it
-may be printed: no text, of whatever type, holds anything but colours that a terminal would obey.
+Values, and one recorder from Jupyter messages to them. Everything in here has passed the output policy of the session,
+so with `outputs` at `safe` or `strict` it may be shown in a browser. In every mode it may be printed: no text, of
+whatever type, holds anything but colours that a terminal would obey.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What callers of the SDK give and get besides executions and files. Imports model only."""
+"""What callers of the SDK give and get besides executions and files."""
 
 from __future__ import annotations
 

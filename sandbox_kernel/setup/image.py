@@ -1,7 +1,6 @@
 """Building the images: a root file system with Python, then wheels from a hash-pinned lock, installed offline.
 
-Imports errors, machine, requirements and wheels. What is done inside an image is `images/recipe.py`; here is what
-brings it there.
+What is done inside an image is `images/recipe.py`; here is what brings it there.
 
     ROOT_IMAGE, or Debian's packages  ->  base  ->  data  ->  a user's own requirements
 

@@ -1,6 +1,6 @@
 """The page of all settings, docs/settings.md, from the table that checks them.
 
-Imports config_table only. A test compares the page with what this returns.
+A test compares the page with what this returns.
 """
 
 from __future__ import annotations

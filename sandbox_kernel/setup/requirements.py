@@ -4,7 +4,7 @@ To pip such a file is a program. It names source trees and addresses, whose buil
 it chooses the index that is asked, and puts variables of the environment, such as tokens, into addresses. The file may
 have come with a notebook: what it may say is therefore little, and pip is given a file of our own that says just this.
 
-Imports errors, names and places. packaging parses names and versions, as in pip.
+packaging parses names and versions, as in pip.
 """
 
 from __future__ import annotations
