@@ -1,6 +1,6 @@
 """One run: a sandbox, the inputs, the cells one after another, and at every moment a notebook and a report of it.
 
-Imports the SDK and the parts of this package. Whatever happens ends up in the report: nothing here raises but a defect.
+Whatever happens ends up in the report: nothing here raises but a defect.
 """
 
 from __future__ import annotations

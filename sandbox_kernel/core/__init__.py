@@ -1,4 +1,4 @@
-"""What every room may use: errors, values, and where the package lies. Imports nothing of the package.
+"""What every room may use: errors, values, and where the package lies.
 
 - `errors`: The tree of errors; each says whose fault it is, the limit, the value, what is left and the setting to
   change.

@@ -1,7 +1,4 @@
-"""The frozen values that the parts hand to each other; units stand in the names.
-
-Imports errors only, and does no I/O.
-"""
+"""The frozen values that the parts hand to each other; units stand in the names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Container engines: the one seam between a session and the machine it runs on. Imports core alone.
+"""Container engines: the one seam between a session and the machine it runs on.
 
 - `base`: The seam: `Engine`, `Container`, `Handover`.
 - `seccomp`: The system calls that a cell may make; all others fail.

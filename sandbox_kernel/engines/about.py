@@ -1,4 +1,4 @@
-"""What an engine says of itself, its sandboxes and its images, in values of ours. Imports base.
+"""What an engine says of itself, its sandboxes and its images, in values of ours.
 
 Apart from `base`, for a start has no use for it.
 """

@@ -1,6 +1,6 @@
 """The engine seam: starting a container, a byte pipe into it, and whether it is what was asked for.
 
-Whoever uses an engine knows the types of this module and of `about`, and no engine's documents. Imports model only.
+Whoever uses an engine knows the types of this module and of `about`, and no engine's documents.
 
 There is no exec, no file method and no interrupt here: those are frames to the agent (wire.py).
 """

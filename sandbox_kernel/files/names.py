@@ -6,8 +6,6 @@ conftest.py, Makefile, package.json, ...), are therefore not copied, and no file
 still write a `pandas.py`, and replace any other file of the folder. So `downloads` should be a folder of its own, not
 one from which trusted code runs. A name is also what a person reads: what shows as nothing, or as a separator, is
 refused.
-
-Imports codes, errors and model only.
 """
 
 from __future__ import annotations

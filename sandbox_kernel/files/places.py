@@ -5,7 +5,7 @@ is opened one name at a time, and no link is followed on it (ways.py). Files are
 appears whole under its name, in place of a regular file at most; an opened folder is kept as a handle, so that a name
 which is swapped later changes nothing.
 
-Imports errors, names and ways only. Everything here raises `FileRefused` for what the rule forbids, and OSError.
+Everything here raises `FileRefused` for what the rule forbids, and OSError.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The agent is not believed: names are checked, a file is exactly as long as it was said to be, and of a listing only so
 many entries are looked at. `Ask` is what a session offers: one request to the agent, in bounded time.
-
-Imports errors and names only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Keeping the host's folders and scratch in step: what is new or changed goes in before a cell, and out after it.
 
 Nothing that the agent answers is believed, or reaches a report as it is, and everything that grows has a limit.
-
-Imports codes, errors, model, names, tree and scratch only.
 """
 
 from __future__ import annotations

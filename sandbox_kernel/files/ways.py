@@ -4,7 +4,7 @@ No link is followed on a path, with one exception, for absolute paths that do no
 links in the system's own folders and right in the home folder (/home -> /usr/home, ~/scratch -> /lustre/me), where
 nobody but root or this user can have put them.
 
-Imports errors and names only. Everything here raises `FileRefused` for what the rule forbids, and OSError.
+Everything here raises `FileRefused` for what the rule forbids, and OSError.
 """
 
 from __future__ import annotations

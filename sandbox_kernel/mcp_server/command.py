@@ -1,7 +1,6 @@
 """`sandbox-kernel mcp`: its options, its start and its end. What needs the extra is imported when it runs.
 
 Whatever ends the server, a signal, a closed stdin or SIGKILL, ends all sandboxes: each hangs on a pipe of this process.
-Imports config, errors and clients.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From an execution to what a model reads: text without colours, images as images, and links to what is too long.
 
-Imports execution, shelf and shown. Everything in here has passed the output policy of the session.
+Everything in here has passed the output policy of the session.
 """
 
 from __future__ import annotations

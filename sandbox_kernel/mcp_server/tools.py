@@ -2,8 +2,6 @@
 
 A cell that fails is no failure of a tool: the answer says what happened, as text. A tool that cannot do what it is
 asked (no such file, too many sessions, no engine) answers with `isError`; wrong arguments are an error of the protocol.
-
-Imports clients, contents, descriptions, errors, execution, model, policy, shelf and shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """MIME bundles: each type has one rule, and a type without a rule does not pass.
 
-Imports the filters beside it. A rule returns the value that may pass, or None, having said why in the notes.
+A rule returns the value that may pass, or None, having said why in the notes.
 """
 
 from __future__ import annotations

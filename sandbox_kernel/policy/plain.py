@@ -1,7 +1,4 @@
-"""Plain JSON: a tree of bounded depth whose keys cannot reach into the objects of a browser.
-
-Imports codes and verdict only.
-"""
+"""Plain JSON: a tree of bounded depth whose keys cannot reach into the objects of a browser."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Replies to a front end's requests: text stays text, bundles are filtered, and no reply makes a front end act.
-
-Imports the filters beside it.
-"""
+"""Replies to a front end's requests: text stays text, bundles are filtered, and no reply makes a front end act."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the filters say: a verdict, and the notes that go with it. Imports codes and model only, and does no I/O."""
+"""What the filters say: a verdict, and the notes that go with it."""
 
 from __future__ import annotations
 

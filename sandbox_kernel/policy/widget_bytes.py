@@ -1,7 +1,4 @@
-"""The bytes that go with a widget's state: where a front end may put them, and what an image among them may be.
-
-Imports media, raster, svg, the models and verdict.
-"""
+"""The bytes that go with a widget's state: where a front end may put them, and what an image among them may be."""
 
 from __future__ import annotations
 

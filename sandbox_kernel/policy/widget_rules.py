@@ -1,8 +1,8 @@
 """What a trait of a widget may hold: one rule for each, and the type is checked before anything else.
 
-Imports the filters beside it and the models. A rule returns what may pass, or raises `UnfitError`: the trait is then
-left out. What a front end's view does with a value decides its rule: puts it into the page as text or as markup,
-typesets it, makes it a class, an address or a style.
+A rule returns what may pass, or raises `UnfitError`: the trait is then left out. What a front end's view does with a
+value decides its rule: puts it into the page as text or as markup, typesets it, makes it a class, an address or a
+style.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Comms: the widget protocol for the widgets of ipywidgets itself, each state checked trait by trait; no other channel.
 
-Imports the filters beside it. A comm names a JavaScript module and feeds it. Which classes there are, which view draws
-which model and what each trait may hold stands in a table that is made from ipywidgets (`widget_table`): what is not in
-it does not pass, at the opening, in an update, in an echo and in the states that a front end asks for anew.
+A comm names a JavaScript module and feeds it. Which classes there are, which view draws which model and what each trait
+may hold stands in a table that is made from ipywidgets (`widget_table`): what is not in it does not pass, at the
+opening, in an update, in an echo and in the states that a front end asks for anew.
 """
 
 from __future__ import annotations

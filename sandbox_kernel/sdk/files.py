@@ -1,7 +1,6 @@
 """Files of a sandbox for callers of the SDK: written, read, listed, removed, uploaded and downloaded.
 
-Paths are relative to /mnt/data, where the cells run; absolute ones are taken if they lie there. Imports errors, model,
-the rules for names and places, and scratch.
+Paths are relative to /mnt/data, where the cells run; absolute ones are taken if they lie there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The host's end of the wire to one agent: frames in both directions, and questions with answers.
 
-It believes nothing of what it reads: a byte that is no frame ends the link. Imports wire, errors, model and the engine
-seam only.
+It believes nothing of what it reads: a byte that is no frame ends the link.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A real start for the doctor: one sandbox that attests itself, and one cell in a session.
 
-Neither touches a folder of the user's, and nothing is left behind. Imports session and the engine seam.
+Neither touches a folder of the user's, and nothing is left behind.
 """
 
 from __future__ import annotations
