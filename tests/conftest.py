@@ -91,7 +91,7 @@ def start_kernel(launch_kernel: Callable[..., Kernel]) -> Iterator[Callable[...,
     for kernel in kernels:
         kernel.close()
     for pid in pids:
-        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")
+        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")

@@ -264,7 +264,7 @@ def start_with(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator
     for kernel in kernels:
         pid = kernel.pid
         kernel.close()
-        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")
+        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")  # type: ignore[misc]
 
 
 def test_ipc_is_for_one_user(start_with: Callable[..., Kernel]) -> None:

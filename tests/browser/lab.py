@@ -107,7 +107,7 @@ class Lab:
         eventually(lambda: self.js(ready, len(cells)), "a notebook whose kernel is idle")
 
     def js(self, code: str, *arguments: Any) -> Any:
-        return self.browser.execute_script(code, *arguments)  # type: ignore[no-untyped-call]
+        return self.browser.execute_script(code, *arguments)
 
     def run_all(self) -> None:
         """Run all cells and wait until all have ended and the last output is there."""
@@ -173,7 +173,7 @@ def running_lab(
         path = folder / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    for name, settings in kernels.items():
+    for name, settings in kernels.items():  # type: ignore[assignment]
         install(folder / "prefix", name, image, *settings)
     with _server(folder) as server, _chromium(folder) as browser:
         yield Lab(server, folder / "notebooks", browser)

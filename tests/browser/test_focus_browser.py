@@ -81,13 +81,13 @@ def show(browser: Chrome, folder: Path, bodies: list[str]) -> None:
 
 def typed(browser: Chrome) -> str:
     """Click into the cell, type as a person would, and return what has arrived there."""
-    browser.execute_script("cell.value = ''")  # type: ignore[no-untyped-call]
-    press(browser, *browser.execute_script("const at = cell.getBoundingClientRect(); return [at.x + 9, at.y + 9]"))  # type: ignore[no-untyped-call]
+    browser.execute_script("cell.value = ''")
+    press(browser, *browser.execute_script("const at = cell.getBoundingClientRect(); return [at.x + 9, at.y + 9]"))
     for key in TEXT:
         for kind in ({"type": "keyDown", "text": key}, {"type": "keyUp"}):
             browser.execute_cdp_cmd("Input.dispatchKeyEvent", {"key": key, **kind})
         time.sleep(0.02)  # a person is no faster: each program's timer runs between two keys
-    return str(browser.execute_script("return cell.value"))  # type: ignore[no-untyped-call]
+    return str(browser.execute_script("return cell.value"))
 
 
 def press(browser: Chrome, x: float, y: float) -> None:
@@ -102,7 +102,7 @@ def inside(browser: Chrome, code: str) -> object:
     for _ in range(2):
         browser.switch_to.frame(browser.find_element("css selector", "iframe"))
     try:
-        return browser.execute_script(code)  # type: ignore[no-untyped-call]
+        return browser.execute_script(code)
     finally:
         browser.switch_to.default_content()
 
@@ -153,7 +153,7 @@ def test_a_program_that_a_person_clicks_or_tabs_into_has_the_keyboard(browser: C
         eventually(lambda: inside(browser, "return seen.join()") == "click,z", "the key")
         assert inside(browser, "return window.over")
         assert typed(browser) == TEXT
-    browser.execute_script("cell.focus()")  # type: ignore[no-untyped-call]
+    browser.execute_script("cell.focus()")
     browser.switch_to.active_element.send_keys(Keys.TAB, Keys.TAB)
     tab = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
     inside(browser, "seen.length = 0")

@@ -79,7 +79,7 @@ def colours(lab: Lab, element: WebElement, path: Path) -> int:
     lab.js("arguments[0].scrollIntoView({block: 'center'})", element)
     picture = element.screenshot_as_png
     path.write_bytes(picture)
-    count: int = lab.browser.execute_async_script(COLOURS, base64.b64encode(picture).decode())  # type: ignore[no-untyped-call]
+    count: int = lab.browser.execute_async_script(COLOURS, base64.b64encode(picture).decode())
     return count
 
 
@@ -109,7 +109,7 @@ def look_and_work(lab: Lab, tmp_path: Path) -> None:
         inner = lab.browser.find_element(By.CSS_SELECTOR, "iframe")
         assert inner.get_attribute("sandbox") == "allow-scripts"
         lab.browser.switch_to.frame(inner)
-        eventually(lambda drawn=drawn: lab.js(drawn), f"{name} has drawn")
+        eventually(lambda drawn=drawn: lab.js(drawn), f"{name} has drawn")  # type: ignore[misc]
         assert lab.js("return window.origin") == "null"
         assert hidden(lab) < MAX_HIDDEN, f"much of what {name} drew is below the edge of its frame"
         lab.browser.switch_to.default_content()

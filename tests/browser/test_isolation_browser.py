@@ -136,7 +136,7 @@ def test_hostile_outputs_run_nothing_and_load_nothing_in_a_page(evil: Evil, tmp_
     at = f"http://evil.test:{evil.tcp}"
     sources = []
     for mode in ("safe", "strict"):
-        policy = OutputPolicy(mode)  # type: ignore[arg-type]
+        policy = OutputPolicy(mode)
         sources += [
             filtered({"text/html": source.replace("http://evil.test", at)}, policy)[0]["text/html"]
             for source in HTML.values()

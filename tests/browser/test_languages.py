@@ -99,7 +99,7 @@ def test_a_page_bears_whatever_is_shown(lab: Lab) -> None:
     lab.browser.set_script_timeout(30)
     lab.open("sandbox-python", dedent(PRELUDE), *FLOODS.values(), "print('the last cell')")
     lab.run_all()
-    longest = lab.browser.execute_async_script(  # type: ignore[no-untyped-call]
+    longest = lab.browser.execute_async_script(
         """const done = arguments[0]; let last = performance.now(), longest = 0, left = 40;
         const tick = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now;
             if (--left) setTimeout(tick, 50); else done(longest); };

@@ -48,9 +48,9 @@ def test_a_page_bears_what_is_printed_without_measure(tmp_path: Path, image: str
         lab.open("sandbox-python", *CELLS.values())
         lab.run_all()
         shown = {name: text(lab, cell) for cell, name in enumerate(CELLS)}
-        milliseconds = lab.browser.execute_async_script(SCROLL)  # type: ignore[no-untyped-call]
+        milliseconds = lab.browser.execute_async_script(SCROLL)
         assert milliseconds < 500, "a step of scrolling"
-        assert not lab.browser.execute_async_script(SAVE)  # type: ignore[no-untyped-call]
+        assert not lab.browser.execute_async_script(SAVE)
         saved = (lab.folder / "notebook.ipynb").read_text()
         assert len(saved) < 20 << 20
         assert "9999999\n" in shown["ten million lines"]

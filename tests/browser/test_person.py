@@ -88,7 +88,7 @@ def look_at_the_data(person: Person) -> None:
     person.picture("table")
     cell = person.run("sales.groupby('month').amount.sum().plot.bar(title='Sales', figsize=(6, 3));")
     plot = person.lab.output(cell).find_element(By.CSS_SELECTOR, "img")
-    eventually(lambda: plot.get_property("naturalWidth") > 300, "the plot is a picture")
+    eventually(lambda: plot.get_property("naturalWidth") > 300, "the plot is a picture")  # type: ignore[operator]
     person.picture("plot")
 
 

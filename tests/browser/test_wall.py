@@ -96,7 +96,7 @@ def test_jupyterlab_works_behind_the_wall_and_nothing_of_its_own_is_refused(wall
         )
         lab.js(opened + ".then(() => 1)", name, factory)
         eventually(
-            lambda selector=selector, good=good: any(
+            lambda selector=selector, good=good: any(  # type: ignore[misc]
                 lab.js(good, one) for one in lab.browser.find_elements(By.CSS_SELECTOR, selector)
             ),
             name,

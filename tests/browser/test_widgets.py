@@ -80,7 +80,7 @@ def seen(lab: Lab, evil: Evil, kernel: str) -> tuple[list[str], set[str], int]:
     """Return what is wrong in the page, what another origin was asked for, and how many widgets were drawn."""
     text = json.dumps(list(states())).replace(EVIL, f"{EVIL}:{evil.tcp}")
     encoded = base64.b64encode(text.encode()).decode()
-    cells = []
+    cells: list[Any] = []
     for start in range(0, len(list(states())), 49):
         cell = CELL if not cells else CELL[CELL.index("    for one in shown") :]
         cells.append("\n".join(line[4:] for line in cell.splitlines()).replace("STATES", encoded))

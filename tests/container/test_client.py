@@ -20,6 +20,7 @@ import sandbox_kernel
 from sandbox_kernel import AsyncSandbox, CallbackFailed, ConfigurationError, Execution, Result, Sandbox, SandboxClosed
 from sandbox_kernel.config.sources import SETTINGS, from_keywords
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.sdk.execution import Recorder
 from sandbox_kernel.sdk.values import Keywords
 from tests.support.kernels import containers_of
@@ -41,7 +42,7 @@ def shared(image: str) -> Iterator[Sandbox]:
     assert "sandbox_kernel" not in {thread.name for thread in threading.enumerate()}
 
 
-def containers_here() -> list[dict[str, Any]]:
+def containers_here() -> list[Listed]:
     """Return the containers of this process, but for the one that the tests of this module share."""
     return [row for row in containers_of(os.getpid()) if row.session not in SHARED]
 
@@ -191,7 +192,7 @@ def test_blocking_callbacks_run_in_the_caller_s_thread_and_may_use_the_sandbox(s
         threads.append(result.text)
 
     def interrupt(text: str) -> None:
-        threads.append(threading.current_thread())
+        threads.append(threading.current_thread())  # type: ignore[arg-type]
         shared.files.write("from a callback", text)
         shared.interrupt()
 

@@ -24,6 +24,7 @@ from sandbox_kernel import (
     SandboxClosed,
     SandboxDied,
 )
+from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.sdk.client import STARTS_PER_CPU
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import containers_of
@@ -46,7 +47,7 @@ async def sandbox(image: str) -> AsyncIterator[AsyncSandbox]:
     assert not await asyncio.to_thread(containers_here)
 
 
-def containers_here() -> list[dict[str, Any]]:
+def containers_here() -> list[Listed]:
     """Return the containers of this process, but for the one that the tests of this module share."""
     return [row for row in containers_of(os.getpid()) if row.session not in SHARED]
 
@@ -112,7 +113,7 @@ async def test_a_callback_that_fails_loses_no_cell(sandbox: AsyncSandbox, name: 
         raise ZeroDivisionError("of the callback")
 
     with pytest.raises(CallbackFailed, match="of the callback") as caught:
-        await sandbox.run_code("for i in range(3): print(i, flush=True); display(i)\n'end'", **{name: fail})
+        await sandbox.run_code("for i in range(3): print(i, flush=True); display(i)\n'end'", **{name: fail})  # type: ignore[arg-type]
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert isinstance(caught.value.execution, Execution)
     assert caught.value.execution.text == "'end'"

@@ -92,7 +92,7 @@ def caller(image: str) -> Iterator[type[Caller]]:
         with contextlib.suppress(OSError):
             one.process.kill()
         one.process.communicate(timeout=WAIT)
-        eventually(lambda one=one: not one.containers(), 10, "its containers are gone")
+        eventually(lambda one=one: not one.containers(), 10, "its containers are gone")  # type: ignore[misc]
 
 
 def here() -> int:

@@ -21,7 +21,7 @@ NOTEBOOK = NOTEBOOKS / "files_and_limits.ipynb"
 def settings_it_names() -> list[str]:
     """Return the settings of the command in its first cell, without the names under which it installs the kernel."""
     text = nbformat.read(NOTEBOOK, 4).cells[0].source
-    words = shlex.split(re.search(r"sandbox-kernel install(?:.*\\\n)+.*", text)[0].replace("\\\n", ""))
+    words = shlex.split(re.search(r"sandbox-kernel install(?:.*\\\n)+.*", text)[0].replace("\\\n", ""))  # type: ignore[index]
     return words[words.index("--uploads") :]
 
 

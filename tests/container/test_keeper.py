@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.kernel import keeper
 from tests.support.kernels import Kernel, connect, containers_of, eventually
@@ -358,17 +359,15 @@ def test_the_container_ends_with_a_keeper_to_whom_nobody_comes(start_kernel: Cal
     try:
         client.control_channel.send(client.session.msg("shutdown_request", {"restart": True}))
         eventually(lambda: not kernel.manager.is_alive(), 10, "the old process has ended")
-        (row,) = [row for row in all_containers() if is_keeper(row.owner_pid)]
-        seconds = eventually(
-            lambda: not containers_of(row.owner_pid), keeper.HOLD_SECONDS + 5, "the container has ended"
-        )
+        (owner,) = [row.owner_pid for row in all_containers() if row.owner_pid and is_keeper(row.owner_pid)]
+        seconds = eventually(lambda: not containers_of(owner), keeper.HOLD_SECONDS + 5, "the container has ended")
         assert seconds > keeper.HOLD_SECONDS / 2
-        eventually(lambda: not is_keeper(row.owner_pid), 5, "the keeper has ended")
+        eventually(lambda: not is_keeper(owner), 5, "the keeper has ended")
     finally:
         client.stop_channels()
 
 
-def all_containers() -> list[dict[str, Any]]:
+def all_containers() -> tuple[Listed, ...]:
     return asyncio.run(DockerEngine().list())
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,8 +48,8 @@ def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None
         inside = processes_in(containers_of(pid)[0].container)
         assert len(inside) >= 2
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda pid=pid: not containers_of(pid), 1.0, "the container of a killed proxy is gone")
-        eventually(lambda inside=inside: not any(p.is_running() for p in inside), 1.0, "its processes are gone")
+        eventually(lambda pid=pid: not containers_of(pid), 1.0, "the container of a killed proxy is gone")  # type: ignore[misc]
+        eventually(lambda inside=inside: not any(p.is_running() for p in inside), 1.0, "its processes are gone")  # type: ignore[misc]
         for port in ports:
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)) != 0
@@ -205,7 +206,10 @@ def test_the_kernel_ends_with_the_process_that_started_it(start_kernel: Start, t
     write_connection_file(str(connection))
     argv = [str(connection) if part == "{connection_file}" else part for part in spec.argv]
     server = subprocess.Popen(
-        [os.sys.executable, "-c", code, *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert server.stdout is not None
     assert server.stdin is not None

@@ -280,7 +280,7 @@ async def test_the_end_of_the_server_is_the_end_of_all_containers(how: signal.Si
             assert len(await asyncio.to_thread(containers_of, server.pid)) == 2
             os.kill(server.pid, how)
             gone = asyncio.create_task(soon(lambda: not containers_of(server.pid), 10, "its containers are gone"))
-            answers = await asyncio.gather(call, return_exceptions=True)
+            answers = await asyncio.gather(call, return_exceptions=True)  # type: ignore[assignment]
     except* httpx2.HTTPError:
         assert how == signal.SIGKILL  # the clients cannot say goodbye
     finally:

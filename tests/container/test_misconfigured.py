@@ -110,7 +110,7 @@ def test_a_setting_that_breaks_before_a_restart_ends_the_old_sandbox(start: Star
     kernel.manager._kernel_spec = None  # as a server does, which reads kernel.json for each start
     restart(kernel)
     assert told(kernel).startswith("ConfigurationError")
-    eventually(lambda: not containers_of(owner) and not kernel.containers(), 10, f"{before['container']} is gone")
+    eventually(lambda: not containers_of(owner) and not kernel.containers(), 10, f"{before.container} is gone")
 
 
 def test_an_image_that_is_missing_is_told_once(start: Start) -> None:

@@ -70,7 +70,7 @@ def test_text_that_cannot_be_cut_stays_whole(agent: ModuleType) -> None:
     assert len(agent.cut(parts)) == 1
 
 
-def test_a_print_larger_than_one_message_arrives_complete(start_kernel) -> None:  # type: ignore[no-untyped-def]
+def test_a_print_larger_than_one_message_arrives_complete(start_kernel) -> None:
     kernel: Kernel = start_kernel("--message-limit", "8M", "--display-size", "1G")
     result = kernel.run("print(' '.join(map(str, range(1_500_000))))", timeout=120)
     assert result.reply["status"] == "ok"

@@ -21,9 +21,9 @@ SEASONS = {"2": "February", "7": "July"}
 
 def load_demo() -> ModuleType:
     spec = importlib.util.spec_from_file_location("quickstart_demo", NOTEBOOKS / "demo.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[spec.name] = module  # type: ignore[union-attr]  # dataclasses look their module up
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module
 
 

@@ -110,7 +110,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Enviro
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True, timeout=60)
     made = Environment(prefix, tmp_path_factory.mktemp("elsewhere"))
     options = ["--no-deps", "--no-index", "--disable-pip-version-check", "--quiet", "--no-warn-script-location"]
-    pip = [sys.executable, "-m", "pip", "--python", prefix / "bin" / "python"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", prefix / "bin" / "python"]
     subprocess.run([*pip, "install", *options, wheel], check=True, timeout=120)
     link_requirements(made.site, set())
     return made

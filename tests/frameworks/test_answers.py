@@ -93,7 +93,7 @@ class Trap:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (Path.touch, (self.path,))
 
 

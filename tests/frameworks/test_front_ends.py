@@ -101,7 +101,7 @@ def test_nbclient_sees_a_killed_kernel_process() -> None:
     document = notebook("import time; time.sleep(60)")
     client = NotebookClient(document, timeout=60)
     with client.setup_kernel():
-        pid = client.km.provisioner.pid
+        pid = client.km.provisioner.pid  # type: ignore[union-attr]
         from threading import Timer
 
         killer = Timer(1.0, os.kill, [pid, 9])

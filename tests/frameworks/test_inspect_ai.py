@@ -90,9 +90,9 @@ def test_a_wrong_setting_ends_the_evaluation_before_a_sandbox_starts() -> None:
     from sandbox_kernel.integrations.inspect_ai import SandboxKernelConfig
 
     with pytest.raises(ValueError, match="did you mean memory"):
-        SandboxKernelConfig(memry="1G")
+        SandboxKernelConfig(memry="1G")  # type: ignore[call-arg]
     spec = SandboxEnvironmentSpec.model_validate({"type": "sandbox_kernel", "config": {"memory": "1G"}})
-    assert spec.config == SandboxKernelConfig(memory="1G")
+    assert spec.config == SandboxKernelConfig(memory="1G")  # type: ignore[call-arg]
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ def test_images_are_in_the_content_for_models_that_see(shared: SandboxTool) -> N
     message: ToolMessage = seeing.invoke(request("import PIL.Image\nPIL.Image.new('RGB', (4, 4))"))
     text, picture = message.content_blocks
     assert text == {"type": "text", "text": "[image 1]"}
-    assert (picture["type"], picture["mime_type"]) == ("image", "image/png")
-    assert base64.b64decode(picture["base64"]).startswith(b"\x89PNG")
+    assert (picture["type"], picture["mime_type"]) == ("image", "image/png")  # type: ignore[typeddict-item]
+    assert base64.b64decode(picture["base64"]).startswith(b"\x89PNG")  # type: ignore[typeddict-item]
 
 
 def test_a_failing_cell_is_text_for_the_model(shared: SandboxTool) -> None:

@@ -33,7 +33,7 @@ def scripted(*steps: str) -> Any:
     """Return a model that answers each time with the next block of code, and remembers what it was told."""
     from smolagents import ChatMessage, Model
 
-    class Scripted(Model):  # type: ignore[misc]
+    class Scripted(Model):
         def __init__(self) -> None:
             super().__init__(model_id="scripted")
             self.left, self.told = list(steps), ""
@@ -134,7 +134,7 @@ class Trap:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (Path.touch, (self.path,))
 
 

@@ -59,7 +59,7 @@ class Kernel:
     @property
     def pid(self) -> int:
         assert self.manager.provisioner is not None
-        return int(self.manager.provisioner.pid)
+        return int(self.manager.provisioner.pid)  # type: ignore[attr-defined]
 
     def run(
         self, code: str, timeout: float = WAIT, client: BlockingKernelClient | None = None, **kwargs: Any
@@ -96,7 +96,7 @@ class Kernel:
             if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == until:
                 return message_id, begin
 
-    def containers(self) -> list[dict[str, Any]]:
+    def containers(self) -> list[Listed]:
         return containers_of(self.pid)
 
     def close(self) -> None:

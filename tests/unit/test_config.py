@@ -226,7 +226,7 @@ PRECIOUS = {
 def test_downloads_refuses_what_this_machine_runs_from(case: str) -> None:
     """A cell that could write a start-up file, or a module for the next kernel to import, would be out."""
     with pytest.raises(ConfigurationError, match=r"downloads (holds|lies within)"):
-        config.from_keywords(downloads=PRECIOUS[case]())
+        config.from_keywords(downloads=PRECIOUS[case]())  # type: ignore[operator]
 
 
 def test_downloads_through_a_link_to_a_precious_folder_is_refused(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_an_environment_of_its_own_has_a_config_file_of_its_own(tmp_path: Path) 
     (environment / "etc").mkdir()
     config_file(environment / "etc" / "jupyter", "c.SandboxKernel.memory = '3G'")
     command = [environment / "bin" / "python", "-I", "-m", "sandbox_kernel", "settings", "--json"]
-    shown = json.loads(subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout)
+    shown = json.loads(subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout)  # type: ignore[arg-type]
     memory = next(row for row in shown if row["name"] == "memory")
     assert memory["value"] == "3G"
     assert memory["from"] == "config file"

@@ -321,7 +321,7 @@ def test_an_unreadable_file_is_refused(folder: Path, monkeypatch: pytest.MonkeyP
     def denied(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied", "/host/path")  # root may read everything: say it is not so
 
-    monkeypatch.setattr(files.os, "open", denied)
+    monkeypatch.setattr(files.os, "open", denied)  # type: ignore[attr-defined]
     with pytest.raises(FileRefused, match="cannot be opened: Permission denied"):
         read_all(uploads.source(file))
 
@@ -352,7 +352,7 @@ def test_a_folder_swapped_for_a_link_between_check_and_open_is_not_followed(
             (folder / "data").symlink_to(folder.parent / "outside")
         return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(files.os, "open", swap_first)
+    monkeypatch.setattr(files.os, "open", swap_first)  # type: ignore[attr-defined]
     with pytest.raises(FileRefused, match="could not"):
         read_all(uploads.source(file))
     assert (folder / "data").is_symlink()
@@ -380,7 +380,7 @@ def test_a_file_swapped_between_check_and_open_is_not_read(
                 os.link(folder.parent / "outside" / "secret", folder / "a")
         return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(files.os, "open", swap_first)
+    monkeypatch.setattr(files.os, "open", swap_first)  # type: ignore[attr-defined]
     with pytest.raises(FileRefused):
         read_all(uploads.source(file))
 
@@ -431,7 +431,7 @@ def test_a_file_arrives_whole_with_its_folders_and_is_not_executable(folder: Pat
 @pytest.mark.parametrize("anonymous", [True, False])
 def test_without_a_commit_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch, anonymous: bool) -> None:
     if not anonymous:
-        monkeypatch.delattr(files.os, "O_TMPFILE")
+        monkeypatch.delattr(files.os, "O_TMPFILE")  # type: ignore[attr-defined]
     (folder / "kept").mkdir()
     target = DownloadFolder(folder).target("kept/new/a.txt")
     target.open()

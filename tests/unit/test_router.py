@@ -532,7 +532,7 @@ async def test_the_clock_waits_for_input_and_goes_on_after_it(make: Callable[...
     bench.router.submit(answer, b"another client")
     assert bench.sent[-1].channel == "shell"
     bench.router.submit(answer, b"client")
-    assert bench.sent[-1].channel == "stdin"
+    assert bench.sent[-1].channel == "stdin"  # type: ignore[comparison-overlap]
     assert "CellTimeout" in await bench.ended(cell)
 
 
@@ -650,7 +650,7 @@ async def test_a_reply_is_charged_filtered_as_it_comes_and_kept_by_nobody(make: 
     assert pending.reply.content["payload"] == [], "what may not pass waits for nothing"
     bench.status("idle", cell)
     await bench.ended(cell)
-    assert (pending.reply, pending.message.content, pending.traceback) == (None, {}, ())
+    assert (pending.reply, pending.message.content, pending.traceback) == (None, {}, ())  # type: ignore[comparison-overlap]
     large = bench.submit()
     bench.status("busy", large)
     bench.say("execute_reply", {"status": "ok", "execution_count": 1}, large, "shell", size=300_000)

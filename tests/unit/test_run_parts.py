@@ -275,7 +275,14 @@ def test_no_link_that_was_put_in_the_place_of_a_file_is_hashed(tmp_path: Path) -
 
 
 def report(**more: Any) -> Report:
-    about = {"session": None, "engine": "docker", "image": "i", "runtime": None, "outputs": "safe", "limits": {}}
+    about: dict[str, Any] = {
+        "session": None,
+        "engine": "docker",
+        "image": "i",
+        "runtime": None,
+        "outputs": "safe",
+        "limits": {},
+    }
     versions = dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipykernel"))
     return Report(
         source={"name": "-", "kind": None, "sha256": None, "parameters": {}},

@@ -170,7 +170,7 @@ async def test_the_agent_does_not_follow_a_folder_swapped_between_check_and_open
             (place.scratch / "a").symlink_to(place.base / "outside")
         return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(agent_files.os, "open", swap_first)
+    monkeypatch.setattr(agent_files.os, "open", swap_first)  # type: ignore[attr-defined]
     with pytest.raises(FileRefused, match="a part of its path"):
         await scratch.read(real, "a/secret")
     assert (place.scratch / "a").is_symlink()
@@ -195,7 +195,9 @@ JSON = st.recursive(
     data=st.binary(max_size=50),
 )
 @settings(max_examples=200, deadline=None)
-def test_the_agent_never_raises(tmp_path_factory: pytest.TempPathFactory, op: str, request_: dict, data: bytes) -> None:
+def test_the_agent_never_raises(
+    tmp_path_factory: pytest.TempPathFactory, op: str, request_: dict[str, Any], data: bytes
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(agent_files, "ROOT", str(tmp_path_factory.mktemp("root")))
         reply, content = agent_files.handle(op, request_, data)
@@ -260,7 +262,7 @@ async def test_a_full_scratch_refuses_one_file_and_takes_the_others(
     (place.up / "b-small").write_text("x")
     if how == "statvfs":
         full = os.statvfs_result((4096, 4096, 512, 512, 512, 9, 9, 9, 0, 255))  # 2 MiB
-        monkeypatch.setattr(agent_files.os, "fstatvfs", lambda _: full)
+        monkeypatch.setattr(agent_files.os, "fstatvfs", lambda _: full)  # type: ignore[attr-defined]
     else:
         real_pwrite = os.pwrite
 
@@ -269,7 +271,7 @@ async def test_a_full_scratch_refuses_one_file_and_takes_the_others(
                 raise OSError(errno.ENOSPC, "No space left on device")
             return real_pwrite(fd, data[:100_000], offset)  # and short writes on the way
 
-        monkeypatch.setattr(agent_files.os, "pwrite", pwrite)
+        monkeypatch.setattr(agent_files.os, "pwrite", pwrite)  # type: ignore[attr-defined]
     report = await place.uploads.sync(real)
     assert names(report) == {"b-small"}
     assert report.refused == (("a-large", "scratch is full. Setting to change: scratch_size."),)
@@ -667,7 +669,7 @@ async def test_a_restarted_host_process_goes_on_where_the_other_was(place: Place
 
 def test_a_stamp_is_four_plain_numbers() -> None:
     assert Stamp.parse([1, 2, 3, 4]) == Stamp(1, 2, 3, 4)
-    for value in (None, {}, [1, 2, 3], [1, 2, 3, True], [1, 2, 3, 4.0], [1, 2, 3, -1], [1, 2, 3, 1 << 64]):
+    for value in (None, {}, [1, 2, 3], [1, 2, 3, True], [1, 2, 3, 4.0], [1, 2, 3, -1], [1, 2, 3, 1 << 64]):  # type: ignore[var-annotated]
         with pytest.raises(FileRefused):
             Stamp.parse(value)
 

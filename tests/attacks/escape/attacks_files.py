@@ -102,7 +102,7 @@ def reading(name: str, control: str | None, *paths: str) -> None:
                     found += os.listdir(path)
                 else:
                     with open(path, "rb", buffering=0) as file:
-                        found += [(path, data[:40])] if (data := file.read(4096)) else []
+                        found += [(path, data[:40])] if (data := file.read(4096)) else []  # type: ignore[list-item]
             except OSError:
                 pass
         return found

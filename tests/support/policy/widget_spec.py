@@ -100,7 +100,7 @@ def rule(cls: type[Widget], name: str, trait: Any) -> str:
     if isinstance(trait, traitlets.Float) and trait.min > -math.inf and trait.max < math.inf:
         return f"number:{trait.min:g}..{trait.max:g}{null}"
     if isinstance(trait, traitlets.Enum):
-        return "enum:" + "|".join(trait.values) + null
+        return "enum:" + "|".join(trait.values) + null  # type: ignore[arg-type]
     if model == "LayoutModel" and isinstance(trait, traitlets.Unicode):
         return f"css:{name.replace('_', '-')}"
     if model.endswith("StyleModel"):
@@ -120,7 +120,7 @@ def rule(cls: type[Widget], name: str, trait: Any) -> str:
         (NumberFormat, "number_format"),
         (trait_types.ByteMemoryView, "buffer"),
     ):
-        if isinstance(trait, kinds):  # type: ignore[arg-type]
+        if isinstance(trait, kinds):
             return word + null
     if isinstance(trait, traitlets.Tuple) and name in ("index", "value") and not isinstance(trait, TypedTuple):
         return "ints:2" if name == "index" else "numbers:2"
@@ -183,7 +183,7 @@ def table() -> str:
         models[default(cls, "_model_name")] = (f"{module} {major}", path, traits)
     counts = Counter(one for _, _, traits in models.values() for one in traits.items())
     usual = {
-        name: max(sorted(word for key, word in counts if key == name), key=lambda word, name=name: counts[name, word])
+        name: max(sorted(word for key, word in counts if key == name), key=lambda word, name=name: counts[name, word])  # type: ignore[misc]
         for name, _ in counts
     }
     lines = [HEAD.strip(), "", "RULES = {"]

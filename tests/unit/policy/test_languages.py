@@ -385,7 +385,7 @@ def test_no_text_of_a_bundle_has_power_over_a_terminal(control: str) -> None:
     }
     for chosen in [bundle, *({name: value} for name, value in bundle.items())]:
         for mode in ("safe", "strict"):
-            data, _ = filtered(chosen, OutputPolicy(mode))  # type: ignore[arg-type]
+            data, _ = filtered(chosen, OutputPolicy(mode))
             assert not re.search(
                 r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\\u00(?:1b|9)", repr(data).encode().decode("unicode_escape")
             )

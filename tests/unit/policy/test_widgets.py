@@ -125,7 +125,7 @@ def test_a_model_is_drawn_by_its_own_view_only(name: str, view: Any) -> None:
     assert OutputPolicy("safe").apply(model("c", name, **evil)).message is None
     policy = opened(model("c", name) if name != "LinkModel" else model("c", "LabelModel"))
     for method in ("update", "echo_update"):
-        data = {"method": method, "state": evil, "buffer_paths": []}
+        data: dict[str, Any] = {"method": method, "state": evil, "buffer_paths": []}
         assert policy.apply(message("comm_msg", {"comm_id": "c", "data": data})).message is None
     assert states_of(policy, {"c": entry_of(name) | {"state": evil}}) == {}
 
