@@ -41,8 +41,8 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-test-unit: $(VENV)/.for-tests ## what needs neither an engine nor a browser, in less than a minute
-	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit $(PYTEST_ARGS)
+test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)
 
 lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@echo "--- checking style, types and imports"

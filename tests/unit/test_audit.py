@@ -61,6 +61,7 @@ def test_a_field_cannot_replace_the_head_of_a_line(tmp_path: Path) -> None:
     audit.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.text(),

@@ -124,6 +124,7 @@ OUT_REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_control_a_template_in_the_current_folder_is_a_program_to_nbconvert(tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     run = "{{ cycler.__init__.__globals__.os.mkdir('ran-code') }}"

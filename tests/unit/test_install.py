@@ -18,6 +18,8 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.setup import install
 
+pytestmark = pytest.mark.slow
+
 MODULE = [sys.executable, "-m", "sandbox_kernel"]
 
 

@@ -16,6 +16,8 @@ from sandbox_kernel.core.resources import brought
 from sandbox_kernel.setup import wheels
 from sandbox_kernel.setup.requirements import read
 
+pytestmark = pytest.mark.slow
+
 HASH = "sha256:" + "0" * 64
 
 

@@ -372,6 +372,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOODS)
 def test_floods_of_displays_take_linear_time(name: str) -> None:
     first, second = FLOODS[name]

@@ -538,6 +538,7 @@ async def test_an_answer_that_is_none_is_a_line_of_the_report(place: Place, answ
     assert dict(report.refused).keys() == {"."}
 
 
+@pytest.mark.slow
 async def test_a_million_entries_cost_bounded_work(place: Place) -> None:
     place.limit(FileLimits(files=10))
     files = [[f"{number}", 0, 1, 1, 1] for number in range(1_000_000)]

@@ -21,6 +21,8 @@ from sandbox_kernel.files.names import FileLimits
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 from sandbox_kernel.setup.install import install
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

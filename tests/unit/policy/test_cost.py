@@ -11,6 +11,8 @@ import pytest
 from sandbox_kernel.policy import OutputPolicy
 from tests.support.policy.messages import display, message, model, update
 
+pytestmark = pytest.mark.slow
+
 N = 200_000
 VIEW = "application/vnd.jupyter.widget-view+json"
 

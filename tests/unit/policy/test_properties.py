@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from sandbox_kernel.policy import CellBudget, OutputPolicy, replies, terminal
 from tests.support.policy.check import faults
 from tests.support.policy.hostile import HTML, MARKDOWN
 from tests.support.policy.messages import display, model, update
+
+pytestmark = pytest.mark.slow
 
 KINDS = [
     *OutputPolicy("safe").types,
