@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..core.model import SandboxSpec, Settings
@@ -26,9 +27,17 @@ def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
 
     Raises OSError if it does not take that in at once, and `ConfigurationError` for an engine that cannot be.
     """
-    from .docker.ahead import ask_ahead, socket_path
+    from .docker.ahead import ask_ahead
+    from .docker.discovery import socket_path
 
     return ask_ahead(socket_path(_address(settings)), spec)
+
+
+def addresses(environment: Mapping[str, str]) -> list[str]:
+    """Return where an engine may be on this machine, best first, as those who set it up mean it (DOCKER_HOST)."""
+    from .docker import discovery
+
+    return discovery.addresses(environment)
 
 
 def _address(settings: Settings) -> str | None:

@@ -1,6 +1,6 @@
 """The machine beneath: is there a container engine, and if not, which commands bring one.
 
-Imports errors only; of this package's parts, only setup and the image builder may use it.
+Imports errors, and asks `engines.select` where engines are; only setup and the image builder may use it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
+from ..engines.select import addresses
 
 Say = Callable[[str], None]
 
@@ -89,25 +90,9 @@ class Steps:
 # --- finding an engine ----------------------------------------------------------------------------------------------
 
 
-def candidate_hosts(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the addresses where an engine may listen, best first; DOCKER_HOST, where it is set, is the only one."""
-    if host := environment.get("DOCKER_HOST"):
-        return [host]
-    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    sockets = [
-        Path("/var/run/docker.sock"),
-        Path(runtime, "docker.sock"),  # rootless Docker
-        Path.home() / ".docker/run/docker.sock",  # Docker Desktop
-        Path(runtime, "podman/podman.sock"),
-        Path("/run/podman/podman.sock"),
-    ]
-    found = [f"unix://{path}" for path in sockets if path.exists()]
-    return found or ["unix:///var/run/docker.sock"]
-
-
 def find_engine(host: str | None = None, *, seconds: float = 3.0) -> EngineStatus:
     """Return the first engine that answers, or why none does; ends within `seconds`, whatever the other side does."""
-    hosts = [host] if host else candidate_hosts()
+    hosts = [host] if host else addresses(os.environ)
     found: list[EngineStatus] = []
 
     def look() -> None:

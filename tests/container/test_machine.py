@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
+from sandbox_kernel.engines.select import addresses
 from sandbox_kernel.setup import machine
 
 
@@ -77,14 +78,14 @@ def test_engine_that_does_not_answer_properly_costs_a_bounded_time(bad_engine: s
 
 
 def test_address_in_the_environment_is_the_only_one_asked() -> None:
-    assert machine.candidate_hosts({"DOCKER_HOST": "tcp://127.0.0.1:1"}) == ["tcp://127.0.0.1:1"]
+    assert addresses({"DOCKER_HOST": "tcp://127.0.0.1:1"}) == ["tcp://127.0.0.1:1"]
 
 
 def test_sockets_that_exist_are_asked_docker_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("docker.sock", "podman/podman.sock"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    hosts = machine.candidate_hosts({"XDG_RUNTIME_DIR": str(tmp_path)})
+    hosts = addresses({"XDG_RUNTIME_DIR": str(tmp_path)})
     assert [host for host in hosts if str(tmp_path) in host] == [
         f"unix://{tmp_path}/docker.sock",
         f"unix://{tmp_path}/podman/podman.sock",

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import socket
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from ... import __version__
-from ...core.errors import ConfigurationError
 from ...core.model import SandboxSpec
 from .. import guard
 from ..hardening import LABEL, container_arguments, digest
@@ -94,33 +92,3 @@ def encode(method: str, target: str, body: object = None, *, upgrade: bool = Fal
         f"Content-Length: {len(content)}",
     ]
     return "\r\n".join(head).encode() + b"\r\n\r\n" + content
-
-
-def socket_path(base_url: str | None) -> str:
-    """Return the path of the engine's socket: what was asked for, else the first that is there.
-
-    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
-    `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
-    """
-    url = base_url or ""
-    if url.startswith("/"):
-        return url
-    if url.startswith("unix://"):
-        return url.removeprefix("unix://")
-    if url:
-        raise ConfigurationError(
-            f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
-            "network would have to be secured first; ssh -L can forward the socket of another machine",
-            setting="engine",
-        )
-    user = os.getuid()
-    runtime, home = f"/run/user/{user}", pwd.getpwuid(user).pw_dir
-    places = [
-        "/var/run/docker.sock",
-        f"{runtime}/docker.sock",
-        f"{home}/.docker/run/docker.sock",
-        f"{home}/.docker/desktop/docker.sock",
-        f"{runtime}/podman/podman.sock",
-        "/run/podman/podman.sock",
-    ]
-    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), places[0])

@@ -13,15 +13,17 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ...core.errors import EngineError, EngineUnavailable, ImageMissing
+from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import guard
 from ..hardening import LABEL
 from ..owner import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
-from .ahead import Ahead, create_target, creation, socket_path
+from .ahead import Ahead, create_target, creation
 from .container import DockerContainer
+from .discovery import socket_path
+from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
 from .http import Connection
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class DockerEngine:
         pipe: Pipe | None = None
         try:
             created = await asyncio.shield(creating)
-            self.guard.created(name, created["Id"])
+            self.guard.created(name, _identity(created))
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
@@ -153,7 +155,10 @@ class DockerEngine:
     async def list(self) -> tuple[Listed, ...]:
         from .documents import listed
 
-        return tuple(listed(found) for found in await self._ours())
+        try:
+            return tuple(listed(found) for found in await self._ours())
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise odd("what runs", error) from error
 
     async def info(self) -> EngineInfo:
         from .documents import engine_info
@@ -232,7 +237,7 @@ class DockerEngine:
         return await self._decoded(await self._answered(connection, connection.answer(), target, ahead.body), target)
 
     async def _answered(self, connection: Connection, asking: Awaitable[int], target: str, body: object) -> Connection:
-        """Return the connection once its status is there. The engine's refusals are translated here only."""
+        """Return the connection once its status is there."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 status = await asking
@@ -241,7 +246,7 @@ class DockerEngine:
                 answer = await connection.json()
         except TimeoutError as error:
             connection.close()
-            raise _silent(target) from error
+            raise silent(target, REQUEST_SECONDS) from error
         except BaseException:
             connection.close()
             raise
@@ -252,7 +257,7 @@ class DockerEngine:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await connection.json()
         except TimeoutError as error:
-            raise _silent(target) from error
+            raise silent(target, REQUEST_SECONDS) from error
 
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")
@@ -264,52 +269,21 @@ class DockerEngine:
         results: list[object] = list(await asyncio.gather(creating, listening, return_exceptions=True))
         if isinstance(results[1], Connection):
             results[1].close()
-        identity = str(results[0]["Id"]) if isinstance(results[0], dict) else name
+        answer = results[0]
+        identity = str(answer["Id"]) if isinstance(answer, dict) and "Id" in answer else name
         try:
-            if isinstance(results[0], dict):
+            if identity != name:
                 await self.remove(identity)
-            elif isinstance(results[0], EngineUnavailable):
-                raise results[0]  # it may have taken the request, and do what it says later
+            elif isinstance(answer, EngineUnavailable) or not isinstance(answer, BaseException):
+                self.guard.remove(name)  # it may have taken the request, and do what it says later
         except EngineError:
             self.guard.remove(identity)
         for each in (name, identity):
             self.guard.forget(each)
 
 
-class NoSuchContainer(EngineError):
-    """The container is gone."""
-
-
-class BeingRemoved(EngineError):
-    """Somebody else removes the container just now."""
-
-
-def _silent(target: str) -> EngineUnavailable:
-    return EngineUnavailable(
-        f"the container engine does not answer {target.partition('?')[0]}", limit=f"{REQUEST_SECONDS:.0f} s"
-    )
-
-
-def refusal(status: int, message: str, body: object) -> EngineError:
-    """Translate what the engine says into whose fault it is and what to do."""
-    text = message.strip().lower()
-    if status == 404 and "no such container" in text:
-        return NoSuchContainer("the container is gone", survived="nothing")
-    if status == 409 and "removal" in text:
-        return BeingRemoved("the container is being removed", survived="nothing")
-    host = body.get("HostConfig", {}) if isinstance(body, dict) else {}
-    if status == 404 and ("image" in text or "manifest" in text):
-        image = body.get("Image", "") if isinstance(body, dict) else ""
-        return ImageMissing(f"there is no image {image!r}: build it with: sandbox-kernel build", setting="image")
-    if "runtime" in text and ("unknown" in text or "not found" in text or "invalid" in text) and host.get("Runtime"):
-        return EngineError(
-            f"the engine has no runtime {host['Runtime']!r}: add it to /etc/docker/daemon.json and restart the engine",
-            setting="runtime",
-        )
-    if "seccomp profile" in text or "unknown mount option" in text:
-        return EngineError(
-            "this engine does not take all protections of a sandbox over Docker's API (nor does Podman 4): use Docker "
-            f"Engine 20.10 or later (it said: {message.strip()[:100]})",
-            setting="engine",
-        )
-    return EngineError(f"the container engine refused ({status}): {message.strip()[:500]}")
+def _identity(created: object) -> str:
+    """Return the id in an engine's answer to a create."""
+    if isinstance(created, dict) and isinstance(created.get("Id"), str):
+        return str(created["Id"])
+    raise odd("a create", ValueError("it has no Id"))

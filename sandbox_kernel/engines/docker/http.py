@@ -13,8 +13,9 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ...core.errors import EngineError, EngineUnavailable
+from ...core.errors import EngineError
 from .ahead import encode
+from .errors import unavailable
 
 HEAD_BYTES = 64 << 10
 BODY_BYTES = 16 << 20
@@ -143,16 +144,3 @@ class Connection:
         data = await asyncio.get_running_loop().sock_recv(self._socket, 64 << 10)
         self._buffer += data
         return bool(data)
-
-
-def unavailable(path: str, error: OSError) -> EngineUnavailable:
-    """Translate what the system says of a socket into what a person can do about it."""
-    if isinstance(error, FileNotFoundError):
-        why = f"there is no container engine at {path}: start it (systemctl start docker), or name its socket"
-    elif isinstance(error, PermissionError):
-        why = f"{path} may not be opened by this user: join its group (usermod -aG docker USER), log in again"
-    elif isinstance(error, ConnectionRefusedError):
-        why = f"nothing answers at {path}: start the container engine (systemctl start docker)"
-    else:
-        why = f"the connection to the container engine at {path} was lost ({error})"
-    return EngineUnavailable(why, setting="engine")

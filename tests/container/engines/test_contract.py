@@ -423,6 +423,21 @@ async def test_a_strange_answer_is_an_engine_error(tmp_path: Path, reply: bytes,
             await DockerEngine(f"{tmp_path}/engine.sock").info()
 
 
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"Id": 7}', b"null"])
+async def test_an_answer_to_a_start_that_makes_no_sense_is_an_engine_error(
+    tmp_path: Path, make_spec: MakeSpec, body: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock"):
+        with pytest.raises(EngineError, match="not understood"):
+            await DockerEngine(f"{tmp_path}/engine.sock").start(make_spec())
+
+
 async def test_an_engine_that_takes_no_seccomp_profile_is_refused_in_plain_words(tmp_path: Path) -> None:
     """What Podman 4.3 answers to the same request."""
     body = b'{"message": "container create: opening seccomp profile failed: open {...}: file name too long"}'

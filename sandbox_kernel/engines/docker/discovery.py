@@ -1,0 +1,53 @@
+"""Where an engine listens. Imports errors only, for a kernel process asks this first."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+
+from ...core.errors import ConfigurationError
+
+
+def socket_path(base_url: str | None) -> str:
+    """Return the path of the engine's socket: what was asked for, else the first that is there.
+
+    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
+    `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
+    """
+    url = base_url or ""
+    if url.startswith("/"):
+        return url
+    if url.startswith("unix://"):
+        return url.removeprefix("unix://")
+    if url:
+        raise ConfigurationError(
+            f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
+            "network would have to be secured first; ssh -L can forward the socket of another machine",
+            setting="engine",
+        )
+    there = sockets(f"/run/user/{os.getuid()}", pwd.getpwuid(os.getuid()).pw_dir)
+    return next((place for place in there if os.access(place, os.R_OK | os.W_OK)), there[0])
+
+
+def sockets(runtime: str, home: str) -> list[str]:
+    """Return where an engine may listen, best first, for a user with these two folders."""
+    return [
+        "/var/run/docker.sock",
+        f"{runtime}/docker.sock",  # rootless Docker
+        f"{home}/.docker/run/docker.sock",  # Docker Desktop
+        f"{home}/.docker/desktop/docker.sock",
+        f"{runtime}/podman/podman.sock",
+        "/run/podman/podman.sock",
+    ]
+
+
+def addresses(environment: Mapping[str, str]) -> list[str]:
+    """Return the addresses where an engine may be, best first; DOCKER_HOST, where it is set, is the only one.
+
+    For those who set a machine up, whose environment is their own word.
+    """
+    if host := environment.get("DOCKER_HOST"):
+        return [host]
+    there = sockets(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", os.path.expanduser("~"))  # noqa: PTH111
+    return [f"unix://{path}" for path in there if os.path.exists(path)] or [f"unix://{there[0]}"]  # noqa: PTH110
