@@ -135,7 +135,7 @@ class AsyncSandbox:
         interrupts = self._interrupts
         self._calls += 1
         try:
-            if self._session.state != "ready":
+            if not self._session.is_open:
                 await self._ready(fresh=True)
             self._check()
             if interrupts != self._interrupts:
@@ -190,7 +190,7 @@ class AsyncSandbox:
     @property
     def is_alive(self) -> bool:
         """Whether a container runs that was attested."""
-        return self._session.state == "ready" and self._pid == os.getpid()
+        return self._session.is_open and self._pid == os.getpid()
 
     @property
     def is_new(self) -> bool:
@@ -224,7 +224,7 @@ class AsyncSandbox:
 
     def __repr__(self) -> str:
         limits = self.settings.limits
-        state = "killed" if self._closing is not None else {"new": "not started"}.get(self._session.state, "")
+        state = "killed" if self._closing is not None else "not started" if self._session.is_new else ""
         return (
             f"<{type(self).__name__} {self.id[:12]}{' ' if state else ''}{state}: {self.settings.image}, "
             f"{format_bytes(limits.memory_bytes)} of memory, {limits.cell_seconds:g} s a cell>"
@@ -263,9 +263,9 @@ class AsyncSandbox:
         self._check()
         async with self._turn:
             session = self._session
-            if session.state == "ready" and not again:
+            if session.is_open and not again:
                 return
-            if session.state == "gone" and not fresh:
+            if session.is_gone and not fresh:
                 raise session.failure or SandboxDied("the sandbox is gone", survived="nothing")
             self._begin(asyncio.get_running_loop())
             async with _starts_of(asyncio.get_running_loop()):
@@ -308,7 +308,7 @@ class AsyncSandbox:
             raise SandboxClosed("the sandbox ended with its event loop, which was closed")
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             raise SandboxClosed("the sandbox belongs to another event loop: the one it was started on")
-        if self._closing is not None or self._session.state == "closed":
+        if self._closing is not None or self._session.is_closed:
             raise SandboxClosed("the sandbox was killed: make a new one")
 
 

@@ -14,5 +14,9 @@
 - `completion`: The end of a request on the host: a cell always ends here.
 - `outputs`: What a kernel says, each message to the request it belongs to.
 - `router`: The way of a request from a front end to the kernel, with all that goes with it.
-- `session`: One container and its cells: start, attestation, deaths and their names, idleness.
+- `states`: The states of one container, and what may follow what.
+- `deaths`: Why a kernel or a sandbox ended, in words.
+- `life`: One container from its start to the name of its death.
+- `idleness`: When a sandbox that nobody uses has to go.
+- `session`: What a front door calls: cells in, messages out, one container after another.
 """

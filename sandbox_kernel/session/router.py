@@ -197,6 +197,11 @@ class Router:
         self.outputs.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
 
+    def kernel_ready(self) -> None:
+        """Begin with a kernel that takes requests from now on."""
+        self._port.touch()
+        self.pump()
+
     def _ended(self) -> None:
         self._port.touch()
         self.pump()

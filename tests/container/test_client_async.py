@@ -406,7 +406,7 @@ async def test_files_are_a_use_of_a_sandbox(image: str) -> None:
 
 async def test_a_call_in_the_last_moments_of_a_sandbox_is_answered_at_once(image: str) -> None:
     async with AsyncSandbox(image=image, idle_timeout=1) as sandbox:
-        link = sandbox._session._link
+        link = sandbox._session._life.link
         assert link is not None
         await until_idle(sandbox)
         with pytest.raises(SandboxDied, match="ended"):

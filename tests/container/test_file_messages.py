@@ -255,8 +255,7 @@ def test_an_idle_sandbox_on_its_way_out_is_waited_for(image: str) -> None:
         session = Session(chosen, make_engine(chosen), Nobody())
         try:
             first = await session.started()
-            session._used -= chosen.limits.idle_seconds
-            session._idle()
+            session._life.retire()
             return first, await session.started()
         finally:
             await session.close()

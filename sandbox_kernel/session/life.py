@@ -1,0 +1,350 @@
+"""The life of one container: from the engine's work on it to the name of its death, in one state at a time.
+
+It attests the container before anything of it counts, reads its one pipe, replaces kernels that end, and tells the
+router what became of them. The next container has a life of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from ..container import wire
+from ..core.codes import MessageCode, Note
+from ..core.errors import EngineError, EngineUnavailable, ProtocolError, SandboxDied, SandboxError, WireError
+from ..core.model import ExitReason, SandboxSpec, Settings
+from ..core.tasks import Tasks, log_defect
+from ..engines.base import Container, Handover
+from ..files.audit import Audit
+from . import deaths, protocol
+from .agent_words import Death, Oversized
+from .introduction import Introduction
+from .link import Link
+from .router import Router
+from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
+
+MAX_FAILED_KERNELS = 3
+"""Kernels that end before they take up a cell, one after another, before their sandbox is given up.
+
+A cell can plant code that every later kernel of its sandbox runs at its start.
+"""
+EXIT_SECONDS = 5.0
+LARGE, MEDIUM = 1 << 20, 1 << 15
+"""Bytes from which a message is parsed, and filtered, in another thread: an interrupt must not wait for that."""
+TURN_SECONDS = 0.02
+"""How long messages are taken in a row before other work gets its turn."""
+
+
+class Life:
+    """One container."""
+
+    def __init__(
+        self,
+        session: str,
+        settings: Settings,
+        router: Router,
+        introduction: Introduction,
+        audit: Audit,
+        *,
+        tasks: Tasks,
+        again: Callable[[], None],
+    ) -> None:
+        """`again` is called at the end of one that nobody used, if somebody wants one meanwhile."""
+        self._session = session
+        self._settings = settings
+        self._limits = settings.limits
+        self._router = router
+        self._introduction = introduction
+        self._audit = audit
+        self._tasks = tasks
+        self._again = again
+        self._state = State.NEW
+        self._settled = asyncio.Event()
+        self._failure: SandboxError | None = None
+        self._verdict: SandboxError | None = None
+        """Why it is being ended; the first reason stands."""
+        self._link: Link | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._failed_kernels = 0
+
+    # --- what it is ---
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kernel takes requests."""
+        return self._state is State.READY
+
+    @property
+    def failure(self) -> SandboxError | None:
+        """Why it did not start, or ended."""
+        return self._failure
+
+    @property
+    def link(self) -> Link | None:
+        """The way to its agent, while there is one."""
+        return self._link
+
+    async def settled(self) -> None:
+        """Wait until its kernel is ready, or it is gone."""
+        await self._settled.wait()
+
+    async def gone(self) -> None:
+        """Wait for its end."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    # --- what is done to it ---
+
+    def launch(self, opens: Callable[[], Awaitable[Container]], spec: SandboxSpec | None) -> None:
+        """Start it with what `opens` returns, and hold it against `spec`; None if another process did that."""
+        self._go(Event.LAUNCH)
+        self._introduction.forget()
+        self._task = self._tasks.start(self._live(opens, spec), "the life of a sandbox")
+
+    async def restart(self) -> None:
+        """Replace its kernel, unless a new one is on its way; `settled` waits for it. Raises `SandboxDied`."""
+        if self._link is None:
+            return
+        self._audit("restart")
+        self._settled.clear()
+        after = self._go(Event.RESTART)
+        if after is State.RESTARTING:
+            self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
+        if after is State.RESTARTING or after in UNHEARD:  # which says that it ends
+            await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
+
+    def retire(self) -> None:
+        """End it, since nobody uses it."""
+        self._go(Event.IDLE)
+        self._tasks.start(self.end(deaths.unused(self._limits)), "the end of a sandbox")
+
+    async def end(self, error: SandboxError) -> None:
+        """End it for a reason; does nothing without a container."""
+        if self._link is None or self._state in LET_GO:
+            return
+        self._go(Event.END)
+        self._verdict = self._verdict or error
+        await self._remove(self._link.container)
+
+    async def park(self) -> Handover:
+        """Give it away, with a new kernel starting in it already. Raises `SandboxDied`."""
+        link, task = self._link, self._task
+        if link is None or task is None or not self.ready:
+            raise SandboxDied("no sandbox is running")
+        await link.ask("park", timeout=EXIT_SECONDS)
+        if link.pending:
+            raise SandboxDied("the sandbox sent more after it was parked")
+        self._go(Event.PARK)
+        self._link = None
+        handover = link.container.detach()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return handover
+
+    def abandon(self) -> None:
+        """Let go of it, without a loop."""
+        self._go(Event.CLOSE)
+        if self._link is not None:
+            self._link.container.abandon()
+
+    async def close(self) -> None:
+        """End it with its session; idempotent, bounded."""
+        self._go(Event.CLOSE)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._settled.set()
+
+    # --- from start to end ---
+
+    def _go(self, event: Event) -> State:
+        self._state = following(self._state, event)
+        return self._state
+
+    async def _live(self, opens: Callable[[], Awaitable[Container]], spec: SandboxSpec | None) -> None:
+        """From the container's start to its end. Cancelled, it ends the container unless that was given away."""
+        deadline = asyncio.get_running_loop().time() + self._limits.start_seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                container = await opens()
+        except TimeoutError:
+            error: SandboxError = deaths.too_slow("the container engine", self._limits)
+        except SandboxError as failure:
+            error = failure
+        except OSError as failure:
+            error = EngineUnavailable(f"the container engine cannot be asked: {failure}")
+        except Exception as defect:
+            # What an engine says may find one of ours; whoever waits for a sandbox must be told all the same.
+            log_defect("the start of a sandbox", defect)
+            error = EngineError(f"sandbox_kernel failed at starting a sandbox: {defect!r}")
+        else:
+            error = await self._attached(container, spec, deadline)
+            error = self._verdict or error
+        if self._state not in LET_GO:
+            self._ended(error)
+
+    async def _attached(self, container: Container, spec: SandboxSpec | None, deadline: float) -> SandboxError:
+        """Listen to a container until its end, and return the reason."""
+        link = self._link = Link(container, self._limits.message_bytes + (2 << 20))
+        self._go(Event.ATTACHED if spec is not None else Event.ADOPTED)
+        self._expect_kernel(deadline)
+        try:
+            if spec is None:
+                link.tell("resume")
+            await self._read(link, spec)
+            return await self._reason(link)
+        except WireError as failure:
+            return SandboxDied(failure.message, survived="nothing")
+        except SandboxError as failure:
+            return failure
+        except Exception as defect:
+            # What a sandbox sends may find a defect of ours; its cells must end all the same.
+            log_defect("what a sandbox sent", defect)
+            return SandboxDied(f"sandbox_kernel failed at what the sandbox sent: {defect!r}", survived="nothing")
+        finally:
+            self._expect_nothing()
+            await link.close()
+            if self._link is not None:
+                # Not given away: the container ends with this task, whatever ended the task.
+                await self._remove(container)
+                self._link = None
+
+    def _ended(self, error: SandboxError) -> None:
+        retired, lost = self._state is State.RETIRING, self._state not in UNATTESTED
+        self._failure = error
+        self._go(Event.GONE)
+        self._audit("sandbox_ended", error=error.name, reason=str(error))
+        self._settled.set()
+        self._router.sandbox_died(error, keep_waiting=retired, lost=lost)
+        if retired and self._router.requests.active:
+            self._again()
+
+    async def _remove(self, container: Container) -> None:
+        try:
+            await asyncio.shield(container.kill())
+        except SandboxError as error:
+            # Its pipe is closed, so the agent ends; what an engine that fails leaves, `reap` finds.
+            self._audit("left", container=container.id, reason=str(error))
+
+    async def _reason(self, link: Link) -> SandboxError:
+        """Say why the container's stream ended."""
+        try:
+            async with asyncio.timeout(EXIT_SECONDS):
+                reason = await link.container.wait()
+        except TimeoutError:
+            reason = ExitReason(kind="killed", detail="its stream ended")
+        return deaths.of_sandbox(reason, self._limits.memory_bytes, link.failure)
+
+    def _expect_kernel(self, deadline: float) -> None:
+        """End the sandbox unless a kernel is ready in time; a cell can plant what makes the next one hang."""
+        self._expect_nothing()
+        self._deadline = asyncio.get_running_loop().call_at(deadline, self._check_ready)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _check_ready(self) -> None:
+        if self._state in AWAITING_KERNEL:
+            self._tasks.start(self.end(deaths.too_slow("the kernel", self._limits)), "the end of a sandbox")
+
+    # --- what it sends ---
+
+    async def _read(self, link: Link, spec: SandboxSpec | None) -> None:
+        turn = time.monotonic()
+        async for kind, parts in link.frames():
+            if time.monotonic() - turn > TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn = time.monotonic()
+            if self._state in UNHEARD:
+                parts.clear()
+            elif kind == wire.AGENT:
+                await self._event(link, parts, spec)
+            else:
+                await self._message(kind, parts)
+
+    async def _message(self, kind: int, parts: list[bytes]) -> None:
+        outputs, most, size = self._router.outputs, self._limits.message_bytes, sum(map(len, parts))
+        try:
+            if size < LARGE:
+                message = protocol.decode(kind, parts, most)
+            else:
+                message = await asyncio.to_thread(protocol.decode, kind, parts, most)
+        except protocol.TooHeavyError as error:
+            parts.clear()
+            outputs.too_heavy(error, size)
+            return
+        except ProtocolError as error:
+            outputs.drop(Note(error.code, error.message), size)
+            return
+        parts.clear()  # before the message is written anew: what came and what goes are not held together
+        if self._introduction.takes(message, size):
+            if self._state is State.ASKING and self._introduction.known:
+                self._open()
+        elif not self.ready:
+            outputs.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
+        else:
+            verdict = await asyncio.to_thread(outputs.judge, message) if size >= MEDIUM else None
+            outputs.receive(message, size, verdict)
+
+    async def _event(self, link: Link, parts: list[bytes], spec: SandboxSpec | None) -> None:
+        event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
+        op, size = event["op"], sum(map(len, parts))
+        awaited = self._state in {State.ATTESTING, State.BOOTING, State.REPLACING}
+        if op == "hello":
+            await self._attest(link, event.get("report", {}), spec)
+        elif awaited and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):
+            self._kernel_ready(link)
+        elif op == "kernel_exited":
+            self._kernel_exited(link, Death.of(event))
+        elif op == "oversized":
+            self._router.outputs.oversized(Oversized.of(event), size)
+        elif op != "resumed" or not awaited:
+            self._router.outputs.drop(MessageCode.AGENT_UNASKED, size, op[:100])
+
+    async def _attest(self, link: Link, report: Any, spec: SandboxSpec | None) -> None:
+        if self._state is not State.ATTESTING or spec is None:
+            raise WireError("the sandbox introduced itself twice")
+        await link.container.attest(report, spec)
+        if self._state is State.ATTESTING:  # else it was ended meanwhile
+            self._audit("attested", image=self._settings.image, runtime=self._settings.runtime or "default")
+            self._go(Event.ATTESTED)
+
+    def _kernel_ready(self, link: Link) -> None:
+        if self._state is State.ATTESTING:
+            raise SandboxDied("the sandbox did not attest itself before its first kernel was ready")
+        self._go(Event.KERNEL_READY)
+        if self._introduction.known:
+            self._open()
+        else:  # before the first cell is let in, which could answer in the kernel's place
+            link.send(wire.CONTROL, protocol.encode(self._introduction.question(self._session)))
+
+    def _open(self) -> None:
+        """Let requests in."""
+        self._expect_nothing()
+        self._go(Event.INTRODUCED)
+        self._settled.set()
+        self._router.kernel_ready()
+
+    def _kernel_exited(self, link: Link, death: Death) -> None:
+        restarting = self._state is State.RESTARTING
+        self._go(Event.KERNEL_EXITED)
+        self._introduction.forget()
+        error = deaths.restarted() if restarting else deaths.of_kernel(death, self._limits.memory_bytes)
+        self._audit("kernel_died", error=error.name, reason=str(error), tail=death.tail[-2000:])
+        worked = restarting or self._router.outputs.kernel_worked
+        self._failed_kernels = 0 if worked else self._failed_kernels + 1
+        if self._failed_kernels >= MAX_FAILED_KERNELS:
+            raise deaths.no_kernel(self._settings.image, death, error)
+        link.tell("start_kernel")
+        self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
+        self._router.kernel_died(error, asked_for=restarting)
