@@ -117,3 +117,21 @@ def test_an_image_that_is_missing_is_told_once(start: Start) -> None:
     kernel = start("--image", "sandbox-kernel:none-such")
     assert told(kernel).startswith("ImageMissing: ")
     assert "ImageMissing" in kernel.client.kernel_info(reply=True, timeout=30)["content"]["banner"]
+
+
+@pytest.mark.parametrize("levels", [300, 3])
+def test_a_header_that_cannot_be_repeated_costs_only_its_own_request(start: Start, levels: int) -> None:
+    """Every answer repeats it, and this one nests deeper than JSON is written here. The control is a shallow one."""
+    kernel = start(by_hand=("--memroy=1G",))
+    session, shell = kernel.client.session, kernel.client.shell_channel
+    odd, good = (session.msg("execute_request", {"code": "1", "allow_stdin": False}) for _ in range(2))
+    nested: object = 0
+    for _ in range(levels):
+        nested = [nested]
+    odd["header"]["nested"] = nested
+    shell.send(odd)
+    shell.send(good)
+    answered = []
+    while good["header"]["msg_id"] not in answered:
+        answered.append(kernel.client.get_shell_msg(timeout=30)["parent_header"]["msg_id"])
+    assert (odd["header"]["msg_id"] in answered) is (levels < 254)
