@@ -3,7 +3,7 @@
 Imports nothing, so that it costs nothing: the package `mcp` and its web server are an extra, and what needs them is
 imported when the command runs.
 
-- `shelf`: Outputs that are too large for an answer, and the addresses of resources.
+- `output_store`: Outputs that are too large for an answer, and the addresses of resources.
 - `contents`: From an execution to text, images and links for a model.
 - `clients`: Clients, the sessions of each, and their ends.
 - `descriptions`: What a model is told before it calls anything.

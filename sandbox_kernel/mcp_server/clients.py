@@ -20,7 +20,7 @@ from ..core.tasks import Tasks
 from ..files.names import FileLimits, check_size
 from ..sdk.client import AsyncSandbox
 from ..sdk.files import relative
-from .shelf import SESSION_NAME, Shelf
+from .output_store import SESSION_NAME, OutputStore
 
 CLOSE_SECONDS = 6.0
 """For the ends of sessions that are under way when the server stops."""
@@ -53,7 +53,7 @@ class Room:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.sandbox = AsyncSandbox(settings)
-        self.shelf = Shelf(name)
+        self.outputs = OutputStore(name)
         self.started = False
         self.since = self.used = time.monotonic()
         self.busy = 0

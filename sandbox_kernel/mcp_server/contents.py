@@ -17,7 +17,7 @@ from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 from ..core.model import format_bytes
 from ..policy.shown import plain as cleaned
 from ..sdk.execution import Execution, ExecutionError, Result
-from .shelf import KEPT, KEPT_BYTES, OUTPUT_BYTES, Shelf
+from .output_store import KEPT, KEPT_BYTES, OUTPUT_BYTES, OutputStore
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 IMAGE_CHARACTERS = 5_000_000
@@ -56,8 +56,8 @@ class AnswerLimits:
 class Writer:
     """Puts the parts of one answer together and keeps what does not fit."""
 
-    def __init__(self, shelf: Shelf, limits: AnswerLimits) -> None:
-        self._shelf = shelf
+    def __init__(self, outputs: OutputStore, limits: AnswerLimits) -> None:
+        self._outputs = outputs
         self._limits = limits
         self._blocks: list[ContentBlock] = []
         self._images = self._kept = self._kept_size = 0
@@ -154,7 +154,7 @@ class Writer:
             # What one answer links to must not push out what it linked to before.
             self._blocks.append(TextContent(text=f"[{what}: one call brought too much for this to be kept]"))
             return
-        uri = self._shelf.put(data, mime, suffix)
+        uri = self._outputs.put(data, mime, suffix)
         size = len(data.encode()) if isinstance(data, str) else len(data)
         name = uri.rpartition("/")[2]
         self._blocks.append(ResourceLink(uri=uri, name=name, mime_type=mime, size=size, description=what))

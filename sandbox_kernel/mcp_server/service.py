@@ -43,7 +43,7 @@ from . import descriptions, tools
 from .catalogue import entries
 from .clients import Client, Clients, Refused, ServerLimits
 from .contents import AnswerLimits
-from .shelf import Address, file_address, output_address, parse
+from .output_store import Address, file_address, output_address, parse
 
 RESOURCE_BYTES = 64 * MIB
 """What one reading of a resource gives; more is read in parts."""
@@ -126,7 +126,7 @@ class _Service:
         start = _page(params)
         found: list[Resource] = []
         for room in self._client(context).alive():
-            for output in reversed(room.shelf.all()):
+            for output in reversed(room.outputs.all()):
                 uri = output_address(room.name, output.name)
                 title = f"output {output.name} of session {room.name}"
                 found.append(Resource(uri=uri, name=output.name, title=title, mime_type=output.mime, size=output.size))
@@ -178,7 +178,7 @@ class _Service:
     async def _read(self, client: Client, address: Address) -> tuple[str, str | bytes, dict[str, Any] | None]:
         async with client.use(address.session, make=False) as (room, _):
             if address.kind == "outputs":
-                output = room.shelf.get(address.name)
+                output = room.outputs.get(address.name)
                 if output is None:
                     raise Refused(f"There is no output {address.name!r} any more in session {address.session!r}.")
                 start, end = address.offset, None if address.length is None else address.offset + address.length

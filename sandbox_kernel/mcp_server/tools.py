@@ -36,7 +36,7 @@ from ..policy.mime import image_type
 from . import descriptions
 from .clients import Client, Refused
 from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows
-from .shelf import file_address
+from .output_store import file_address
 
 PROGRESS_SECONDS = 1.0
 SHOWN_IN_PROGRESS = 500
@@ -135,7 +135,7 @@ async def run_code(call: Call, given: RunCode) -> CallToolResult:
             running.cancel()  # this call was cancelled; done, it is left alone
         execution = running.result()
         room.cells += 1
-        blocks = Writer(room.shelf, call.limits).execution(execution, notes)
+        blocks = Writer(room.outputs, call.limits).execution(execution, notes)
     return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": figures(execution, given.session)})
 
 

@@ -19,7 +19,7 @@ from sandbox_kernel.batch.outlet import SERVICES, Outlet, is_log
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.integrations import failure, printed, told
 from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer
-from sandbox_kernel.mcp_server.shelf import Shelf
+from sandbox_kernel.mcp_server.output_store import OutputStore
 from sandbox_kernel.policy.shown import LogLines, Stream, ours, plain, tree
 from sandbox_kernel.sdk.execution import Execution, Recorder
 from tests.support.batch import SCRIPT
@@ -141,7 +141,7 @@ def _texts(value: Any) -> list[str]:
 
 def test_what_a_model_reads_has_no_control_at_all() -> None:
     execution = unfiltered()
-    blocks = Writer(Shelf("main"), AnswerLimits()).execution(execution)
+    blocks = Writer(OutputStore("main"), AnswerLimits()).execution(execution)
     said = [block.text for block in blocks if block.type == "text"]
     said += [printed(execution), failure(execution) or "", *map(told, execution.results)]
     assert len(said) > 15

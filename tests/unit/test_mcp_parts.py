@@ -16,17 +16,17 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.mcp_server import catalogue, shelf
+from sandbox_kernel.mcp_server import catalogue, output_store
 from sandbox_kernel.mcp_server.clients import ServerLimits
 from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
 from sandbox_kernel.mcp_server.http import Place, Tokens, new_token, tokens_of
-from sandbox_kernel.mcp_server.shelf import Shelf, file_address, parse
+from sandbox_kernel.mcp_server.output_store import OutputStore, file_address, parse
 from sandbox_kernel.mcp_server.tools import DownloadFile, _as_text
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 
 
 def blocks_of(execution: Execution, limits: AnswerLimits | None = None) -> list[dict[str, object]]:
-    made = Writer(Shelf("main"), limits or AnswerLimits()).execution(execution)
+    made = Writer(OutputStore("main"), limits or AnswerLimits()).execution(execution)
     return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in made]
 
 
@@ -116,7 +116,7 @@ def test_a_part_that_cuts_a_character_is_still_text() -> None:
 
 
 def test_every_link_of_an_answer_leads_somewhere() -> None:
-    place = Shelf("main")
+    place = OutputStore("main")
     long = Result({"text/plain": "x" * 30_000})
     made = Writer(place, AnswerLimits()).execution(Execution(logs=Logs(["y" * 40_000]), results=[long] * 99))
     links = [block.uri for block in made if block.type == "resource_link"]
@@ -131,16 +131,16 @@ def test_every_link_of_an_answer_leads_somewhere() -> None:
 
 
 def test_the_oldest_outputs_go_when_there_are_too_many_or_they_are_too_large() -> None:
-    place = Shelf("main")
-    for _ in range(shelf.KEPT + 10):
+    place = OutputStore("main")
+    for _ in range(output_store.KEPT + 10):
         place.put("x", "text/plain", ".txt")
-    assert len(place.all()) == shelf.KEPT
+    assert len(place.all()) == output_store.KEPT
     assert place.get("1.txt") is None
     for _ in range(4):
-        place.put(b"x" * shelf.OUTPUT_BYTES, "image/png", ".png")
-    assert sum(output.size for output in place.all()) <= shelf.KEPT_BYTES
-    place.put("y" * (shelf.OUTPUT_BYTES + 5), "text/plain", ".txt")
-    assert place.all()[-1].size < shelf.OUTPUT_BYTES + 100
+        place.put(b"x" * output_store.OUTPUT_BYTES, "image/png", ".png")
+    assert sum(output.size for output in place.all()) <= output_store.KEPT_BYTES
+    place.put("y" * (output_store.OUTPUT_BYTES + 5), "text/plain", ".txt")
+    assert place.all()[-1].size < output_store.OUTPUT_BYTES + 100
     assert "cut after" in str(place.all()[-1].data)[-40:]
 
 

@@ -38,7 +38,7 @@ class Output:
         return len(self.data)
 
 
-class Shelf:
+class OutputStore:
     """The outputs of one session that are kept; the oldest go first."""
 
     def __init__(self, session: str) -> None:
