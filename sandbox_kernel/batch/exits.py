@@ -53,6 +53,8 @@ class End:
     reason: str
     cell: int | None = None
     signal: int | None = None
+    why: str | None = None
+    """The code of what was reached or refused, where there is one."""
 
     @property
     def code(self) -> int:
@@ -69,7 +71,8 @@ def decide(found: list[End]) -> End:
 
 def of_error(error: SandboxError, cell: int | None = None) -> End:
     """Return what an error of ours means for a run."""
-    return End(kind=kind_of(error.name, error.fault), reason=f"{error.name}: {error}", cell=cell)
+    reason = f"{error.name}: {error}"
+    return End(kind=kind_of(error.name, error.fault), reason=reason, cell=cell, why=error.code.code)
 
 
 def kind_of(name: str, fault: str) -> Kind:

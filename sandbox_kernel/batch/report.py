@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..core.codes import Survived
 from ..core.errors import ConfigurationError, FileRefused
 from ..files.places import Folder, open_parent
 from .events import Events
@@ -54,6 +55,8 @@ class Failure:
     limit: str | None = None
     reached: str | None = None
     survived: str | None = None
+    kept: Survived | None = None
+    code: str | None = None
     setting: str | None = None
     by_host: bool = False
     """Whether the host gave the error its name: a cell can raise an exception of any name."""
@@ -61,7 +64,7 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         texts = {name: _cut(getattr(self, name)) for name in ("name", "value", "fault")}
         more = {name: _cut(getattr(self, name)) for name in ("limit", "reached", "survived", "setting")}
-        return {**texts, **more, "by_host": self.by_host}
+        return {**texts, **more, "kept": self.kept, "code": self.code, "by_host": self.by_host}
 
 
 @dataclass(slots=True)
@@ -137,7 +140,13 @@ class Report:
             "started": moment(self.started),
             "ended": moment(ended),
             "seconds": _rounded((ended - self.started).total_seconds()),
-            "exit": {"code": end.code, "kind": end.kind, "reason": _cut(end.reason), "cell": end.cell},
+            "exit": {
+                "code": end.code,
+                "kind": end.kind,
+                "reason": _cut(end.reason),
+                "cell": end.cell,
+                "why": end.why,
+            },
             "source": self.source,
             "sandbox": self.sandbox,
             "versions": self.versions,

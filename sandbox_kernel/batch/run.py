@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.codes import EndCode, Survived
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import Message, Settings
 from ..files.places import Folder
@@ -170,7 +171,9 @@ class Run:
             self._ended(record, execution)
         except SandboxError as error:
             record.status, record.reason = "sandbox", str(error)
-            record.error = Failure(error.name, str(error), error.fault, by_host=True)
+            record.error = Failure(
+                error.name, str(error), error.fault, kept=error.kept, code=error.code.code, by_host=True
+            )
             raise
         finally:
             record.seconds = time.monotonic() - began
@@ -195,15 +198,15 @@ class Run:
             self._note(End(kind="fine", reason="the script ended itself", cell=record.number))
             return
         kind: Kind = kind_of(error.name, error.fault) if error.from_sandbox else "code failed"
-        end = End(kind=kind, reason=f"{error.name}: {error.value}", cell=record.number)
+        end = End(kind=kind, reason=f"{error.name}: {error.value}", cell=record.number, why=error.code)
         left = self._left()
         if error.from_sandbox and error.name == "CellTimeout" and left is not None and left <= 0:
             end = self._late(record.number)
         record.status, record.reason = STATUS.get(kind, "sandbox"), end.reason
         record.error = Failure(
-            error.name, error.value, error.fault, error.limit, error.reached, error.survived, error.setting
+            error.name, error.value, error.fault, error.limit, error.reached, error.survived, setting=error.setting
         )
-        record.error.by_host = error.from_sandbox
+        record.error.by_host, record.error.kept, record.error.code = error.from_sandbox, error.kept, error.code
         tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         if not (kind == "code failed" and "raises-exception" in tags):
             self._note(end)
@@ -212,7 +215,7 @@ class Run:
         error = record.error
         if error is None:
             return not self._exited
-        gone = record.status == "sandbox" or (error.survived or "").startswith("nothing")
+        gone = record.status == "sandbox" or error.kept is Survived.NOTHING
         tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         return not gone and (self.plan.allow_errors or (record.status == "failed" and "raises-exception" in tags))
 
@@ -244,7 +247,8 @@ class Run:
         for kind, event in found:
             if event is None:
                 continue
-            self._note(End(kind=kind, reason=event.reason, cell=record.number if record is not None else None))
+            cell = record.number if record is not None else None
+            self._note(End(kind=kind, reason=event.reason, cell=cell, why=event.code.code))
             self.progress.say(f"      {event.severity}: {event.reason}")
             if record is not None:
                 record.reason = record.reason or event.reason
@@ -261,8 +265,9 @@ class Run:
 
     def _late(self, cell: int | None = None) -> End:
         limit = f"{self.plan.total_seconds:g} s"
-        reason = f"the run took longer than its time limit. Limit: {limit}. Setting to change: --total-timeout."
-        return End(kind="limit reached", reason=reason, cell=cell)
+        code = EndCode.RUN_TIMEOUT
+        reason = f"{code.text}. Limit: {limit}. Setting to change: --total-timeout."
+        return End(kind="limit reached", reason=reason, cell=cell, why=code.code)
 
     def _save_if_cheap(self) -> None:
         at, took = self._saved

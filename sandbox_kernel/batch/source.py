@@ -203,7 +203,7 @@ def _notebook(name: str, text: str) -> Any:
         _, notebook = nbformat.validator.normalize(notebook, strip_invalid_metadata=True)
         nbformat.validate(notebook)
     except (nbformat.ValidationError, nbformat.reader.NotJSONError) as error:
-        problem["error"] = str(error).partition("\n")[0]
+        problem["error"] = next(iter(str(error).splitlines()), "")
     except Exception as error:  # a broken notebook breaks the converters in any way
         problem["error"] = f"{type(error).__name__}: {error}"
     if problem:

@@ -135,6 +135,17 @@ def show_settings(options: argparse.Namespace) -> int:
     return FINE
 
 
+def codes(options: argparse.Namespace) -> int:
+    """Show every code of a refusal, a removal or an end: how grave it is, what it means, and what to do."""
+    from ..setup import codes_page
+
+    if options.json:
+        print(json.dumps(codes_page.rows(), indent=2))
+    else:
+        print(codes_page.page() if options.markdown else f"{codes_page.lines()}\n", end="")
+    return FINE
+
+
 def completion(options: argparse.Namespace) -> int:
     """Print a script that completes commands, options and values in a shell.
 

@@ -18,7 +18,7 @@ WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "doctor"),
     "Running code without a front end": ("run", "mcp"),
-    "Looking after it": ("ps", "reap", "settings", "completion"),
+    "Looking after it": ("ps", "reap", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -54,6 +54,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "settings": {
         "sandbox-kernel settings": "every value, and whether it is a default, of a file or an argument",
         "sandbox-kernel settings --json": "the same for a program",
+    },
+    "codes": {
+        "sandbox-kernel codes": "why a thing can be refused, removed or ended, and what to do",
+        "sandbox-kernel codes --json": "the same for a program",
     },
     "completion": {
         "sandbox-kernel completion bash > ~/.local/share/bash-completion/completions/sandbox-kernel": "for bash",

@@ -5,9 +5,8 @@ Exit codes, reports, audits and adapters decide by the code; only the last step 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Severity = Literal["violation", "limit", "notice", "failure"]
 """violation: it could have acted, loaded, leaked or forged. limit: something was used up. notice: honest code does so.
@@ -43,8 +42,7 @@ class Code(Enum):
         return self.code
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """One thing that was refused, removed or ended: why, for programs and for people."""
 
     code: Code

@@ -44,7 +44,7 @@ class EndCode(Code):
     CELL_NOT_RUN = "notice", "the cell was interrupted before it ran", "Run it again."
     NO_KERNEL_STARTS = (
         "failure",
-        "no kernel starts in the image",
+        "no kernel starts in image {image!r}: {why}",
         "Run `sandbox-kernel build --force`.",
     )
 
@@ -56,7 +56,7 @@ class EndCode(Code):
     SANDBOX_SILENT = "failure", "the sandbox did not answer", _AGAIN
     START_TOO_SLOW = (
         "limit",
-        "the sandbox was not ready in time",
+        "{what} was not ready in time",
         "See what the machine does, or raise start_timeout.",
     )
     NOT_FRAMES = "violation", "the sandbox sent bytes that are not frames", _FORGED
@@ -66,12 +66,16 @@ class EndCode(Code):
         "the request is refused: its id was used before, or too many requests are waiting",
         "Wait for the requests that are under way.",
     )
-    DEFECT = "failure", "sandbox_kernel failed at what the sandbox sent", "Report it, with the log of the kernel."
+    DEFECT = (
+        "failure",
+        "sandbox_kernel failed at what the sandbox sent: {what}",
+        "Report it, with the kernel's log.",
+    )
 
     # --- the machine ---
     ENGINE_FAILED = "failure", "the container engine refused a request or failed at it", _ENGINE
     ENGINE_UNAVAILABLE = "failure", "the container engine cannot be reached", _ENGINE
-    ENGINE_STOPPED = "failure", "the container engine stopped", _ENGINE
+    ENGINE_STOPPED = "failure", "the container engine stopped: {why}", _ENGINE
     CONTAINER_GONE = "failure", "the container is gone", _AGAIN
     IMAGE_MISSING = "failure", "the engine has no image of that name", "Run `sandbox-kernel build`."
     ATTESTATION_FAILED = "failure", "the sandbox is not what was asked for; no cell ran in it", _ENGINE

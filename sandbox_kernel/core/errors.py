@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from .code import Code, Note
+from .code import Code, Note, Survived
 from .end_codes import EndCode
 from .message_codes import MessageCode
 
@@ -33,13 +33,14 @@ class SandboxError(Exception):
         limit: str | None = None,
         value: str | None = None,
         setting: str | None = None,
-        survived: str | None = None,
+        kept: Survived | None = None,
+        because: str | None = None,
     ) -> None:
         """Keep the parts of the message, so that a report can name them one by one.
 
         `message` is a code, one with its text filled in, or words for the class's usual code.
         `limit` and `value` are for people and carry their units ("2.0 GiB", "3 s"); `setting` is the name of the
-        trait to change; `survived` says what is left ("variables and files", "files", "nothing").
+        trait to change; `kept` is what is left, and `because` why more is lost than one would think.
         """
         if isinstance(message, str):
             message = Note(self.usual, message)
@@ -51,7 +52,17 @@ class SandboxError(Exception):
         self.limit = limit
         self.value = value
         self.setting = setting
-        self.survived = survived
+        self.kept = kept
+        self.because = because
+
+    def leaves(self, kept: Survived, because: str | None = None) -> None:
+        """Note what is left, once that is known."""
+        self.kept, self.because = kept, because
+
+    @property
+    def survived(self) -> str | None:
+        """What is left, in words for people."""
+        return None if self.kept is None else self.kept.sentence(self.because)
 
     @property
     def name(self) -> str:
@@ -190,7 +201,7 @@ class FileRefused(SandboxError):
     def about(self, words: str) -> FileRefused:
         """Return the same refusal with other words, such as the name of the file before them."""
         note = Note(self.code, words)
-        return FileRefused(note, limit=self.limit, value=self.value, setting=self.setting, survived=self.survived)
+        return FileRefused(note, limit=self.limit, value=self.value, setting=self.setting)
 
 
 class ConfigurationError(SandboxError):

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
+from ..core.codes import Survived
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..files.names import printable
 from . import inspect_commands, missing
@@ -244,7 +245,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
                 raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, None)
             if error.name == "CellTimeout":
                 raise CommandTimeout(str(error))
-            if error.fault == "platform" or (error.survived or "").startswith("nothing"):
+            if error.fault == "platform" or error.kept is Survived.NOTHING:
                 self._lost = str(error)  # the next cell would run in a new sandbox, without the files of this sample
             elif error.name in {"KernelDied", "OutOfMemory"}:
                 raise _KernelGone(str(error))

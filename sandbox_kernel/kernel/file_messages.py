@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..core.codes import FileCode
+from ..core.codes import FileCode, Survived
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
@@ -178,7 +178,7 @@ class FileMessages:
         if size is not None and (total > size or (final and total != size)):
             raise ProtocolError("the file is not as long as it was said to be", value=f"{total} of {size} bytes")
         if upload.container != await self._started():
-            raise SandboxDied("the sandbox ended while the file was written", survived="nothing")
+            raise SandboxDied("the sandbox ended while the file was written", kept=Survived.NOTHING)
         fields = {"path": upload.path, "token": token, "offset": offset, "size": size, "final": final}
         reply, _ = await scratch.call(self._ask, "file.write", data, **fields)
         upload.offset = total

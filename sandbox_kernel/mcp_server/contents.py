@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 
+from ..core.codes import Survived
 from ..core.model import format_bytes
 from ..policy.shown import plain as cleaned
 from ..sdk.execution import Execution, ExecutionError, Result
@@ -38,8 +39,9 @@ _HINTS = {
     "OutputLimit": "Print or display less, or write it to a file in /mnt/data.",
 }
 _LOST = {
-    "files": "All variables and imports are gone; the files in /mnt/data are still there.",
-    "nothing": "All variables and all files are gone: the next call starts with an empty sandbox; upload files again.",
+    Survived.FILES: "All variables and imports are gone; the files in /mnt/data are still there.",
+    Survived.NOTHING: "All variables and all files are gone: the next call starts with an empty sandbox; "
+    "upload files again.",
 }
 
 
@@ -179,6 +181,8 @@ def figures(execution: Execution, session: str) -> dict[str, Any]:
             "fault": error.fault,
             "limit": error.limit,
             "survived": error.survived,
+            "kept": error.kept,
+            "code": error.code,
             "setting": error.setting,
         },
     }
@@ -193,8 +197,8 @@ def _error_text(error: ExecutionError) -> str:
     if not error.from_sandbox:
         return f"Error: {error}\n\n{short_traceback(error.traceback)}".rstrip()
     lines = [f"Error: {error.name}: {error.value}"]
-    survived = error.survived or ""
-    lines += [text for start, text in _LOST.items() if survived.startswith(start)]
+    if error.kept in _LOST:
+        lines.append(_LOST[error.kept])
     if error.name in _HINTS:
         lines.append(_HINTS[error.name])
     # The last lines repeat what is said above; those before them tell where the code was.

@@ -1,7 +1,8 @@
-"""How much a cell and a session may send, decided message by message. Imports errors and model; does no I/O."""
+"""How much a cell and a session may send, decided message by message. Imports codes, errors and model; does no I/O."""
 
 from __future__ import annotations
 
+from ..core.codes import EndCode, Survived
 from ..core.errors import OutputLimit
 from ..core.model import Decision, Limits, format_bytes
 
@@ -54,27 +55,27 @@ class _Budget:
     def _check(self, nbytes: int) -> OutputLimit | None:
         if nbytes > self._max_message:
             return OutputLimit(
-                "one message is larger than may be shown",
+                EndCode.MESSAGE_TOO_LARGE,
                 limit=format_bytes(self._max_message),
                 value=format_bytes(nbytes),
                 setting="message_limit",
-                survived="variables and files",
+                kept=Survived.VARIABLES_AND_FILES,
             )
         if self.bytes > self._max_bytes:
             return OutputLimit(
-                f"the {self._scope} sent too much output",
+                EndCode.OUTPUT_TOO_LARGE.note(who=self._scope),
                 limit=format_bytes(self._max_bytes),
                 value=format_bytes(self.bytes),
                 setting="output_limit",
-                survived="variables and files",
+                kept=Survived.VARIABLES_AND_FILES,
             )
         if self.messages > self._max_messages:
             return OutputLimit(
-                f"the {self._scope} sent too many messages",
+                EndCode.TOO_MANY_MESSAGES.note(who=self._scope),
                 limit=f"{self._max_messages} messages",
                 value=f"{self.messages} messages",
                 setting="output_messages",
-                survived="variables and files",
+                kept=Survived.VARIABLES_AND_FILES,
             )
         return None
 
@@ -95,9 +96,9 @@ class CellBudget(_Budget):
         self._seconds -= seconds
         if self._seconds < 0 and self.exceeded is None:
             self.exceeded = OutputLimit(
-                "the cell's output takes too long to look at",
+                EndCode.OUTPUT_TOO_SLOW,
                 limit=f"{FILTER_SECONDS:g} s of this machine's processor, {LAST_SECONDS:g} s after an interrupt",
-                survived="variables and files",
+                kept=Survived.VARIABLES_AND_FILES,
             )
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 from ..config.sources import from_keywords
 from ..config.values import seconds as parse_seconds
+from ..core.codes import EndCode, Survived
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings, format_bytes
 from ..core.tasks import Tasks, noted_in
@@ -139,7 +140,7 @@ class AsyncSandbox:
                 await self._ready(fresh=True)
             self._check()
             if interrupts != self._interrupts:
-                error = ExecutionError.of(CellInterrupted("the cell was interrupted before it ran"))
+                error = ExecutionError.of(CellInterrupted(EndCode.CELL_NOT_RUN))
                 if "error" in wanted:
                     await tell("error", error)
                 return Execution(code=code, error=error)
@@ -249,7 +250,7 @@ class AsyncSandbox:
 
     async def _close(self) -> None:
         session = self._session
-        session.router.sandbox_died(SandboxDied("the sandbox was ended by its owner", survived="nothing"))
+        session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await session.close()
         if self._tie is not None:
@@ -266,7 +267,7 @@ class AsyncSandbox:
             if session.is_open and not again:
                 return
             if session.is_gone and not fresh:
-                raise session.failure or SandboxDied("the sandbox is gone", survived="nothing")
+                raise session.failure or SandboxDied("the sandbox is gone", kept=Survived.NOTHING)
             self._begin(asyncio.get_running_loop())
             async with _starts_of(asyncio.get_running_loop()):
                 self._check()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message, format_bytes
 from ..policy.shown import Stream, plain, tree
@@ -139,7 +140,11 @@ class ExecutionError:
     limit: str | None = None
     reached: str | None = None
     survived: str | None = None
-    """What is left; None for an exception of the code's own, which takes nothing away."""
+    """What is left, in words; None for an exception of the code's own, which takes nothing away."""
+    kept: Survived | None = None
+    """The same for programs: "variables-and-files", "files" or "nothing"."""
+    code: str | None = None
+    """Why the host ended the cell, as docs/codes.md lists it; None for an exception of the code's own."""
     setting: str | None = None
     """The setting to change."""
 
@@ -154,6 +159,8 @@ class ExecutionError:
             limit=error.limit,
             reached=error.value,
             survived=error.survived,
+            kept=error.kept,
+            code=error.code.code,
             setting=error.setting,
         )
 

@@ -9,6 +9,7 @@ import asyncio
 import time
 from typing import Protocol
 
+from ..core.codes import EndCode, Note
 from ..core.errors import CellTimeout, SandboxError
 from ..core.model import Limits
 from .requests import PendingRequest
@@ -91,9 +92,10 @@ class Clock:
     def _time_is_up(self) -> None:
         request, every = self._request, self._limits.cell_seconds
         what = "the cell" if request.is_execute else f"a {request.message.type}"
+        code = EndCode.CELL_TIMEOUT if request.is_execute else EndCode.REQUEST_TIMEOUT
         own = request.seconds is not None and request.seconds < every
         error = CellTimeout(
-            f"{what} ran longer than its time limit and was stopped",
+            Note(code, f"{what} ran longer than its time limit and was stopped"),
             limit=f"{request.seconds if own else every:g} s",
             value=f"{time.monotonic() - request.started:.1f} s",
             setting="timeout" if own else "cell_timeout",
@@ -102,7 +104,7 @@ class Clock:
 
     def _pause_is_over(self) -> None:
         limit = f"{self._limits.idle_seconds:g} s"
-        error = CellTimeout("the cell waited too long for a person", limit=limit, setting="idle_timeout")
+        error = CellTimeout(EndCode.CELL_WAITED_TOO_LONG, limit=limit, setting="idle_timeout")
         self._alarm.pause_is_over(self._request, error)
 
     def _patience_is_lost(self) -> None:

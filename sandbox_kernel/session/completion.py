@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from ..core.codes import EndCode, Survived
 from ..core.errors import CellInterrupted, KernelDied, SandboxError
 from ..core.model import Limits, Message
 from ..core.tasks import Tasks
@@ -65,7 +66,7 @@ class Completion:
         """End a request whose rest does not come."""
         self._publisher.audit("completed", reason="idle without reply" if request.idle else "reply without idle")
         if request.interrupted and request.reply is None:
-            request.condemn(CellInterrupted("the cell was interrupted", survived="variables and files"))
+            request.condemn(CellInterrupted(EndCode.CELL_INTERRUPTED, kept=Survived.VARIABLES_AND_FILES))
         self.end(request)
 
     def end(self, request: PendingRequest) -> None:
@@ -143,7 +144,7 @@ class Completion:
                 self._publisher.error(request, error)
             return self._publisher.ours(request, error) if request.reply_type is not None else None
         if reply is None and request.reply_type is not None:
-            return self._publisher.ours(request, KernelDied("the kernel sent no reply"))
+            return self._publisher.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
         if reply is not None and request.is_execute and reply.content.get("status") == "error":
             said = hint(str(reply.content.get("ename")), str(reply.content.get("evalue")), self._limits)
             self._publisher.notice(*([said] if said else []))

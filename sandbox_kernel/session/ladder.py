@@ -9,6 +9,7 @@ import asyncio
 import signal
 from typing import Protocol
 
+from ..core.codes import Survived
 from ..core.errors import SandboxError
 from ..core.model import Limits
 from ..core.tasks import Tasks
@@ -44,12 +45,14 @@ class Ladder:
         """End a request from outside: interrupt, then kill its kernel, then its sandbox."""
         if request.finished or request.verdict is not None:
             return
-        error.survived = "variables and files"  # now: the cell may end before the interrupt is answered
+        error.leaves(Survived.VARIABLES_AND_FILES)  # now: the cell may end before the interrupt is answered
         request.condemn(error)
         request.interrupt(self._limits)
         if request.idle and self._clocks.waits_for_rest(request):
             self._clocks.wait_for_rest(request)  # with the shorter patience
-        self._audit("condemned", request=request.message.type, error=error.name, reason=str(error))
+        self._audit(
+            "condemned", request=request.message.type, error=error.name, code=error.code.code, reason=str(error)
+        )
         self._ending[request] = asyncio.Event()
         work = self._end(request, error)
         self._tasks.start(work, "the end of a cell", failed=lambda _: self._end_sandbox(error))
@@ -77,7 +80,7 @@ class Ladder:
             await self._means.signal(signal.SIGINT)
             if await self._ended(request, self._limits.interrupt_grace_seconds):
                 return
-            error.survived = "files, but no variables: the cell ignored the interrupt and its kernel was replaced"
+            error.leaves(Survived.FILES, "the cell ignored the interrupt and its kernel was replaced")
             await self._means.kill_kernel()
             if await self._ended(request, KILL_SECONDS):
                 return
@@ -86,7 +89,7 @@ class Ladder:
         finally:
             del self._ending[request]
         if not request.finished:
-            error.survived = "nothing: the sandbox had to be ended"
+            error.leaves(Survived.NOTHING, "the sandbox had to be ended")
             await self._means.kill_sandbox(error)
 
     def _end_sandbox(self, error: SandboxError) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from ..container import wire
-from ..core.codes import MessageCode, Note
+from ..core.codes import EndCode, MessageCode, Note, Survived
 from ..core.errors import EngineError, EngineUnavailable, ProtocolError, SandboxDied, SandboxError, WireError
 from ..core.model import ExitReason, SandboxSpec, Settings
 from ..core.tasks import Tasks, log_defect
@@ -139,7 +139,7 @@ class Life:
         """Give it away, with a new kernel starting in it already. Raises `SandboxDied`."""
         link, task = self._link, self._task
         if link is None or task is None or not self.ready:
-            raise SandboxDied("no sandbox is running")
+            raise SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
         await link.ask("park", timeout=EXIT_SECONDS)
         if link.pending:
             raise SandboxDied("the sandbox sent more after it was parked")
@@ -203,13 +203,13 @@ class Life:
             await self._read(link, spec)
             return await self._reason(link)
         except WireError as failure:
-            return SandboxDied(failure.message, survived="nothing")
+            return SandboxDied(Note(failure.code, failure.message), kept=Survived.NOTHING)
         except SandboxError as failure:
             return failure
         except Exception as defect:
             # What a sandbox sends may find a defect of ours; its cells must end all the same.
             log_defect("what a sandbox sent", defect)
-            return SandboxDied(f"sandbox_kernel failed at what the sandbox sent: {defect!r}", survived="nothing")
+            return SandboxDied(EndCode.DEFECT.note(what=repr(defect)), kept=Survived.NOTHING)
         finally:
             self._expect_nothing()
             await link.close()
@@ -222,7 +222,7 @@ class Life:
         retired, lost = self._state is State.RETIRING, self._state not in UNATTESTED
         self._failure = error
         self._go(Event.GONE)
-        self._audit("sandbox_ended", error=error.name, reason=str(error))
+        self._audit("sandbox_ended", error=error.name, code=error.code.code, reason=str(error))
         self._settled.set()
         self._router.sandbox_died(error, keep_waiting=retired, lost=lost)
         if retired and self._router.requests.active:
@@ -321,7 +321,7 @@ class Life:
 
     def _kernel_ready(self, link: Link) -> None:
         if self._state is State.ATTESTING:
-            raise SandboxDied("the sandbox did not attest itself before its first kernel was ready")
+            raise SandboxDied(EndCode.NOT_ATTESTED)
         self._go(Event.KERNEL_READY)
         if self._introduction.known:
             self._open()
@@ -340,7 +340,7 @@ class Life:
         self._go(Event.KERNEL_EXITED)
         self._introduction.forget()
         error = deaths.restarted() if restarting else deaths.of_kernel(death, self._limits.memory_bytes)
-        self._audit("kernel_died", error=error.name, reason=str(error), tail=death.tail[-2000:])
+        self._audit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._router.outputs.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:

@@ -16,7 +16,7 @@ import orjson
 
 from ..container import wire
 from ..core import weight
-from ..core.codes import MessageCode
+from ..core.codes import EndCode, MessageCode, Note
 from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
 from ..core.tasks import Tasks, log_defect
@@ -92,7 +92,9 @@ class Link:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            raise SandboxDied(f"the sandbox did not answer {op!r}", limit=f"{timeout:g} s") from None
+            raise SandboxDied(
+                Note(EndCode.SANDBOX_SILENT, f"the sandbox did not answer {op!r}"), limit=f"{timeout:g} s"
+            ) from None
         finally:
             self._asked.pop(number, None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from ..core.codes import Code, MessageCode, Note
+from ..core.codes import Code, EndCode, MessageCode, Note
 from ..core.errors import OutputLimit
 from ..core.model import Limits, Message, format_bytes
 from ..policy import Verdict, cut
@@ -103,7 +103,7 @@ class Outputs:
             self.drop(MessageCode.NOT_TAKEN_IN.note(why=error.message), size, error.kind)
         elif self._quota.allows(error.kind, request, size):
             limit = OutputLimit(
-                f"the cell sent a message that is not taken in: {error.message}",
+                EndCode.MESSAGE_TOO_HEAVY.note(why=error.message),
                 limit=f"{format_bytes(protocol.MEMORY_FACTOR * self._limits.message_bytes)} of memory",
                 value=f"more than that, from {format_bytes(size)} as it came",
                 setting="message_limit",
@@ -117,7 +117,7 @@ class Outputs:
             self.drop(MessageCode.NOBODYS_OVERSIZED, size, "oversized")
             return
         error = OutputLimit(
-            "the cell sent a single message that is too large",
+            Note(EndCode.MESSAGE_TOO_LARGE, "the cell sent a single message that is too large"),
             limit=format_bytes(self._limits.message_bytes),
             value=format_bytes(message.size),
             setting="message_limit",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..core import weight
-from ..core.codes import Code, MessageCode, Note, OutputCode
+from ..core.codes import Code, EndCode, MessageCode, Note, OutputCode
 from ..core.errors import OutputLimit, ProtocolError, SandboxError
 from ..core.model import Message, format_bytes
 from ..policy import OutputPolicy, Verdict
@@ -88,7 +88,7 @@ class Publisher:
         if requests.held_bytes > MAX_REPLY:
             request.hold(0)
             limit, value = f"{format_bytes(MAX_REPLY)} of memory", f"{format_bytes(size)} as it came"
-            return self.ours(request, OutputLimit("the reply is larger than is kept for it", limit=limit, value=value))
+            return self.ours(request, OutputLimit(EndCode.REPLY_TOO_LARGE, limit=limit, value=value))
         return replace(allowed, header={"msg_type": message.type})
 
     def ask(self, question: Message, request: PendingRequest) -> None:

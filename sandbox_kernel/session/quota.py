@@ -5,7 +5,7 @@ A cell that exceeds its limit is ended. A flood that no cell answers for, by a t
 
 from __future__ import annotations
 
-from ..core.codes import Code, Note
+from ..core.codes import Code, EndCode, Note
 from ..core.errors import OutputLimit
 from ..core.model import Limits
 from ..policy import CellBudget, SessionBudget
@@ -72,9 +72,9 @@ class Quota:
         if self._flooded:
             return
         self._flooded, self._flood = True, error
-        self._publisher.audit("flood", reason=str(error), type=kind)
+        self._publisher.audit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
         self._ladder.end_kernel(error or OutputLimit("a thread of an earlier cell went on sending"))
 
 
 def too_much() -> OutputLimit:
-    return OutputLimit("the cell sent too much output")
+    return OutputLimit(EndCode.OUTPUT_TOO_LARGE.note(who="cell"))

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from ..container import wire
+from ..core.codes import EndCode, Survived
 from ..core.errors import CellInterrupted, SandboxDied, SandboxError
 from ..core.model import Limits, Message
 from ..core.tasks import Tasks, noted_in
@@ -86,7 +87,7 @@ class Router:
         request = self.requests.add(message, client, seconds)
         if request is None:
             refused = PendingRequest(message, client, "")
-            error = SandboxDied("the request is refused: its id was used before, or too many requests are waiting")
+            error = SandboxDied(EndCode.REQUEST_REFUSED)
             if refused.reply_type is not None:
                 self._publisher.reply(refused, self._publisher.ours(refused, error))
             return
@@ -135,7 +136,7 @@ class Router:
                 request.stop_asking()
                 self._clocks.resume(request)
         for request in self.requests.take_unsent_cells():
-            self._completion.condemn_and_end(request, CellInterrupted("the cell was interrupted before it ran"))
+            self._completion.condemn_and_end(request, CellInterrupted(EndCode.CELL_NOT_RUN))
 
     async def _prepare_and_transmit(self, request: PendingRequest, hook: Hook) -> None:
         try:
@@ -185,7 +186,7 @@ class Router:
         """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
         flood = self.outputs.flood
         if flood is not None:
-            flood.survived = "files, but no variables: a thread of an earlier cell went on sending"
+            flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
         self.outputs.forget_kernel()
         self._completion.kernel_died(flood or error, asked_for=asked_for)
 

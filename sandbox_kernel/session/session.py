@@ -11,6 +11,7 @@ import secrets
 import signal
 from typing import Any
 
+from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
 from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
@@ -147,7 +148,7 @@ class Session:
         self.launch()
         await self.settled()
         if self._life.link is None:
-            raise self.failure or SandboxDied("no sandbox is running")
+            raise self.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
         return self._life.link.container.id
 
     async def interrupt(self) -> None:
@@ -244,7 +245,7 @@ class Session:
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""
         if self._life.link is None:
-            raise SandboxDied("no sandbox is running")
+            raise SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
         return self._life.link
 
     def _working(self) -> bool:

@@ -9,4 +9,5 @@
 - `trial`: A real start, for the doctor.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `reference`: The page of all settings.
+- `codes_page`: The page of all codes, and the same for a terminal.
 """

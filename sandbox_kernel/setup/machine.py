@@ -147,7 +147,7 @@ def _ask(host: str, seconds: float) -> EngineStatus:
         with closing(connect(host, seconds=seconds)) as client:
             version, info = client.version(), client.info()
     except (DockerException, RequestException, ValueError, OSError) as error:
-        return _unavailable(host, _why(host, error))
+        return _unavailable(host, *_why(host, error))
     podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
     return EngineStatus(
         available=True,
@@ -161,22 +161,23 @@ def _ask(host: str, seconds: float) -> EngineStatus:
     )
 
 
-def _why(host: str, error: Exception) -> str:
+def _why(host: str, error: Exception) -> tuple[str, bool]:
+    """Return why an engine cannot be used, and whether it is there and this user may not."""
     scheme, _, path = host.partition("://")
     if scheme == "unix" and not Path(path).exists():
-        return f"no container engine listens at {path}"
+        return f"no container engine listens at {path}", False
     if scheme == "unix" and not os.access(path, os.R_OK | os.W_OK):
-        return f"this user may not use the container engine at {path}"
-    return f"the container engine at {host} does not answer: {str(error).splitlines()[0][:300]}"
+        return f"this user may not use the container engine at {path}", True
+    return f"the container engine at {host} does not answer: {str(error).splitlines()[0][:300]}", False
 
 
-def _unavailable(host: str, problem: str) -> EngineStatus:
-    return EngineStatus(available=False, host=host, problem=problem, remedy=remedy(problem))
+def _unavailable(host: str, problem: str, forbidden: bool = False) -> EngineStatus:
+    return EngineStatus(available=False, host=host, problem=problem, remedy=remedy(forbidden=forbidden))
 
 
-def remedy(problem: str = "") -> str:
+def remedy(*, forbidden: bool = False) -> str:
     """Return what a person on this machine can do to have a container engine."""
-    if "may not use" in problem:
+    if forbidden:
         return "Run `sudo usermod -aG docker $USER` and log in again (who may use Docker is as good as root)"
     if sys.platform == "darwin":
         return "Start Docker Desktop (or colima or podman machine, with DOCKER_HOST set to its socket)"

@@ -76,6 +76,11 @@ def test_the_page_of_settings_is_what_the_command_prints(
     assert capsys.readouterr().out == read("docs/settings.md")
 
 
+def test_the_page_of_codes_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["codes", "--markdown"]) == 0
+    assert capsys.readouterr().out == read("docs/codes.md")
+
+
 def test_the_page_of_settings_has_a_row_for_each() -> None:
     rows = [line.split(" | ") for line in read("docs/settings.md").splitlines() if line.startswith("| `")]
     assert [row[0] for row in rows] == [f"| `{name}`" for name in SETTINGS]

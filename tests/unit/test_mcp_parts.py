@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.core.codes import Survived
 from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.resources import brought
@@ -47,9 +48,9 @@ def test_a_shortened_text_says_how_much_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (CellTimeout("too long", limit="3 s", survived="variables and files"), ["3 s", "smaller steps"]),
-        (OutOfMemory("too much", survived="files, but no variables"), ["All variables and imports are gone", "chunks"]),
-        (SandboxDied("it was killed", survived="nothing"), ["all files are gone", "upload files again"]),
+        (CellTimeout("too long", limit="3 s", kept=Survived.VARIABLES_AND_FILES), ["3 s", "smaller steps"]),
+        (OutOfMemory("too much", kept=Survived.FILES), ["All variables and imports are gone", "chunks"]),
+        (SandboxDied("it was killed", kept=Survived.NOTHING), ["all files are gone", "upload files again"]),
     ],
 )
 def test_the_text_of_a_limit_says_what_is_left_and_what_to_do(error: Exception, words: list[str]) -> None:

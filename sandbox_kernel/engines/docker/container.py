@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
@@ -101,7 +102,7 @@ class DockerContainer:
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         found = await self._engine.inspect(self.id)
         if found is None:
-            raise EngineError("the container is gone", survived="nothing")
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         return checks(spec, report, witness(spec, found, image["Config"].get("Env")))
 

@@ -5,6 +5,7 @@ Imports errors only.
 
 from __future__ import annotations
 
+from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable, ImageMissing
 
 
@@ -32,9 +33,9 @@ def refusal(status: int, message: str, body: object) -> EngineError:
     """Translate what the engine says into whose fault it is and what to do."""
     text = message.strip().lower()
     if status == 404 and "no such container" in text:
-        return NoSuchContainer("the container is gone", survived="nothing")
+        return NoSuchContainer(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
     if status == 409 and "removal" in text:
-        return BeingRemoved("the container is being removed", survived="nothing")
+        return BeingRemoved("the container is being removed", kept=Survived.NOTHING)
     host = body.get("HostConfig", {}) if isinstance(body, dict) else {}
     if status == 404 and ("image" in text or "manifest" in text):
         image = body.get("Image", "") if isinstance(body, dict) else ""

@@ -1,0 +1,82 @@
+"""All codes as rows, as lines for a terminal, and as the page docs/codes.md, from the table that the code itself names.
+
+Imports codes only. A test compares the page with what this returns.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from ..core.codes import TABLE, Code, Survived
+
+HEAD = """\
+# Codes
+
+Whatever is refused, removed, dropped or ended has a code. Programs decide by it, and texts are for people: a text may
+be worded better some day, and a code keeps its meaning. The codes stand in
+
+- `code` of `policy_events` and of `error`, and `why` of `exit`, in the report of a batch run;
+- `code` of the lines of the audit, and of each error of the file messages;
+- `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`;
+- what the adapters for agent frameworks say of a cell that was ended.
+
+The severity says what it means for a run (`--fail-on-policy`). **violation**: it could have acted, loaded, leaked or
+forged something. **limit**: something was used up. **notice**: honest code does so too. **failure**: a kernel, a
+sandbox, the machine or a setting did not do what it should. A refused file of an upload folder is always a notice, as
+the code has no part in it. Words in braces are filled in where it happens.
+
+What is left after a cell was ended is `kept`:
+
+| Kept | Meaning |
+| --- | --- |
+"""
+
+FOOT = """\
+
+This page is what `sandbox-kernel codes --markdown` prints.
+"""
+
+_ABOUT = {
+    "Outputs": "What the output policy takes out of a message of the kernel, and which message does not pass at all.",
+    "Messages": "What a sandbox sends and the host does not pass on; and requests that cannot go in.",
+    "Files": "Which files do not enter or leave the sandbox, and what the host's disk refuses.",
+    "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
+}
+WIDTH = 96
+
+
+def rows() -> list[dict[str, str]]:
+    """Return every code with its part of the table, its severity, what it means and what to do."""
+    return [
+        {"code": one.code, "part": part.lower(), "severity": one.severity, "means": one.text, "do": one.remedy}
+        for part, codes in TABLE.items()
+        for one in codes
+    ]
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    kept = "".join(f"| `{one}` | {one.sentence()} |\n" for one in Survived)
+    parts = (f"\n## {part}\n\n{_ABOUT[part]}\n\n{_table(codes)}" for part, codes in TABLE.items())
+    return HEAD + kept + "".join(parts) + FOOT
+
+
+def lines() -> str:
+    """Return all codes for a terminal."""
+    found = []
+    for row in rows():
+        found.append(f"{row['code']}  ({row['severity']})")
+        found += [textwrap.indent(textwrap.fill(row[what], WIDTH), "    ") for what in ("means", "do")]
+    return "\n".join(found)
+
+
+def _table(codes: type[Code]) -> str:
+    found = ["| Code | Severity | Meaning | What to do |", "| --- | --- | --- | --- |"]
+    for one in codes:
+        cells = (f"`{one.code}`", one.severity, one.text, one.remedy)
+        found.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
+    return "\n".join(found) + "\n"
+
+
+def _plain(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;")

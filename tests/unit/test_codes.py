@@ -1,0 +1,178 @@
+"""Refusals are data: each has a row in the table, each row is used, and no module looks into a sentence."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from string import Formatter
+
+import pytest
+
+from sandbox_kernel import cli
+from sandbox_kernel.core import errors
+from sandbox_kernel.core.codes import TABLE, Code, EndCode, FileCode, MessageCode, OutputCode, Survived, find
+from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
+from tests.support import ROOT
+
+PACKAGE = ROOT / "sandbox_kernel"
+TABLES = ("output_codes", "message_codes", "file_codes", "end_codes")
+ALL = [one for part in TABLE.values() for one in part]
+TYPES = {part.__name__: part for part in TABLE.values()}
+SAYING = {"note", "add", "noted", "RefusedError"}
+"""Calls that fill in the text of a code: the code's own, or with the code as their first argument."""
+OF_ERRORS = {"message", "reason", "reasons", "survived", "text"}
+"""Attributes that hold what a person reads."""
+HOLDERS = {"error", "refused", "failure", "reason", "note", "refusal", "event", "death"}
+LOOKING = {"startswith", "endswith", "fullmatch", "match", "search", "find", "partition", "split", "removeprefix"}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    paths = sorted(path for path in PACKAGE.rglob("*.py") if path.stem not in TABLES)
+    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def used() -> Iterator[tuple[str, str, str]]:
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in TYPES:
+                yield name, node.value.id, node.attr
+
+
+def code_of(node: ast.expr) -> Code | None:
+    """Return the row that an expression names, None if it is none."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in TYPES:
+        return TYPES[node.value.id][node.attr]
+    return None
+
+
+def test_each_code_is_one_word_for_programs_and_the_only_one_of_its_name() -> None:
+    names = [one.code for one in ALL]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in names)
+    assert [find(name) for name in names] == ALL
+
+
+@pytest.mark.parametrize("part", TABLE)
+def test_each_code_says_what_it_means_and_what_to_do(part: str) -> None:
+    for one in TABLE[part]:
+        assert one.text
+        assert one.remedy.endswith(".")
+        assert len(one.text) < 130
+
+
+def test_what_is_refused_is_a_violation_a_limit_or_a_notice() -> None:
+    """Failures are ends; the report's form has no other severity for an event."""
+    events = {one.severity for part in (OutputCode, MessageCode, FileCode) for one in part}
+    assert events == {"violation", "limit", "notice"}
+
+
+def test_each_code_is_used_somewhere() -> None:
+    there = {(part, row) for _, part, row in used()}
+    assert [str(one) for one in ALL if (type(one).__name__, one.name) not in there] == []
+
+
+def test_each_code_that_is_used_is_in_the_table() -> None:
+    assert [(file, row) for file, part, row in used() if row not in TYPES[part].__members__] == []
+
+
+def test_each_place_fills_in_what_the_text_of_its_code_has_in_braces() -> None:
+    wrong = []
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            inside = node.func.value if isinstance(node.func, ast.Attribute) else None
+            code = code_of(inside) if inside is not None and called == "note" else None
+            if code is None and called in SAYING and node.args:
+                code = code_of(node.args[0])
+            if code is None:
+                continue
+            wanted = {field for _, field, _, _ in Formatter().parse(code.text) if field is not None}
+            if wanted != {keyword.arg for keyword in node.keywords}:
+                wrong.append((name, node.lineno, code.code))
+    assert wrong == []
+
+
+def test_an_error_that_is_raised_with_a_bare_code_has_nothing_to_fill_in() -> None:
+    names = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SandboxError)}
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
+                code = code_of(node.args[0])
+                assert code is None or "{" not in code.text, (name, node.lineno)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
+def test_each_error_has_a_usual_code_of_its_own(kind: type) -> None:
+    if not issubclass(kind, SandboxError) or kind in (errors.CellError, FileRefused):
+        return  # one is never raised, the other never without a code
+    assert isinstance(vars(kind).get("usual"), Code)
+
+
+def looked_into(tree: ast.AST) -> list[int]:
+    """Return the lines on which a program compares, matches or takes apart what a person is to read."""
+
+    def is_words(node: ast.AST) -> bool:
+        if isinstance(node, ast.BoolOp):
+            return any(map(is_words, node.values))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
+            return isinstance(node.args[0], ast.Name) and node.args[0].id in HOLDERS
+        if isinstance(node, ast.Attribute) and node.attr in OF_ERRORS:
+            return isinstance(node.value, ast.Name) and node.value.id in HOLDERS
+        return isinstance(node, ast.Name) and node.id in {"reason", "survived", "problem"}
+
+    def is_text(node: ast.AST) -> bool:
+        return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any((is_words(a) and is_text(b)) or (is_words(b) and is_text(a)) for a, b in pairwise(sides)):
+                found.append(node.lineno)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOOKING:
+            found += [node.lineno] * any(map(is_words, (node.func.value, *node.args)))
+    return found
+
+
+def test_no_module_looks_into_a_sentence() -> None:
+    assert {name: lines for name, tree in trees().items() if (lines := looked_into(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'gone = (error.survived or "").startswith("nothing")',
+        'limit = "Limit: " in reason',
+        'honest = reason == "out of turn"',
+        "harmless = PATTERN.fullmatch(reason)",
+        'kind = str(error).partition(" Limit:")[0]',
+        'mine = "may not use" in problem',
+    ],
+)
+def test_a_look_into_a_sentence_is_seen(line: str) -> None:
+    """The control: what the code did before there were codes."""
+    assert looked_into(ast.parse(line)) == [1]
+
+
+def test_what_survived_is_a_word_for_programs_and_a_sentence_for_people() -> None:
+    error = SandboxDied(EndCode.SANDBOX_IDLE)
+    assert (error.kept, error.survived) == (None, None)
+    error.leaves(Survived.NOTHING, "the sandbox had to be ended")
+    assert (error.kept, error.survived) == (Survived.NOTHING, "nothing: the sandbox had to be ended")
+    assert json.dumps(error.kept) == '"nothing"'
+    assert "Kept: nothing: the sandbox had to be ended." in str(error)
+
+
+def test_the_command_prints_all_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["codes", "--json"]) == 0
+    assert [row["code"] for row in json.loads(capsys.readouterr().out)] == [one.code for one in ALL]
+    assert cli.main(["codes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == [one.code for one in ALL]
