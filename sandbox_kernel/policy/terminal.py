@@ -10,8 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+_COLOURS = (
+    r"(?=[0-9;:]{0,64}m)(?:(?:0*[34]8;0*(?:5;[0-9]+|2;[0-9]*;[0-9]*;[0-9]*)|(?!0*[34]8[;m])[0-9:]*)(?:;|(?=m)))*m"
+)
+"""Colours by number, and those of the large palettes with all that these need: nbconvert fails at half a one."""
+_KEPT = rf"\x1b\[(?:{_COLOURS}|[0-2]?K)"
 _ESCAPE = re.compile(
-    r"(?P<keep>\x1b\[(?:[0-9;:]{0,64}m|[0-2]?K))"
+    rf"(?P<keep>{_KEPT})"
     r"|\x1b\[(?P<up>[0-9]{0,3})A"
     r"|\x1b\[[0-?]{0,256}[ -/]{0,16}[@-~]"  # other control sequences
     r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC: to the terminator
@@ -19,7 +24,7 @@ _ESCAPE = re.compile(
     r"|\x1b[ -/]{0,16}[0-~]"
     r"|[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]"
 )
-_KEEP = re.compile(r"\x1b\[(?:[0-9;:]{0,64}m|[0-2]?K)")
+_KEEP = re.compile(_KEPT)
 _CUT = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,4})?\Z")
 """A control sequence that the end of a message cuts in two."""
 _SUSPECT = re.compile(r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nbconvert.filters.ansi import ansi2html
 
 from sandbox_kernel.policy import OutputPolicy, terminal
 from tests.support.policy.messages import message
@@ -109,3 +112,26 @@ def test_errors_and_prompts_are_text_too() -> None:
     verdict = policy.apply(message("input_request", {"prompt": bad, "password": "yes"}, channel="stdin"))
     assert verdict.message is not None
     assert verdict.message.content == {"prompt": "x\x1b[31my", "password": False}
+
+
+HALF = ["38", "48", "038", "0;38", "1;48", "38;5;1;38", "38;2;1;2;3;48", ";38", "38:5:1;38"]
+WHOLE = ["38;5;38", "1;38;2;1;2;48", "0;38;5;10;48;5;48;1", "38:2::1:2:3", "01;31", "", ";", "58;5;3"]
+
+
+@pytest.mark.parametrize("colour", HALF)
+def test_half_a_colour_does_not_pass(colour: str) -> None:
+    """The export of a whole notebook fails at one, in the real converter: that is the control."""
+    with pytest.raises(IndexError):
+        ansi2html(f"\x1b[{colour}mx")
+    assert terminal.clean(f"\x1b[{colour}mx") == "x"
+    assert terminal.Screen().feed("stdout", "a", f"\x1b[{colour}mx") == "x"
+
+
+@pytest.mark.parametrize("colour", WHOLE)
+def test_a_whole_colour_passes(colour: str) -> None:
+    assert terminal.clean(f"\x1b[{colour}mx") == f"\x1b[{colour}mx"
+
+
+@given(st.lists(st.sampled_from(["", "0", "1", "2", "5", "38", "48", "038", "255", "999", "38:5:1"]), max_size=12))
+def test_no_row_of_numbers_fails_in_the_export(numbers: list[str]) -> None:
+    ansi2html(terminal.clean(f"\x1b[{';'.join(numbers)}mx"))
