@@ -101,7 +101,7 @@ def test_the_place_of_the_next_kernel_cannot_be_taken(start_kernel: Start) -> No
 @pytest.mark.parametrize(
     ("code", "seconds", "ends"),
     [
-        ("while True: pass", "2", ["CellTimeout", "CellTimeout", "CellTimeout"]),
+        ("while True: pass", "4", ["CellTimeout", "CellTimeout", "CellTimeout"]),
         ("import os; os._exit(1)", "30", ["KernelDied", "KernelDied", "SandboxDied"]),
     ],
     ids=["hangs", "exits"],
@@ -544,7 +544,8 @@ async def test_a_flood_of_tiny_frames_ends(weak: Weak, tiny: str) -> None:
     """They cost the host work, each of them, although none of them passes."""
     front = await weak()
     reply = await front.run(f"{WRITE}\nmany = {tiny} * 1000\nwhile True: write(many)")
-    assert reply["ename"] == "SandboxDied"
+    # The limit ends it, unless a word of the agent's own got between two pieces: then the bytes are no frames any more.
+    assert reply["ename"] in {"OutputLimit", "SandboxDied"}
     assert (await front.run("1 + 1"))["status"] == "ok"
 
 
