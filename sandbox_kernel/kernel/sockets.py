@@ -210,6 +210,12 @@ class FrontSockets:
             message = Message(channel="iopub", header={"msg_type": "iopub_welcome"}, content=content)
             self.send(message, None, topic=event[1:])
 
+    def _welcome_first(self) -> None:
+        """Welcome who has just subscribed: the socket hands over to them already, and the first word is the welcome."""
+        for _ in range(BURST):
+            if not self._read_one("iopub"):
+                return
+
     def send(self, message: Message, client: bytes | None, *, topic: bytes | None = None) -> None:
         """Sign and send a message with a header of our own. Raises `ProtocolError` if it cannot be said in JSON."""
         kind = message.type
@@ -228,6 +234,8 @@ class FrontSockets:
         if client is None and not prefix:
             del everything[0]
         socket = self._sockets[message.channel]
+        if message.channel == "iopub" and topic is None:
+            self._welcome_first()
         large = any(len(part) >= NO_COPY for part in everything)
         if large and any(len(part) >= LARGE for part in everything):
             self._keep_memory()

@@ -289,7 +289,7 @@ def test_a_sandbox_that_lacks_a_protection_gets_no_file(image: str, monkeypatch:
 
     assert asyncio.run(scenario())["status"] == "ok"  # the control: as it should be, it gets the file
     assert asked.pop() == "file.write"
-    monkeypatch.setattr("sandbox_kernel.engines.docker.engine.container_arguments", weak)
+    monkeypatch.setattr("sandbox_kernel.engines.docker.ahead.container_arguments", weak)
     reply = asyncio.run(scenario())
     assert reply["ename"] == "AttestationFailed", reply
     assert "file.write" not in asked

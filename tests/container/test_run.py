@@ -368,7 +368,8 @@ def test_a_killed_run_leaves_no_container_and_the_notebook_of_its_last_cell(tmp_
     started.ended()
     eventually(lambda: not containers_of(pid), 5, "the container is gone")
     found = json.loads((tmp_path / "report.json").read_text())
-    assert found["exit"] == {"code": 3, "kind": "platform failed", "reason": "the run has not ended", "cell": None}
+    ended = {"code": 3, "kind": "platform failed", "reason": "the run has not ended", "cell": None, "why": None}
+    assert found["exit"] == ended
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KILL_SECONDS = 4.0
 """How long a removal is waited for. One that takes longer goes on without anybody who waits."""
 BY_HAND_SECONDS = 1.5
-LATE_OOM_SECONDS = 1.0
+LATE_OOM_SECONDS = 2.0
 """The engine tells "out of memory" and "died" by two ways, and either may come first."""
 OOM_BEFORE_END_SECONDS = 5.0
 """An older out-of-memory event was another process's end."""
@@ -226,12 +226,15 @@ class DockerContainer:
             return
         try:
             # An engine that shuts down closes its door first, and then kills what it runs.
-            await self._engine.inspect(self.id)
+            found = await self._engine.inspect(self.id)
         except EngineUnavailable as error:
             self._end(ExitReason(kind="engine_lost", exit_code=SIGKILLED, detail=error.message))
         except EngineError:
             self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the engine refuses to say by whom"))
         else:
+            if found is not None and found["State"].get("OOMKilled"):  # the engine knew it before it could say so
+                self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
+                return
             self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
 
     def _blind(self, error: BaseException) -> None:
