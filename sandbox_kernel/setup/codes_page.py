@@ -17,8 +17,7 @@ be worded better some day, and a code keeps its meaning. The codes stand in
 
 - `code` of `policy_events` and of `error`, and `why` of `exit`, in the report of a batch run;
 - `code` of the lines of the audit, and of each error of the file messages;
-- `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`;
-- what the adapters for agent frameworks say of a cell that was ended.
+- `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`.
 
 The severity says what it means for a run (`--fail-on-policy`). **violation**: it could have acted, loaded, leaked or
 forged something. **limit**: something was used up. **notice**: honest code does so too. **failure**: a kernel, a
