@@ -128,13 +128,17 @@ class Router:
         elif not request.complete:  # else only its files are being copied, and there is nothing to interrupt
             self._ladder.end(request, error)
 
-    def interrupted(self) -> None:
-        """Note that a front end interrupted the kernel: nobody waits for input any more."""
+    def take_back_questions(self) -> None:
+        """Let nobody answer what is asked now: the kernel is about to be interrupted."""
         for request in self.requests.in_flight:
-            request.interrupt(self._limits)
             if request.awaiting_input:
                 request.stop_asking()
                 self._clocks.resume(request)
+
+    def interrupted(self) -> None:
+        """Note that a front end interrupted the kernel."""
+        for request in self.requests.in_flight:
+            request.interrupt(self._limits)
         for request in self.requests.take_unsent_cells():
             self._completion.condemn_and_end(request, CellInterrupted(EndCode.CELL_NOT_RUN))
 

@@ -153,6 +153,7 @@ class Session:
 
     async def interrupt(self) -> None:
         """Send SIGINT to the kernel and its children."""
+        self.router.take_back_questions()  # now: one that comes of the interrupt may be here before its answer is
         if self.ready:
             with contextlib.suppress(SandboxDied):
                 await self.signal(signal.SIGINT)

@@ -109,6 +109,7 @@ def test_a_storm_of_refusals_is_a_small_audit_that_counts_them(start_kernel: Sta
     path = tmp_path / "audit.jsonl"
     kernel = start_kernel("--audit", str(path), "--outputs", "strict")
     assert kernel.run(STORM).reply["status"] == "ok"
+    eventually(lambda: '"event":"cell"' in path.read_text().replace(" ", ""), 20, "the line of the cell is written")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert sum(row["event"] == "policy" for row in rows) <= 200
     (left_out,) = [row for row in rows if row["event"] == "left_out"]

@@ -567,8 +567,23 @@ async def test_an_interrupt_ends_the_wait_for_input(make: Callable[..., Bench]) 
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
+    bench.router.take_back_questions()
     bench.router.interrupted()
     assert "CellTimeout" in await bench.ended(cell)
+
+
+async def test_a_question_that_comes_of_an_interrupt_is_not_taken_back(make: Callable[..., Bench]) -> None:
+    """It may be here before the answer to the interrupt is: its own answer still goes to the kernel."""
+    bench = make()
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("input_request", {"prompt": "one", "password": False}, cell, "stdin")
+    (request,) = bench.router.requests.in_flight
+    bench.router.take_back_questions()
+    assert not request.awaiting_input
+    bench.say("input_request", {"prompt": "two", "password": False}, cell, "stdin")
+    bench.router.interrupted()
+    assert request.awaiting_input
 
 
 async def test_input_that_was_not_allowed_does_not_stop_the_clock(make: Callable[..., Bench]) -> None:

@@ -134,6 +134,7 @@ async def test_an_exit_code_and_the_last_words(start: Start, make_spec: MakeSpec
     assert len(reason.detail) == 8192
 
 
+@pytest.mark.alone
 async def test_out_of_memory_is_named(start: Start, make_spec: MakeSpec, runtime: str) -> None:
     container = await start(make_spec("x = bytearray(b'x') * (400 << 20)", runtime=runtime))
     assert await receive_all(container) == b""
