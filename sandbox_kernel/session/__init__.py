@@ -12,6 +12,7 @@
 - `debugger`: Which cells stand at a breakpoint, so that their clocks stand too.
 - `quota`: How much a kernel may send, and what ends that sends more.
 - `completion`: The end of a request on the host: a cell always ends here.
+- `incoming`: The messages of a kernel on their way in: parsed, judged, the large ones in another thread.
 - `outputs`: What a kernel says, each message to the request it belongs to.
 - `router`: The way of a request from a front end to the kernel, with all that goes with it.
 - `states`: The states of one container, and what may follow what.

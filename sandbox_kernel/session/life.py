@@ -15,13 +15,14 @@ import orjson
 
 from ..container import wire
 from ..core.codes import EndCode, MessageCode, Note, Survived
-from ..core.errors import EngineError, EngineUnavailable, ProtocolError, SandboxDied, SandboxError, WireError
+from ..core.errors import EngineError, EngineUnavailable, SandboxDied, SandboxError, WireError
 from ..core.model import ExitReason, SandboxSpec, Settings
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
 from ..files.audit import Audit
 from . import deaths, protocol
 from .agent_words import Death, Oversized
+from .incoming import Incoming
 from .introduction import Introduction
 from .link import Link
 from .router import Router
@@ -33,8 +34,6 @@ MAX_FAILED_KERNELS = 3
 A cell can plant code that every later kernel of its sandbox runs at its start.
 """
 EXIT_SECONDS = 5.0
-LARGE, MEDIUM = 1 << 20, 1 << 15
-"""Bytes from which a message is parsed, and filtered, in another thread: an interrupt must not wait for that."""
 TURN_SECONDS = 0.02
 """How long messages are taken in a row before other work gets its turn."""
 
@@ -59,6 +58,7 @@ class Life:
         self._limits = settings.limits
         self._router = router
         self._introduction = introduction
+        self._incoming = Incoming(router.outputs, self._limits.message_bytes)
         self._audit = audit
         self._tasks = tasks
         self._again = again
@@ -273,28 +273,17 @@ class Life:
                 await self._message(kind, parts)
 
     async def _message(self, kind: int, parts: list[bytes]) -> None:
-        outputs, most, size = self._router.outputs, self._limits.message_bytes, sum(map(len, parts))
-        try:
-            if size < LARGE:
-                message = protocol.decode(kind, parts, most)
-            else:
-                message = await asyncio.to_thread(protocol.decode, kind, parts, most)
-        except protocol.TooHeavyError as error:
-            parts.clear()
-            outputs.too_heavy(error, size)
+        size = sum(map(len, parts))
+        message = await self._incoming.parse(kind, parts, size)
+        if message is None:
             return
-        except ProtocolError as error:
-            outputs.drop(Note(error.code, error.message), size)
-            return
-        parts.clear()  # before the message is written anew: what came and what goes are not held together
         if self._introduction.takes(message, size):
             if self._state is State.ASKING and self._introduction.known:
                 self._open()
         elif not self.ready:
-            outputs.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
+            self._router.outputs.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
         else:
-            verdict = await asyncio.to_thread(outputs.judge, message) if size >= MEDIUM else None
-            outputs.receive(message, size, verdict)
+            await self._incoming.pass_on(message, size)
 
     async def _event(self, link: Link, parts: list[bytes], spec: SandboxSpec | None) -> None:
         event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
