@@ -1,0 +1,6 @@
+"""What the host does for the connections of cells: it decides, dials and relays, and looks at what it may look at.
+
+Nothing of this is imported unless a setting asks for it.
+
+- `exchange`: The seams: a connection as four methods, an HTTP request and its answer, and who looks at them.
+"""
