@@ -5,6 +5,7 @@
 - `introduction`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_words`: What an agent says, as values: each number within its range, each text of bounded length.
 - `link`: The host's end of the wire: frames both ways, and questions with answers.
+- `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
 - `requests`: Which requests are open, which may be sent, and whose outputs may pass.
 - `publisher`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
 - `clock`: How long a request may run, wait for a person, and be half done.

@@ -1,0 +1,108 @@
+"""The seam between a session and what serves the connections of its cells: who is called, and with what.
+
+A cell opens a TCP connection to the loopback of its container, and the host gets a `Stream`: bytes both ways, nothing
+more. A `Service` reads what is wanted out of them. Imports the codes only; what carries the bytes stands elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.codes import Note
+
+CHUNK_BYTES = 64 << 10
+"""What one frame carries at most. A `receive` may return several frames' worth."""
+
+
+class StreamReset(Exception):
+    """The connection is broken: by the cell, by the service, or with the kernel that it belonged to."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"the connection was reset: {code}")
+        self.code = code
+        """What `reset` was called with, or one of `RESET_BY_CELL`, `RESET_BY_KERNEL` and `RESET_BY_END`."""
+
+
+RESET_BY_CELL = "cell"
+"""The cell broke it, or its process ended."""
+RESET_BY_KERNEL = "kernel"
+"""Its kernel was replaced, or its host process is about to be."""
+RESET_BY_END = "end"
+"""The sandbox ended, or the session."""
+RESET_LEFT_OPEN = "left-open"
+"""The service returned without an end of it."""
+
+
+class Stream(Protocol):
+    """The host's end of one connection that a cell opened. One task may receive while another one sends.
+
+    What has come and is not received yet is bounded, and so is what a `send` holds: a side that does not read makes
+    the other one wait. A stream has no time limit of its own; the service sets them.
+    """
+
+    @property
+    def number(self) -> int:
+        """Unique within one container."""
+
+    async def receive(self) -> bytes:
+        """Return what has come, waiting for it; b"" once the cell has finished sending. Raises `StreamReset`."""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`; waits until it is on its way to the container. Raises `StreamReset`.
+
+        Must not be called after `finish`. A send that is cancelled may have sent a part.
+        """
+
+    async def finish(self) -> None:
+        """Say that nothing more will be sent, behind what was sent; idempotent. Raises `StreamReset`."""
+
+    def reset(self, code: str) -> None:
+        """Break the connection both ways, at once; idempotent. What was sent and has not arrived may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The cell that a connection is charged to: the one that ran when it was opened, or the last one that did.
+
+    Threads outlive their cells, and the host cannot know whose a connection is: so between two cells, it is the one
+    before. A connection that is opened before a kernel's first cell is reset, and no service hears of it.
+    """
+
+    id: str
+    """The `msg_id` of its execute_request: unique within a session."""
+
+
+class Voice(Protocol):
+    """What a service may say: the session, as far as a service knows it. Never blocks and never raises."""
+
+    def note(self, note: Note, **fields: object) -> None:
+        """Write one line of the audit, an event "network" with the note's code and text. Their number is bounded."""
+
+    def tell(self, text: str) -> None:
+        """Say one line on stderr of the running cell, if there is one that has not been told too much."""
+
+
+class Service(Protocol):
+    """What the host does for the connections of one session, over all its kernels and containers."""
+
+    async def serve(self, stream: Stream, cell: Cell) -> None:
+        """Serve one connection; returns when it is over.
+
+        A stream that is left open then is reset. It is cancelled when the stream's container ends. A `StreamReset`
+        that comes out of it is an ordinary end; any other error resets the stream and is reported as a defect.
+        """
+
+    def cell_began(self, cell: Cell) -> None:
+        """Note that a cell was sent to the kernel. Several may run at once, in subshells."""
+
+    def cell_ended(self, cell: Cell) -> None:
+        """Note that a cell ended. Connections that are charged to it may live on, and new ones be charged to it."""
+
+    async def close(self) -> None:
+        """End with the session, after the last stream; idempotent, bounded."""
+
+
+ServiceFactory = Callable[[Voice], Service]
+"""Makes the service of a session: `Session(..., service=lambda voice: Egress(policy, voice))`. Called once, at once."""
