@@ -45,6 +45,9 @@ class MessageCode(Code):
     NOT_TAKEN_IN = "violation", "not taken in: {why}", "Send less at once."
     REPLY_REFUSED = "violation", "the reply was refused by the output policy", _FORGED
 
-    # --- requests that cannot be sent on ---
+    # --- requests of front ends ---
+    NOT_A_REQUEST = "violation", "not a request: {why}", "Send what the protocol says."
+    WRONG_SIGNATURE = "violation", "not signed with the key of the connection file", "Use the kernel's connection file."
+    SENT_TWICE = "violation", "the message came before", "Send it under an id of its own."
     REQUEST_TOO_LARGE = "limit", "the request is too large", "Send less at once, or raise message_limit."
     REQUEST_NOT_SENT = "violation", "the request cannot be sent: {why}", "Send what the protocol says."

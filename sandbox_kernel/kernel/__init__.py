@@ -4,6 +4,7 @@
 - `handover`: A container left with the keeper by one kernel process and taken by the next.
 - `heap`: Memory that large messages took, kept for the next one.
 - `guests`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
+- `signatures`: Who may send a request, and that none is sent twice.
 - `sockets`: The five ZMQ sockets: binding, signing, reading from asyncio.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `overflow`: What a page does not bear: a file of scratch, and its end shown.

@@ -1,6 +1,6 @@
 """The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio.
 
-Imports guests, jupyter_client's `Session` for the signatures, and pyzmq; knows nothing of containers.
+Imports guests, signatures and pyzmq; knows nothing of containers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import zmq
-from jupyter_client.session import DELIM, Session
 
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
 from ..session import protocol
 from .guests import Guests
+from .signatures import DELIMITER, Signatures
 
 if TYPE_CHECKING:
     from .heap import Heap
@@ -77,10 +77,10 @@ class FrontSockets:
         self._connection = connection
         self._frame_bytes = max(2 * message_bytes, REQUEST_FRAME)
         scheme = str(connection.get("signature_scheme") or "hmac-sha256")
-        self._session = Session(key=str(connection.get("key", "")).encode(), signature_scheme=scheme)
-        # Only the signatures are left to it: each part is parsed once, here.
-        self._session.unpack = lambda part: {"msg_id": "", "msg_type": "", "version": protocol.PROTOCOL_VERSION}
-        self.session_id: str = self._session.session
+        self._signatures = Signatures(str(connection.get("key", "")).encode(), scheme)
+        if not connection.get("key"):
+            sys.stderr.write("sandbox-kernel: the connection file has no key, so requests are not signed\n")
+        self.session_id = f"{os.urandom(4).hex()}-{os.urandom(12).hex()}"
         self._numbers = itertools.count(1)
         self._context = zmq.Context()
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
@@ -134,12 +134,12 @@ class FrontSockets:
             os.umask(mask)
         return socket
 
-    def _note(self, event: str, reason: str) -> None:
+    def _note(self, event: str, reason: str, **more: str) -> None:
         self._noted += 1
         if self._noted < MAX_NOTED:
-            self._on_refused(event, reason=reason)
+            self._on_refused(event, reason=reason, **more)
         elif self._noted == MAX_NOTED:
-            self._on_refused(event, reason=reason, last="no more of this is written")
+            self._on_refused(event, reason=reason, **more, last="no more of this is written")
 
     def _shut_out(self, why: str) -> None:
         if not self._noted:
@@ -186,23 +186,19 @@ class FrontSockets:
             return True
         try:
             message, client = self._decode(channel, parts)
-        except (ProtocolError, ValueError, TypeError, LookupError) as error:
-            self._note("refused", f"not a proper request on {channel}: {error}")
+        except ProtocolError as error:
+            self._note("refused", f"not a proper request on {channel}: {error.message}", code=error.code.code)
         else:
             self._on_request(message, client)
         return True
 
     def _decode(self, channel: Channel, parts: list[bytes]) -> tuple[Message, bytes]:
-        identities, signed = self._session.feed_identities(parts)
-        rest: list[Any] = list(signed)
-        if len(identities) != 1:
-            raise ProtocolError(f"{len(identities)} routing identities")
-        self._session.deserialize(rest)  # the signature, and that it is no replay
-        header, _, metadata, content = (protocol.parse_object(part) for part in rest[1:5])
+        client, rest = self._signatures.verified(parts)
+        header, _, metadata, content = (protocol.parse_object(part) for part in rest[:4])
         protocol.check_identifiers(header)
         protocol.dumps(header)  # every answer repeats it; it may nest deeper than can be said again
-        message = Message(channel=channel, header=header, metadata=metadata, content=content, buffers=tuple(rest[5:]))
-        return message, identities[0]
+        message = Message(channel=channel, header=header, metadata=metadata, content=content, buffers=tuple(rest[4:]))
+        return message, client
 
     def _subscribed(self, event: bytes) -> None:
         if event[:1] == b"\x01":
@@ -230,7 +226,7 @@ class FrontSockets:
         parts = [protocol.dumps(part) for part in (header, message.parent, message.metadata, message.content)]
         prefix = topic if topic is not None else f"kernel.{self.session_id}.{kind}".encode()
         first = client if client is not None else prefix
-        everything = [first, DELIM, self._session.sign(parts), *parts, *message.buffers]
+        everything = [first, DELIMITER, self._signatures.sign(parts), *parts, *message.buffers]
         if client is None and not prefix:
             del everything[0]
         socket = self._sockets[message.channel]

@@ -1,14 +1,16 @@
-"""What a kernel's sockets hold for clients: no more than is bounded, whoever does not read."""
+"""What a kernel's sockets take from clients, and hold for them: no more than is bounded, whoever does not read."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 import zmq.asyncio
+from jupyter_client.session import Session
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.kernel import sockets
@@ -22,15 +24,21 @@ def stream(text: str) -> Message:
     return Message(channel="iopub", header={"msg_type": "stream"}, content={"name": "stdout", "text": text})
 
 
+def connection_file(folder: Path) -> dict[str, Any]:
+    connection: dict[str, Any] = {"transport": "ipc", "ip": str(folder / "k"), "key": "secret"}
+    ports = {f"{name}_port": number for number, name in enumerate(("shell", "control", "stdin", "iopub", "hb"), 1)}
+    return connection | ports
+
+
 async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
     """Return what was noted while many large messages were sent to one client, and how many small ones it got then."""
-    connection: dict[str, Any] = {"transport": "ipc", "ip": str(folder / "k"), "key": "secret"}
-    connection |= {
-        f"{name}_port": number for number, name in enumerate(("shell", "control", "stdin", "iopub", "hb"), 1)
-    }
     noted: list[str] = []
     front = sockets.FrontSockets(
-        connection, lambda *_: None, lambda event, **_: noted.append(event), message_bytes=MIB, anybody=True
+        connection_file(folder),
+        lambda *_: None,
+        lambda event, **_: noted.append(event),
+        message_bytes=MIB,
+        anybody=True,
     )
     front.listen()
     context = zmq.asyncio.Context()
@@ -70,3 +78,53 @@ async def test_a_client_that_does_not_read_costs_a_bounded_memory(
 async def test_control_a_client_that_reads_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "WAITING_BYTES", 8 * MIB)
     assert await publish(tmp_path, reads=True) == ([], 1)
+
+
+async def test_a_request_passes_once_and_with_the_key_only(tmp_path: Path) -> None:
+    """It is said by a code why the others do not."""
+    came: list[str] = []
+    noted: list[str] = []
+    all_came = asyncio.Event()
+
+    def take(message: Message, _client: bytes) -> None:
+        came.append(message.id)
+        if message.id == "last":
+            all_came.set()
+
+    front = sockets.FrontSockets(
+        connection_file(tmp_path),
+        take,
+        lambda event, **more: noted.append(more["code"]),
+        message_bytes=MIB,
+        anybody=True,
+    )
+    front.listen()
+    context = zmq.asyncio.Context()
+    client = context.socket(zmq.DEALER)
+    client.connect(f"ipc://{tmp_path / 'k'}-1")
+    signing = Session(key=b"secret")
+
+    def request(name: str, session: Session) -> list[bytes]:
+        header = {"msg_id": name, "msg_type": "execute_request"}
+        body = [json.dumps(part).encode() for part in (header, {}, {}, {"code": "1"})]
+        return [b"<IDS|MSG>", session.sign(body), *body]
+
+    try:
+        for parts in (
+            request("first", signing),
+            request("first", signing),
+            request("forged", Session(key=b"another key")),
+            [*request("nested", signing)[:2], b"[" * 5000],
+            [b"garbage"],
+            request("last", signing),
+        ):
+            await client.send_multipart(parts)
+        async with asyncio.timeout(20):
+            await all_came.wait()
+        assert came == ["first", "last"]
+        assert noted == ["sent-twice", "wrong-signature", "not-a-request", "not-a-request"]
+    finally:
+        client.close(linger=0)
+        context.term()
+        front.close()
+        await asyncio.to_thread(front.destroy)
