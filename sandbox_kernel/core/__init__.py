@@ -7,6 +7,7 @@
 - `output_codes`: What the output policy removes.
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
+- `network_codes`: The codes of the guarded way out: why a connection of a cell is refused.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `texts`: JSON that is mostly long texts, parsed without a copy of the whole.

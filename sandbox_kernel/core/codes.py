@@ -1,4 +1,4 @@
-"""The table of all codes, of four parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of five parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -11,14 +11,19 @@ from .code import Code, Note, Severity, Survived
 from .end_codes import EndCode
 from .file_codes import FileCode
 from .message_codes import MessageCode
+from .network_codes import NetworkCode
 from .output_codes import OutputCode
 
-__all__ = ["TABLE", "Code", "EndCode", "FileCode", "MessageCode", "Note", "OutputCode", "Severity", "Survived", "find"]
+__all__ = [
+    "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "NetworkCode", "Note", "OutputCode", "Severity", "Survived",
+    "find",
+]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
     "Outputs": OutputCode,
     "Messages": MessageCode,
     "Files": FileCode,
+    "Network": NetworkCode,
     "Ends": EndCode,
 }
 """The parts, by the titles that people read."""

@@ -39,6 +39,7 @@ _ABOUT = {
     "Outputs": "What the output policy takes out of a message of the kernel, and which message does not pass at all.",
     "Messages": "What a sandbox sends and the host does not pass on; and requests that cannot go in.",
     "Files": "Which files do not enter or leave the sandbox, and what the host's disk refuses.",
+    "Network": "Why a connection or a request of a cell is not let out.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
 }
 WIDTH = 96

@@ -14,12 +14,22 @@ import pytest
 
 from sandbox_kernel import cli
 from sandbox_kernel.core import errors
-from sandbox_kernel.core.codes import TABLE, Code, EndCode, FileCode, MessageCode, OutputCode, Survived, find
+from sandbox_kernel.core.codes import (
+    TABLE,
+    Code,
+    EndCode,
+    FileCode,
+    MessageCode,
+    NetworkCode,
+    OutputCode,
+    Survived,
+    find,
+)
 from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from tests.support import ROOT
 
 PACKAGE = ROOT / "sandbox_kernel"
-TABLES = ("output_codes", "message_codes", "file_codes", "end_codes")
+TABLES = ("output_codes", "message_codes", "file_codes", "network_codes", "end_codes")
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}
 SAYING = {"note", "add", "noted", "RefusedError"}
@@ -67,7 +77,7 @@ def test_each_code_says_what_it_means_and_what_to_do(part: str) -> None:
 
 def test_what_is_refused_is_a_violation_a_limit_or_a_notice() -> None:
     """Failures are ends; the report's form has no other severity for an event."""
-    events = {one.severity for part in (OutputCode, MessageCode, FileCode) for one in part}
+    events = {one.severity for part in (OutputCode, MessageCode, FileCode, NetworkCode) for one in part}
     assert events == {"violation", "limit", "notice"}
 
 

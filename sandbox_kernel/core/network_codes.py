@@ -1,0 +1,69 @@
+"""The codes of the guarded way out: why a connection of a cell is refused. Imports code only."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from .code import Code
+
+_RULE = "Add the rule that is named to the setting network, if the code is meant to reach it."
+_SPELLING = "Write the host as a plain name, an address as four decimal numbers, or IPv6 in brackets."
+_INSIDE = "Nothing: inside the sandbox it is the sandbox itself. The host's own address is 127.0.0.1, by a rule for it."
+_CLIENT = "Use a client that says the same host everywhere: in the tunnel, in the Host header and in TLS."
+
+
+@unique
+class NetworkCode(Code):
+    """Why a connection or a request was not let out."""
+
+    # --- how a host is written ---
+    HOST_EMPTY = "violation", "no host is named", _SPELLING
+    HOST_TOO_LONG = "violation", "the name of a host is longer than 253 characters", _SPELLING
+    HOST_CHARACTER = "violation", "the host {host} has {what} in it", _SPELLING
+    HOST_LABEL = "violation", "the host {host} has a label that {why}", _SPELLING
+    HOST_ONE_LABEL = (
+        "violation",
+        "the host {host} is a name of one label, which means another host on each machine",
+        "Write the whole name, such as db.example.org.",
+    )
+    HOST_ADDRESS = "violation", "the host {host} is no address in its plain form", _SPELLING
+    HOST_IDNA = (
+        "violation",
+        "the host {host} is no proper international name",
+        "Write it as it stands in the domain name system, with xn--.",
+    )
+    HOST_INSIDE = "violation", "{host} is the sandbox itself, and no host outside", _INSIDE
+    HOST_SPECIAL = (
+        "violation",
+        "{host} is a name that no domain name system answers for: it ends with .{suffix}",
+        "Use a name of the domain name system, or an address.",
+    )
+    PORT_IMPROPER = "violation", "the port of {host} is no plain number from 1 to 65535", "Write the port as a number."
+    PORT_MISSING = "violation", "no port is named for {host}", "Write the port behind a colon."
+
+    # --- what the rules say ---
+    HOST_NOT_ALLOWED = "violation", "{host} is no allowed host; the rule for it would be {rule}", _RULE
+    PORT_NOT_ALLOWED = "violation", "{host} is allowed, but not its port {port}; the rule would be {rule}", _RULE
+    METHOD_NOT_ALLOWED = "violation", "{host} is allowed, but not for {method}; the rule would be {rule}", _RULE
+
+    # --- where a name leads ---
+    NO_ADDRESS = (
+        "notice",
+        "{host} has no address",
+        "See whether the name is right, and whether the host can resolve it.",
+    )
+    ADDRESS_NOT_PUBLIC = (
+        "violation",
+        "{host} leads to {address}, {what}; it is dialled only with a rule for that very address: {rule}",
+        _RULE,
+    )
+    METADATA_SERVICE = (
+        "violation",
+        "{host} is a metadata service, which hands out credentials of the machine",
+        "Nothing: code in a sandbox has no business there. Only a rule for its very name or address lets it pass.",
+    )
+
+    # --- what a client says later ---
+    SERVER_NAME_MISSING = "violation", "TLS to {host} names no server", _CLIENT
+    SERVER_NAME_OTHER = "violation", "TLS to {host} names another server", _CLIENT
+    HOST_HEADER_OTHER = "violation", "a request to {host} has the Host header of another", _CLIENT
