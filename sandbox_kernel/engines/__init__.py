@@ -3,7 +3,7 @@
 - `base`: The seam: `Engine`, `Container`, `Handover`.
 - `seccomp`: The system calls that a cell may make; all others fail.
 - `about`: What an engine says of itself, its sandboxes and its images: values of ours.
-- `hardening`: From a spec to the engine's arguments; pure, with snapshot tests.
+- `hardening`: From a spec to the protections of a sandbox, in values of ours.
 - `attestation`: Is the container what was asked for? Two witnesses against the spec.
 - `owner`: Whose container it is: a process, told apart from a later one with its number.
 - `guard`: A process that outlives the owner of containers, and ends those that do not end with it.

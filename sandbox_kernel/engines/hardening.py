@@ -1,22 +1,19 @@
-"""What a sandbox is made of: from a spec to the engine's arguments, as a pure function.
+"""What a sandbox is made of, in values of ours: from a spec to its protections, as a pure function.
 
-The attestation compares a running container with these same arguments. Imports model and the seccomp profile only;
-no I/O, no clock, no look at the host.
+An engine puts them into its own words, and refuses what it cannot enforce; the attestation compares a running sandbox
+with them. Imports model and the list of system calls only; no I/O, no clock, no look at the host, no engine's words.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..core.model import SCRATCH, Limits, SandboxSpec
-from .seccomp import profile
-
-LABEL = "sandbox-kernel"
+from . import seccomp
 
 CPU_PERIOD_MICROSECONDS = 100_000
-"""The scheduler's default. A quota is used, and not `NanoCpus`: engines refuse more of those than the machine has."""
+"""The scheduler's default, of which a sandbox has its quota."""
 
 PAGE_BYTES = 4096
 
@@ -84,89 +81,102 @@ masked by a path.
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
+class Tmpfs(NamedTuple):
+    """A folder in memory that cells may write to: no setuid files and no device nodes, but programs may run there.
+
+    An uploaded wheel with a compiled module is honest work, and memfd_create() gets around noexec anyway.
+    """
+
+    path: str
+    size_bytes: int
+    files: int
+    """At most so many: an empty one takes kernel memory as well."""
+    mode: int
+    owner: int | None = None
+    """User and group id; None is root."""
+
+
+class Protections(NamedTuple):
+    """All that keeps a sandbox apart. What has one value only is the same for every sandbox."""
+
+    # --- who it is ---
+    uid: int
+    """User and group of every process inside; no other group."""
+    capabilities: frozenset[str]
+    new_privileges: bool
+    """Whether a setuid file may give any."""
+    system_calls: tuple[seccomp.Rule, ...]
+
+    # --- what it sees ---
+    networks: frozenset[str]
+    """Besides a loopback of its own."""
+    own_namespaces: frozenset[str]
+    """Besides those of mounts and of networks, without which nothing else here would hold."""
+    hostname: str
+    environment: Mapping[str, str]
+    """All of it, but for the image's own."""
+    host_folders: frozenset[str]
+    devices: frozenset[str]
+    """Of the host's; those that every sandbox has, such as /dev/null, are not named."""
+    masked_paths: tuple[str, ...]
+    readonly_paths: tuple[str, ...]
+
+    # --- where it writes ---
+    writable_root: bool
+    working_folder: str
+    writable: tuple[Tmpfs, ...]
+    shm_bytes: int
+
+    # --- what it uses up ---
+    memory_bytes: int
+    swap_bytes: int
+    cpu_period_microseconds: int
+    cpu_quota_microseconds: int
+    pids: int
+    open_files: int
+    core_bytes: int
+    oom_score: int
+    """When the host itself runs out of memory, what has more of it goes first; the host's own processes have 0."""
+
+
 def cpu_quota(limits: Limits) -> int:
     """Return the time on processors in each period, in microseconds; the kernel's least is 1 ms."""
     return max(1000, round(limits.cpus * CPU_PERIOD_MICROSECONDS))
 
 
-def container_arguments(spec: SandboxSpec) -> dict[str, Any]:
-    """Return the body of the engine's request that creates a container (Docker Engine API 1.41)."""
+def protections(spec: SandboxSpec) -> Protections:
+    """Return what a sandbox for `spec` has, on whatever engine."""
     limits = spec.limits
-    host: dict[str, Any] = {
-        # Nobody restarts, keeps or logs it.
-        "AutoRemove": True,
-        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
-        "LogConfig": {"Type": "none", "Config": {}},
-        "Init": False,  # the agent is
-        # No way out, and nothing of the host in it.
-        "NetworkMode": "none",
-        "IpcMode": "private",
-        "PidMode": "",
-        "UTSMode": "",
-        "CgroupnsMode": "private",
-        "ReadonlyRootfs": True,
-        "Binds": [],
-        "Mounts": [],
-        "Devices": [],
-        "MaskedPaths": list(MASKED_PATHS),
-        "ReadonlyPaths": list(READONLY_PATHS),
-        # No privilege, and none to be had.
-        "Privileged": False,
-        "CapAdd": [],
-        "CapDrop": ["ALL"],
-        "GroupAdd": [],
-        "SecurityOpt": ["no-new-privileges:true", "seccomp=" + json.dumps(profile(), separators=(",", ":"))],
-        # Every resource has an end.
-        "Memory": limits.memory_bytes,
-        "MemorySwap": limits.memory_bytes,  # of both together, so there is no swap
-        "CpuPeriod": CPU_PERIOD_MICROSECONDS,
-        "CpuQuota": cpu_quota(limits),
-        "PidsLimit": limits.pids,
-        "OomScoreAdj": 500,  # before the host's own processes when the host itself runs out
-        "ShmSize": limits.shm_bytes,
-        "Tmpfs": {
-            # Code may be run there: an uploaded wheel with a compiled module is honest work, and memfd_create() gets
-            # around noexec anyway.
-            "/tmp": _tmpfs(limits.tmp_bytes, "mode=1777"),  # noqa: S108
-            SCRATCH: _tmpfs(limits.scratch_bytes, f"mode=0700,uid={spec.uid},gid={spec.uid}"),
-        },
-        "Ulimits": [
-            {"Name": "nofile", "Soft": limits.open_files, "Hard": limits.open_files},
-            {"Name": "core", "Soft": 0, "Hard": 0},
-        ],
-    }
-    if spec.runtime is not None:
-        host["Runtime"] = spec.runtime
-    return {
-        "Image": spec.image,
-        "Hostname": "sandbox",
-        "Domainname": "",
-        "User": f"{spec.uid}:{spec.uid}",
-        "WorkingDir": SCRATCH,
-        "Entrypoint": list(spec.command),  # as the entry point, so that nothing of the image's own is put before it
-        "Cmd": [],
-        "Env": [f"{name}={value}" for name, value in sorted(spec.environment.items())],
-        # The pipe is the container's life: once its stdin closes, for whatever reason, the agent ends.
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "Tty": False,
-        "Healthcheck": {"Test": ["NONE"]},
-        "StopSignal": "SIGKILL",  # an engine that shuts down does not wait for PID 1, which ignores SIGTERM
-        "NetworkDisabled": True,
-        "Labels": {f"{LABEL}.session": spec.session_id, f"{LABEL}.memory": str(limits.memory_bytes)},
-        "HostConfig": host,
-    }
+    return Protections(
+        uid=spec.uid,
+        capabilities=frozenset(),
+        new_privileges=False,
+        system_calls=seccomp.rules(),
+        networks=frozenset(),
+        own_namespaces=frozenset({"cgroup", "ipc", "pid", "uts"}),
+        hostname="sandbox",
+        environment=spec.environment,
+        host_folders=frozenset(),
+        devices=frozenset(),
+        masked_paths=MASKED_PATHS,
+        readonly_paths=READONLY_PATHS,
+        writable_root=False,
+        working_folder=SCRATCH,
+        writable=(
+            Tmpfs("/tmp", limits.tmp_bytes, _files(limits.tmp_bytes), 0o1777),  # noqa: S108 (inside the sandbox)
+            Tmpfs(SCRATCH, limits.scratch_bytes, _files(limits.scratch_bytes), 0o700, spec.uid),
+        ),
+        shm_bytes=limits.shm_bytes,
+        memory_bytes=limits.memory_bytes,
+        swap_bytes=0,
+        cpu_period_microseconds=CPU_PERIOD_MICROSECONDS,
+        cpu_quota_microseconds=cpu_quota(limits),
+        pids=limits.pids,
+        open_files=limits.open_files,
+        core_bytes=0,
+        oom_score=500,
+    )
 
 
-def digest(spec: SandboxSpec) -> str:
-    """Return a name for everything that was asked for: equal specs have equal digests."""
-    canonical = json.dumps(container_arguments(spec), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _tmpfs(size: int, owner: str) -> str:
-    # An empty file takes kernel memory as well: at most one for each page of the size.
-    return f"rw,nosuid,nodev,exec,size={size},nr_inodes={max(1024, size // PAGE_BYTES)},{owner}"
+def _files(size: int) -> int:
+    return max(1024, size // PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""The system calls a cell may make: a default-deny profile in the engine's format. Data; imports nothing.
+"""The system calls a cell may make: a list of rules, and what no rule names is refused. Data; imports nothing.
 
 The engine's own profile depends on its age (Docker 20.10 leaves AF_VSOCK and io_uring open), so the sandbox brings one.
 It allows what CPython, the data libraries of the image, ipykernel and debugpy call, and what their C libraries fall
@@ -9,7 +9,7 @@ them, because libraries then take another way. Only the native architecture's ca
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 EPERM, ENOSYS = 1, 38
 
@@ -135,48 +135,44 @@ IOCTLS = {
 """A list of what may, not of what may not: TIOCSTI (types into a terminal) and every driver's own calls stay out."""
 
 
-def profile() -> dict[str, Any]:
-    """Return the profile, in the JSON format that Docker and Podman share."""
-    return {
-        "defaultAction": "SCMP_ACT_ERRNO",
-        "defaultErrnoRet": EPERM,
-        "archMap": [
-            {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []},
-            {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
-        ],
-        "syscalls": [
-            _rule(ALLOWED),
-            _rule(ABSENT, action="SCMP_ACT_ERRNO", errnoRet=ENOSYS),
-            *(
-                _rule(("socket",), args=[_equals(0, family), _equals(2, protocol)])
-                for family in FAMILIES
-                for protocol in PROTOCOLS
-            ),
-            _rule(("socket",), args=[_equals(0, AF_NETLINK)], action="SCMP_ACT_ERRNO", errnoRet=EINVAL),
-            _rule(("socketpair",), args=[_equals(0, AF_UNIX)]),
-            _rule(("clone",), args=[_masked(0, NEW_NAMESPACES, 0)]),
-            *(_rule(("personality",), args=[_equals(0, value)]) for value in PERSONALITIES),
-            _rule(("setpriority",), args=[_int(0, PRIO_PROCESS)]),
-            _rule(("ioprio_set",), args=[_int(0, IOPRIO_WHO_PROCESS)]),
-            *(_rule(("prctl",), args=[_masked(0, 1 << bit, 0)]) for bit in range(8) if PRCTL_BITS >> bit & 1),
-            # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
-            *(_rule(("ioctl",), args=[_int(1, number)]) for number in IOCTLS.values()),
-        ],
-    }
+class Condition(NamedTuple):
+    """One argument of a call, counted from 0: its bits in `mask` are `value`; without a mask, all of them are."""
+
+    argument: int
+    value: int
+    mask: int | None = None
 
 
-def _rule(names: tuple[str, ...], **fields: Any) -> dict[str, Any]:
-    return {"names": list(names), "action": "SCMP_ACT_ALLOW", **fields}
+class Rule(NamedTuple):
+    """What happens to calls of these names that meet every condition: they are made, or fail with an error number."""
+
+    names: tuple[str, ...]
+    conditions: tuple[Condition, ...] = ()
+    error: int | None = None
 
 
-def _equals(index: int, value: int) -> dict[str, Any]:
-    return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
+def rules() -> tuple[Rule, ...]:
+    """Return all rules; what meets none of them fails with `EPERM`."""
+    return (
+        Rule(ALLOWED),
+        Rule(ABSENT, error=ENOSYS),
+        *(
+            Rule(("socket",), (Condition(0, family), Condition(2, protocol)))
+            for family in FAMILIES
+            for protocol in PROTOCOLS
+        ),
+        Rule(("socket",), (Condition(0, AF_NETLINK),), error=EINVAL),
+        Rule(("socketpair",), (Condition(0, AF_UNIX),)),
+        Rule(("clone",), (Condition(0, 0, NEW_NAMESPACES),)),
+        *(Rule(("personality",), (Condition(0, value),)) for value in PERSONALITIES),
+        Rule(("setpriority",), (_int(0, PRIO_PROCESS),)),
+        Rule(("ioprio_set",), (_int(0, IOPRIO_WHO_PROCESS),)),
+        *(Rule(("prctl",), (Condition(0, 0, 1 << bit),)) for bit in range(8) if PRCTL_BITS >> bit & 1),
+        # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
+        *(Rule(("ioctl",), (_int(1, number),)) for number in IOCTLS.values()),
+    )
 
 
-def _int(index: int, value: int) -> dict[str, Any]:
+def _int(argument: int, value: int) -> Condition:
     """Compare the 32 bits that the kernel reads of an int."""
-    return _masked(index, 0xFFFFFFFF, value)
-
-
-def _masked(index: int, mask: int, value: int) -> dict[str, Any]:
-    return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+    return Condition(argument, value, 0xFFFFFFFF)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_kernel.core.model import Limits, SandboxSpec
+from sandbox_kernel.engines.docker.arguments import container_arguments
+from sandbox_kernel.engines.docker.witness import ENGINE_EMPTY
 from tests.support import ROOT
 
 PACKAGE = ROOT / "sandbox_kernel"
@@ -35,6 +38,7 @@ BREACHES = {
     "doors": ("batch/exits.py", "from ..mcp_server import names"),
     "engines": ("engines/docker/http.py", "from .. import refusal"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
+    "client": ("engines/docker/engine.py", "import docker"),
     "shipped": ("engines/attestation.py", "from ..container import report"),
     "acyclic": ("files/names.py", "from . import transfer"),
 }
@@ -225,6 +229,32 @@ def test_a_kernel_process_brings_zmq_and_nothing_else_that_is_heavy() -> None:
     found = modules_after("import sandbox_kernel.kernel.sockets, sandbox_kernel.kernel.proxy")
     assert "zmq" in found
     assert not found & {*HEAVY, "tornado", "dateutil", "curses"} - {"zmq"}
+
+
+def words_of(document: object) -> set[str]:
+    """Return the names of the fields in a document, wherever they stand."""
+    if isinstance(document, dict):
+        return {name for name in document if name.isalpha()}.union(*map(words_of, document.values()))
+    return set().union(*map(words_of, document)) if isinstance(document, list) else set()
+
+
+def engine_words(tree: ast.AST) -> set[str]:
+    """Return the words of Docker's documents that stand in a module as texts."""
+    spec = SandboxSpec(session_id="s", image="i", limits=Limits(), command=("c",), uid=1, runtime="r")
+    words = words_of(container_arguments(spec)) | {*ENGINE_EMPTY, "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}
+    words -= {"Image", "User", "Name", "Type", "Memory", "Config", "Test", "Links"}  # words of other documents as well
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return words & texts
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith("engines.docker.")])
+def test_an_engine_s_words_end_in_its_folder(module: str) -> None:
+    assert engine_words(ast.parse(path_of(module).read_text(encoding="utf-8"))) == set()
+
+
+def test_control_an_engine_s_word_is_seen() -> None:
+    assert engine_words(ast.parse('host = found["HostConfig"]')) == {"HostConfig"}
+    assert engine_words(ast.parse(path_of("engines.docker.arguments").read_text(encoding="utf-8")))
 
 
 # --- the tests themselves --------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.witness import witness
-from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
 
 SPEC = SandboxSpec(
     session_id="0123456789abcdef",

@@ -12,7 +12,9 @@ import pytest
 
 from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.engines import seccomp
-from sandbox_kernel.engines.hardening import container_arguments, digest
+from sandbox_kernel.engines.docker import arguments
+from sandbox_kernel.engines.docker.arguments import container_arguments, digest, profile
+from sandbox_kernel.engines.hardening import Protections, protections
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SPEC = SandboxSpec(
@@ -58,12 +60,41 @@ def test_every_setting_of_a_spec() -> None:
 
 
 def test_the_system_calls() -> None:
-    compare("seccomp.json", seccomp.profile())
+    compare("seccomp.json", profile(seccomp.rules()))
+
+
+CHANGED: dict[str, Any] = {
+    "capabilities": {"NET_RAW"},
+    "system_calls": (),
+    "networks": {"bridge"},
+    "own_namespaces": set(),
+    "environment": {"A": "b"},
+    "host_folders": {"/:/host"},
+    "devices": {"/dev/kvm"},
+    "masked_paths": (),
+    "readonly_paths": (),
+    "writable": (),
+    "hostname": "other",
+    "working_folder": "/",
+}
+"""Other values than those of a sandbox; a number or a truth is changed by itself."""
+
+
+@pytest.mark.parametrize("field", Protections._fields)
+def test_each_protection_reaches_the_engine(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What were not translated would be missing without a word."""
+    before, wanted = container_arguments(SPEC), protections(SPEC)
+    value: Any = CHANGED.get(field)
+    if value is None:
+        was = getattr(wanted, field)
+        value = not was if isinstance(was, bool) else was + 1
+    monkeypatch.setattr(arguments, "protections", lambda _: wanted._replace(**{field: value}))
+    assert container_arguments(SPEC) != before
 
 
 def test_the_profile_travels_with_the_request() -> None:
     (option,) = [o for o in container_arguments(SPEC)["HostConfig"]["SecurityOpt"] if o.startswith("seccomp=")]
-    assert json.loads(option.removeprefix("seccomp=")) == seccomp.profile()
+    assert json.loads(option.removeprefix("seccomp=")) == profile(seccomp.rules())
 
 
 @pytest.mark.parametrize(
@@ -90,9 +121,7 @@ FORBIDDEN = """
 
 
 def test_no_forbidden_call_is_on_the_list() -> None:
-    allowed = {
-        name for rule in seccomp.profile()["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]
-    }
+    allowed = {name for rule in seccomp.rules() if rule.error is None for name in rule.names}
     assert not allowed & set(FORBIDDEN.split())
     assert len(seccomp.ALLOWED) == len(set(seccomp.ALLOWED)), "a name stands twice"
     assert not set(seccomp.ALLOWED) & CONDITIONAL, "these have conditions"

@@ -1,5 +1,6 @@
 """Docker, and whatever speaks its API.
 
+- `arguments`: A sandbox's protections in Docker's words; pure, with snapshot tests.
 - `ahead`: What a start asks of the engine, and asking it before there is an event loop.
 - `discovery`: Where an engine listens.
 - `errors`: What an engine refuses, and how it fails, as errors of ours.

@@ -16,8 +16,8 @@ from typing import Any
 from ... import __version__
 from ...core.model import SandboxSpec
 from .. import guard
-from ..hardening import LABEL, container_arguments, digest
 from ..owner import Owner, host_name
+from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
 """For an engine to take a request in; one that is slower is asked again by those who can wait."""

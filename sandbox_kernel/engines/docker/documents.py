@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..about import EngineInfo, ImageInfo, Listed
-from ..hardening import LABEL
 from ..owner import Owner, host_name
+from .arguments import LABEL
 
 LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
 CONTENTS = f"{LABEL}.contents"

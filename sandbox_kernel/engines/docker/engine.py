@@ -1,6 +1,6 @@
 """The Docker engine: a container for each session, over the Engine API that Docker and Podman share.
 
-Imports asyncio, its own HTTP, the pipe and the pure hardening; never the engine's client library (see http.py).
+Imports asyncio, its own HTTP, the pipe and the pure arguments; never the engine's client library (see http.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import guard
-from ..hardening import LABEL
 from ..owner import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation
+from .arguments import LABEL
 from .container import DockerContainer
 from .discovery import socket_path
 from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
@@ -63,6 +63,8 @@ class DockerEngine:
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
         if not isinstance(ahead, Ahead) or ahead.spec != spec:
+            if ahead is not None:
+                ahead.give_up()
             return await self.start_body(spec.session_id, creation(spec))
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
         return await self._start(spec.session_id, ahead.name, ahead.since, creating)

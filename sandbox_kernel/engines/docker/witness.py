@@ -1,7 +1,7 @@
 """What a Docker engine says of a container: all that was asked for, and nothing that was not.
 
 Its document is compared with the request that was sent, setting by setting. Fails closed: what is missing, unreadable
-or of a strange type differs. Pure; imports model, attestation, base and hardening.
+or of a strange type differs. Pure; imports model, attestation, base and the arguments.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from ...core.model import SandboxSpec
 from ..attestation import as_list, at, only, same, short
 from ..base import Check, Witness
-from ..hardening import LABEL, container_arguments, digest
+from .arguments import LABEL, container_arguments, digest
 
 ENGINE_EMPTY = (
     *("VolumesFrom", "Links", "ExtraHosts", "PortBindings", "PublishAllPorts", "DeviceRequests", "DeviceCgroupRules"),
     *("Sysctls", "UsernsMode", "Cgroup", "OomKillDisable"),
 )
-"""Settings of the engine that hardening.py leaves alone, and that would open something."""
+"""Settings of the engine that arguments.py leaves alone, and that would open something."""
 
 
 def witness(spec: SandboxSpec, inspected: object, image_environment: object) -> Witness:

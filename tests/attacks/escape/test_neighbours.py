@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.hardening import container_arguments
 from tests.attacks.escape.alterations import host, network
 from tests.attacks.escape.inside import ATTACKS
 from tests.attacks.escape.tools import run_once, spec_for

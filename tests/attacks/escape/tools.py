@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.hardening import container_arguments
 from tests.attacks.escape import (
     attacks_agent,  # noqa: F401 (fills the table)
     attacks_files,  # noqa: F401

@@ -24,9 +24,9 @@ from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines import guard
 from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker import engine as docker
+from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.hardening import LABEL, container_arguments
 from sandbox_kernel.engines.owner import Owner, host_name
 from tests.support.engines import IMAGE, containers_of, receive_all, receive_line
 

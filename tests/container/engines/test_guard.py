@@ -17,9 +17,9 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.hardening import LABEL
 from sandbox_kernel.engines.owner import Owner
 from tests.support.engines import IMAGE
 

@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.core.model import SCRATCH, SandboxSpec
+from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.container import DockerContainer
-from sandbox_kernel.engines.hardening import LABEL, container_arguments, digest
 from tests.support.engines import REPORT, receive_line, report_sources
 
 MakeSpec = Callable[..., SandboxSpec]

@@ -1,0 +1,130 @@
+"""A sandbox's protections in Docker's words: the body of the request that creates a container. Pure.
+
+What the engine is asked, and what it says of a container later, are compared with this same document.
+Imports model, the protections and their rules; no I/O, no clock, no look at the host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from ...core.model import SandboxSpec
+from ..hardening import Protections, Tmpfs, protections
+from ..seccomp import EPERM, Condition, Rule
+
+LABEL = "sandbox-kernel"
+"""What the names of our labels begin with."""
+
+
+def container_arguments(spec: SandboxSpec) -> dict[str, Any]:
+    """Return the body of the engine's request that creates a container (Docker Engine API 1.41)."""
+    wanted = protections(spec)
+    host = _host(wanted)
+    if spec.runtime is not None:
+        host["Runtime"] = spec.runtime
+    return {
+        "Image": spec.image,
+        "Hostname": wanted.hostname,
+        "Domainname": "",
+        "User": f"{wanted.uid}:{wanted.uid}",
+        "WorkingDir": wanted.working_folder,
+        "Entrypoint": list(spec.command),  # as the entry point, so that nothing of the image's own is put before it
+        "Cmd": [],
+        "Env": [f"{name}={value}" for name, value in sorted(wanted.environment.items())],
+        # The pipe is the container's life: once its stdin closes, for whatever reason, the agent ends.
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "Healthcheck": {"Test": ["NONE"]},
+        "StopSignal": "SIGKILL",  # an engine that shuts down does not wait for PID 1, which ignores SIGTERM
+        "NetworkDisabled": not wanted.networks,
+        "Labels": {f"{LABEL}.session": spec.session_id, f"{LABEL}.memory": str(wanted.memory_bytes)},
+        "HostConfig": host,
+    }
+
+
+def _host(wanted: Protections) -> dict[str, Any]:
+    own = wanted.own_namespaces
+    filtered = "seccomp=" + json.dumps(profile(wanted.system_calls), separators=(",", ":"))
+    return {
+        # Nobody restarts, keeps or logs it.
+        "AutoRemove": True,
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "LogConfig": {"Type": "none", "Config": {}},
+        "Init": False,  # the agent is
+        # No way out, and nothing of the host in it.
+        "NetworkMode": "+".join(sorted(wanted.networks)) or "none",
+        "IpcMode": "private" if "ipc" in own else "host",
+        "PidMode": "" if "pid" in own else "host",
+        "UTSMode": "" if "uts" in own else "host",
+        "CgroupnsMode": "private" if "cgroup" in own else "host",
+        "ReadonlyRootfs": not wanted.writable_root,
+        "Binds": sorted(wanted.host_folders),
+        "Mounts": [],
+        "Devices": sorted(wanted.devices),
+        "MaskedPaths": list(wanted.masked_paths),
+        "ReadonlyPaths": list(wanted.readonly_paths),
+        # No privilege, and none to be had.
+        "Privileged": False,
+        "CapAdd": sorted(wanted.capabilities),
+        "CapDrop": ["ALL"],
+        "GroupAdd": [],
+        "SecurityOpt": [f"no-new-privileges:{str(not wanted.new_privileges).lower()}", filtered],
+        # Every resource has an end.
+        "Memory": wanted.memory_bytes,
+        "MemorySwap": wanted.memory_bytes + wanted.swap_bytes,  # of both together
+        # A quota, and not `NanoCpus`: engines refuse more of those than the machine has.
+        "CpuPeriod": wanted.cpu_period_microseconds,
+        "CpuQuota": wanted.cpu_quota_microseconds,
+        "PidsLimit": wanted.pids,
+        "OomScoreAdj": wanted.oom_score,
+        "ShmSize": wanted.shm_bytes,
+        "Tmpfs": {place.path: _options(place) for place in wanted.writable},
+        "Ulimits": [
+            {"Name": "nofile", "Soft": wanted.open_files, "Hard": wanted.open_files},
+            {"Name": "core", "Soft": wanted.core_bytes, "Hard": wanted.core_bytes},
+        ],
+    }
+
+
+def digest(spec: SandboxSpec) -> str:
+    """Return a name for everything that was asked for: equal specs have equal digests."""
+    canonical = json.dumps(container_arguments(spec), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _options(place: Tmpfs) -> str:
+    owner = "" if place.owner is None else f",uid={place.owner},gid={place.owner}"
+    return f"rw,nosuid,nodev,exec,size={place.size_bytes},nr_inodes={place.files},mode={place.mode:04o}{owner}"
+
+
+def profile(rules: tuple[Rule, ...]) -> dict[str, Any]:
+    """Return a filter for system calls in the JSON format that Docker and Podman share."""
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": EPERM,
+        "archMap": [
+            {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []},
+            {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
+        ],
+        "syscalls": [_rule(one) for one in rules],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    action: dict[str, Any] = {"action": "SCMP_ACT_ALLOW"}
+    if rule.error is not None:
+        action = {"action": "SCMP_ACT_ERRNO", "errnoRet": rule.error}
+    conditions = {"args": [_condition(one) for one in rule.conditions]} if rule.conditions else {}
+    return {"names": list(rule.names), **action, **conditions}
+
+
+def _condition(one: Condition) -> dict[str, Any]:
+    if one.mask is None:
+        return {"index": one.argument, "value": one.value, "op": "SCMP_CMP_EQ"}
+    return {"index": one.argument, "value": one.mask, "valueTwo": one.value, "op": "SCMP_CMP_MASKED_EQ"}
