@@ -12,6 +12,7 @@ ipykernel.
 - `report`: What the sandbox sees of itself.
 - `files`: Files of scratch, one bounded step a request.
 - `kernel`: One ipykernel process.
+- `trust`: The certificates that cells trust, where there is a way out.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

@@ -38,6 +38,10 @@ def main() -> None:
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
         copy(cache, os.path.join(config["environment"]["HOME"], CACHE))
+    if "trust" in config:
+        from . import trust
+
+        trust.prepare(*config["trust"])
 
     import zmq
 

@@ -87,6 +87,25 @@ class Settings:
     clients: Literal["own", "any"] = "own"
     """Whose processes may connect to a kernel's sockets: the user's and root's, or everybody's who reaches them."""
 
+    @property
+    def reach(self) -> str | None:
+        """What cells may reach, for people; None if that is nothing. Long lists are cut."""
+        more = len(self.network) - MOST_RULES_SHOWN
+        said = ", ".join(self.network[:MOST_RULES_SHOWN])
+        return f"{said} and {more} more" if more > 0 else said or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """What is in a sandbox with a way out, and in no other."""
+
+    environment: Mapping[str, str]
+    """Variables of the cells, besides those that all have."""
+    trust: str
+    """Where the certificates lie that cells trust: the image's own, and these."""
+    certificates: str = ""
+    """PEM."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:

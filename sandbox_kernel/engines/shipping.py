@@ -10,11 +10,12 @@ import os
 import zlib
 from functools import cache
 
-from ..core.model import SCRATCH, Limits, SandboxSpec, Settings
+from ..core.model import SCRATCH, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
 
 PYTHON = "python3"
-MODULES = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
+MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
+MODULES_OF_A_WAY_OUT = ("trust",)
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -41,10 +42,10 @@ start.main()
 
 
 @cache
-def agent_source() -> str:
+def agent_source(modules: tuple[str, ...] = MODULES) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
-    sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
     return _BOOT.format(sources={"container": ""} | sources)
 
 
@@ -61,8 +62,10 @@ def packed(source: str) -> str:
     return program
 
 
-def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = None) -> tuple[str, ...]:
-    """Return the container's command for a session with these limits."""
+def agent_command(
+    limits: Limits, inside: Inside | None = None, *, python: str = PYTHON, source: str | None = None
+) -> tuple[str, ...]:
+    """Return the container's command for a session with these limits; `inside` if it has a way out."""
     threads = str(max(1, int(limits.cpus)))
     environment = {
         "HOME": "/tmp/home",  # noqa: S108 (a path inside the container, on its own tmpfs)
@@ -95,10 +98,15 @@ def agent_command(limits: Limits, *, python: str = PYTHON, source: str | None = 
             "--IPythonKernel._execute_sleep=0",
         ],
     }
-    return (python, "-I", "-c", packed(source or agent_source()), repr(config))
+    modules = MODULES
+    if inside is not None:
+        modules += MODULES_OF_A_WAY_OUT
+        config["trust"] = (inside.trust, inside.certificates)
+        config["environment"] = {**inside.environment, **environment}  # what all have is not replaced
+    return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
 
 
-def new_spec(settings: Settings, session_id: str | None = None) -> SandboxSpec:
+def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
     low, high = UID_RANGE
     return SandboxSpec(
@@ -106,6 +114,6 @@ def new_spec(settings: Settings, session_id: str | None = None) -> SandboxSpec:
         image=settings.image,
         runtime=settings.runtime,
         limits=settings.limits,
-        command=agent_command(settings.limits),
+        command=agent_command(settings.limits, inside),
         uid=low + int.from_bytes(os.urandom(8)) % (high - low),
     )

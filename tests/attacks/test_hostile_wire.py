@@ -378,7 +378,7 @@ async def weak(monkeypatch: pytest.MonkeyPatch, image: str, tmp_path: Path) -> A
     assert source.count(guard) == 1
     source = source.replace(guard, "")
     command = shipping.agent_command
-    monkeypatch.setattr(shipping, "agent_command", lambda limits: command(limits, source=source))
+    monkeypatch.setattr(shipping, "agent_command", lambda limits, inside: command(limits, inside, source=source))
     process = psutil.Process()
     fronts: list[Front] = []
     engine = DockerEngine()

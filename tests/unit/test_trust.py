@@ -1,0 +1,49 @@
+"""What a sandbox with a way out has inside, and that one without has nothing of it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel.container import trust
+from sandbox_kernel.core.model import Inside, Limits
+from sandbox_kernel.engines import shipping
+
+INSIDE = Inside(environment={"HTTPS_PROXY": "http://127.0.0.1:3128", "HOME": "/elsewhere"}, trust="/tmp/ca.pem")
+
+
+def test_a_sandbox_without_a_way_out_gets_nothing_of_it() -> None:
+    """Neither its source nor its configuration: a start costs what it cost."""
+    *_, program, config = shipping.agent_command(Limits())
+    assert program == shipping.packed(shipping.agent_source(shipping.MODULES))
+    assert not {"trust", "HTTPS_PROXY"} & set(ast.literal_eval(config) | ast.literal_eval(config)["environment"])
+    assert not set(shipping.MODULES) & set(shipping.MODULES_OF_A_WAY_OUT)
+
+
+def test_a_sandbox_with_a_way_out_has_its_variables_and_none_of_its_own_replaced() -> None:
+    *_, program, config = shipping.agent_command(Limits(), INSIDE)
+    assert program == shipping.packed(shipping.agent_source(shipping.MODULES + shipping.MODULES_OF_A_WAY_OUT))
+    environment = ast.literal_eval(config)["environment"]
+    assert environment["HTTPS_PROXY"] == "http://127.0.0.1:3128"
+    assert environment["HOME"] == "/tmp/home"
+
+
+def test_the_file_has_the_certificates_of_the_image_and_those_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the image's own, the first that is there: its system's, else those that a package of Python brings."""
+    written, system, packages = tmp_path / "ca.pem", tmp_path / "system.pem", tmp_path / "packages"
+    (packages / "certifi").mkdir(parents=True)
+    (packages / "certifi" / "cacert.pem").write_text("PACKAGED")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "none"), str(packages)])
+    roots = (str(tmp_path / "missing.pem"), str(system))
+    trust.prepare(str(written), "OURS\n", roots)
+    assert written.read_text() == "PACKAGED\nOURS\n"
+    system.write_text("SYSTEM")
+    trust.prepare(str(written), "OURS\n", roots)
+    assert written.read_text() == "SYSTEM\nOURS\n"
+    monkeypatch.setattr("sys.path", [])
+    trust.prepare(str(written), "OURS\n", ())
+    assert written.read_text() == "OURS\n"
