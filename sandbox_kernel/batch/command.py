@@ -58,8 +58,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-f", "--parameters_file", "--parameters-file", metavar="FILE", help="a YAML file of parameters", **one)
     add("-y", "--parameters_yaml", "--parameters-yaml", metavar="YAML", help="parameters as YAML", **one)
     for setting in SETTINGS.values():
-        spellings = dict.fromkeys((setting.flag, setting.flag[:2] + setting.flag[2:].replace("-", "_")))
-        add(*spellings, dest=f"setting_{setting.name}", metavar=setting.metavar, help=argparse.SUPPRESS)
+        flags = (setting.flag, f"--{setting.name}")
+        spellings = dict.fromkeys(word for flag in flags for word in (flag, flag[:2] + flag[2:].replace("-", "_")))
+        action = "append" if setting.form.adds_up else "store"
+        dest = f"setting_{setting.name}"
+        add(*spellings, dest=dest, action=action, metavar=setting.metavar, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """Settings: where they come from, how each is written, and what it may be.
 
 - `values`: How one value is read and checked.
+- `network_values`: How the way out is written: rules, where secrets are found, and the host's own proxy.
 - `table`: The table of all settings, in groups.
 - `sources`: Where the settings come from, and the choice of the engine.
 """

@@ -37,6 +37,9 @@ def _known(name: str) -> str:
     """Return the setting's name for `name` in either spelling, or say which one may be meant."""
     name = name.replace("-", "_")
     if name not in SETTINGS:
+        for setting in SETTINGS.values():
+            if setting.singular == name:
+                return setting.name
         raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}", setting=name)
     return name
 
@@ -85,17 +88,18 @@ def _load(file: Path) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", config.get(CLASS_NAME, {}))
 
 
-def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None, dict[str, str]]:
+def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None, dict[str, Any]]:
     """Split a kernel's arguments into the connection file and the settings, unchecked.
 
     Settings are `--cell-timeout 120` or `--cell_timeout=120`, or in full `--SandboxKernel.cell_timeout=120`; the last
-    one of a name counts. `--Class.trait=value` of another class is IPython's and is passed over: nbclient adds such
-    arguments to every kernel it takes for ipykernel. Anything else is an error; but `jupyter run FILE` gives the names
-    of its files to the kernel as well, before it sends what they hold, and with `scripts` these are passed over.
+    one of a name counts, but all of those that give one of several. `--Class.trait=value` of another class is IPython's
+    and is passed over: nbclient adds such arguments to every kernel it takes for ipykernel. Anything else is an error;
+    but `jupyter run FILE` gives the names of its files to the kernel as well, before it sends what they hold, and with
+    `scripts` these are passed over.
     """
     words = iter(argv)
     connection_file: str | None = None
-    values: dict[str, str] = {}
+    values: dict[str, Any] = {}
     for word in words:
         flag, given, value = word.partition("=")
         name = flag.removeprefix("--").removeprefix("-")
@@ -119,7 +123,7 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
             if value.startswith("-"):
                 raise ConfigurationError(f"{flag} has no value", setting=name)
         if not is_file:
-            values[name] = value
+            values[name] = [*values.get(name, ()), value] if SETTINGS[name].form.adds_up else value
         elif connection_file not in (None, value):
             raise ConfigurationError("two connection files are given", value=f"{connection_file!r} and {value!r}")
         else:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
+from .network_values import proxy, rules, secrets
 from .values import Form, audit_file, choice, downloads, folder, number, seconds, size, text
 
 MAX_FILES = 10_000
@@ -26,10 +27,12 @@ class Setting:
     form: Form[Any]
     help: str
     default_text: str | None = None
+    singular: str | None = None
+    """What its flag is called, if a flag gives one of several."""
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        return "--" + (self.singular or self.name).replace("_", "-")
 
     @property
     def metavar(self) -> str:
@@ -197,6 +200,53 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "folder_files",
             number(int, 1, MAX_FILES),
             "Number of files and folders, in the same two places.",
+        ),
+    ),
+    "Network": (
+        Setting(
+            "network",
+            "network",
+            rules,
+            "What cells may reach, by the host's own hands: `host`, `host:port`, `*.host` for all below it, with "
+            "`GET` before it for plain HTTP; an address only as it is written. Without a rule, nothing.",
+            "nothing",
+        ),
+        Setting(
+            "secrets",
+            "secrets",
+            secrets,
+            "Secrets that the host puts into requests of cells, which see a placeholder: where each is found, for "
+            "which hosts, and the header that holds it if it is always the same. Never the value. It allows no "
+            "connection.",
+            "none",
+            singular="secret",
+        ),
+        Setting(
+            "network_connections",
+            "network_connections",
+            number(int, 1, 1000),
+            "Connections that the cells of one session may have open at a time.",
+        ),
+        Setting(
+            "network_bytes",
+            "network_bytes",
+            size(64 * KIB),
+            "What the connections of one cell may bring in, and as much again for what they send. A session has ten "
+            "times that.",
+        ),
+        Setting(
+            "network_timeout",
+            "network_seconds",
+            seconds(1, 3600),
+            "How long a connection may take to be made, and how long it may be silent. A cell's clock goes on.",
+        ),
+        Setting(
+            "network_proxy",
+            "network_proxy",
+            proxy,
+            "The HTTP proxy through which the host itself has to go. `environment`: the one that the kernel's own "
+            "variables (HTTPS_PROXY, NO_PROXY, ...) name, as it is started.",
+            "none",
         ),
     ),
     "Names and records": (

@@ -30,6 +30,10 @@ _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
+def _as_it_is(_: str, raw: object) -> list[str]:
+    return [str(raw)]
+
+
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
     """A function that reads a value, and what it takes: in words, in a word, and all choices if they are few."""
@@ -38,6 +42,10 @@ class Form(Generic[T]):
     words: str
     metavar: str = "VALUE"
     choices: tuple[str, ...] = ()
+    adds_up: bool = False
+    """Whether a flag that is given twice means both."""
+    written: Callable[[str, object], list[str]] = _as_it_is
+    """How a raw value is written on a command line: what follows each of its flags."""
 
     def __call__(self, name: str, raw: object) -> T:
         return self.read(name, raw)

@@ -13,6 +13,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Channel = Literal["shell", "control", "stdin", "iopub"]
 OutputMode = Literal["safe", "strict", "trusted"]
 
+MOST_RULES_SHOWN = 20
+
 SCRATCH = "/mnt/data"
 """The working directory of every cell: the place that model-written code already expects."""
 
@@ -48,6 +50,12 @@ class Limits:
     """All files of an upload folder; all that a session has put into its download folder."""
     folder_files: int = 1000
     """How many files these are."""
+    network_connections: int = 64
+    """Connections that are open at a time. Like what follows, of no account while `Settings.network` is empty."""
+    network_bytes: int = 2 * GIB
+    """What the connections of one cell bring in, and as much again out."""
+    network_seconds: float = 120.0
+    """How long a connection may take to be made, and how long it may be silent."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -61,6 +69,21 @@ class Limits:
                 value=format_bytes(files),
                 setting="memory or scratch_size",
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretSource:
+    """Where the value of a secret is found on the host, and who is sent it; never the value itself."""
+
+    name: str
+    """Of the variable in which cells have a placeholder."""
+    kind: Literal["env", "file"]
+    place: str
+    """The name of a variable of the host's process, or the absolute path of a file."""
+    hosts: tuple[str, ...]
+    """As the rules of `Settings.network` write them: host, host:port or *.host."""
+    header: str | None = None
+    """A header to be set, such as "Authorization: Bearer {}"; None puts the value where the placeholder stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +102,12 @@ class Settings:
     """A host folder that receives the regular files which cells make or change in scratch."""
     audit: str | None = None
     """A host file that receives one JSON line a cell and one for each thing that was refused."""
+    network: tuple[str, ...] = ()
+    """The rules of what cells may reach; without one, nothing."""
+    secrets: tuple[SecretSource, ...] = ()
+    """What the host puts into requests of cells. It allows no connection."""
+    network_proxy: str | None = None
+    """The host's own way out: None is none, "environment" what its variables say, else the address of a proxy."""
     display_name: str = "Python 3 (sandbox)"
     display_lines: int = 10_000
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""

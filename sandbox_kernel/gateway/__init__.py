@@ -3,4 +3,5 @@
 Nothing of this is imported unless a setting asks for it.
 
 - `exchange`: The seams: a connection as four methods, an HTTP request and its answer, and who looks at them.
+- `environment`: The variables by which the libraries of a cell find the way out.
 """

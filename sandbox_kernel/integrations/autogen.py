@@ -48,7 +48,7 @@ class SandboxCodeExecutorConfig(BaseModel):
 
     output_dir: str | None = None
     timeout: float | None = None
-    settings: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     _Said = tuple[str | list[dict[str, str]], Execution]
 
+NO_NETWORK = "There is no network"
 DESCRIPTION = (
     "Runs Python in a sandboxed Jupyter kernel and returns what it prints, the value of the last expression, and "
     "errors. Variables, imports and files in the working folder last from call to call. pandas, numpy, matplotlib and "
-    "other packages for data analysis are installed. There is no network, and nothing can be installed."
+    f"other packages for data analysis are installed. {NO_NETWORK}, and nothing can be installed."
 )
 
 
@@ -61,7 +62,9 @@ class SandboxTool(BaseTool):
     def __init__(self, **values: Any) -> None:
         settings = {name: values.pop(name) for name in list(values) if name in SETTINGS}
         settings = {**values.pop("settings", {}), **settings}
-        from_keywords(**settings)  # a mistake is told here, and not at the first call
+        checked = from_keywords(**settings)  # a mistake is told here, and not at the first call
+        if checked.reach is not None:
+            values.setdefault("description", DESCRIPTION.replace(NO_NETWORK, f"It reaches {checked.reach} over HTTP"))
         super().__init__(settings=settings, **values)
 
     @property

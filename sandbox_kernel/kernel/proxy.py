@@ -11,22 +11,20 @@ import json
 import os
 import signal
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
 from ..core.errors import ConfigurationError, SandboxError
-from ..core.model import Message, Settings, format_bytes
+from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.refusal import Refusal
 from ..engines.select import make_engine
 from ..session import protocol
-from ..session.introduction import LANGUAGE
 from ..session.session import Session
 from . import handover, heap, keeper
 from .file_messages import Answer, FileMessages
 from .head_start import import_meanwhile
+from .kernel_info import kernel_info
 from .overflow import Overflow
 
 if TYPE_CHECKING:
@@ -45,11 +43,6 @@ would publish the outputs of the first cell, and the idle that ends it, before t
 
 NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
-
-HELP_LINKS = [
-    {"text": "Python Reference", "url": "https://docs.python.org/3"},
-    {"text": "IPython Reference", "url": "https://ipython.org/documentation.html"},
-]
 
 
 def main(connection_file: str, settings: Settings | ConfigurationError, ahead: Ahead | None = None) -> int:
@@ -213,42 +206,7 @@ class Proxy:
 
     async def _kernel_info(self) -> dict[str, Any]:
         await self.session.settled()
-        described = self.session.kernel_info
-        return {
-            "protocol_version": protocol.PROTOCOL_VERSION,
-            "implementation": "sandbox_kernel",
-            "implementation_version": __version__,
-            "language_info": described.get("language_info", LANGUAGE),
-            "banner": f"sandbox_kernel {__version__}: {self._banner()}",
-            "help_links": HELP_LINKS,
-            "supported_features": described.get("supported_features", []),
-            "debugger": "debugger" in described.get("supported_features", []),
-            "sandbox": self._about(),
-        }
-
-    def _banner(self) -> str:
-        if self.session.failure is not None:
-            return f"no sandbox is running.\n{self.session.failure.name}: {self.session.failure}"
-        version, limits = self.session.kernel_info.get("implementation_version", ""), self.settings.limits
-        return (
-            f"IPython {version} in a container without network.\n"
-            f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
-            f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
-        )
-
-    def _about(self) -> dict[str, Any]:
-        """The `sandbox` entry of kernel_info: what programs may want to know."""
-        failure = {} if self.session.failure is None else {"problem": str(self.session.failure)}
-        if self.problem is not None:
-            return failure
-        return failure | {
-            "image": self.settings.image,
-            "runtime": self.settings.runtime or "default",
-            "outputs": self.settings.outputs,
-            "network": "none",
-            "limits": asdict(self.settings.limits),
-            "file_messages": self.files.described(),
-        }
+        return kernel_info(self.session, problem=self.problem is not None, file_messages=self.files.described())
 
     async def _usage(self) -> dict[str, Any]:
         limits = self.settings.limits

@@ -35,7 +35,7 @@ END_SESSION = "End a session. Its variables and files are lost: download what is
 def instructions(settings: Settings, limits: ServerLimits) -> str:
     """Return the server's word on itself."""
     return (
-        "Runs Python in sandboxes without a network. A session keeps its variables, imports and files between calls "
+        f"Runs Python in sandboxes {_where(settings)}. A session keeps its variables, imports and files between calls "
         f"until it is ended, is unused for {_time(settings.limits.idle_seconds)}, or an answer says that they are "
         "gone. Use run_code for computing, upload_file to bring data in, download_file to take results out."
     )
@@ -53,7 +53,7 @@ def run_code(settings: Settings, limits: ServerLimits) -> str:
             f"- Files: the working folder is {SCRATCH}; what upload_file brought is there, and what is written there "
             f"can be taken with download_file. It holds {format_bytes(at_most.scratch_bytes)} and ends with the "
             "session. Nothing of any other computer is there.",
-            "- No network: nothing can be downloaded, no address can be reached, and `pip install` does not work.",
+            *_network(settings),
             f"- Packages: {packages(settings)}",
             "- Images: matplotlib and seaborn figures come back as images; show them with plt.show(). Prefer them to "
             "plotly, altair and bokeh, whose charts come back as HTML for a person's browser.",
@@ -85,6 +85,27 @@ def packages(settings: Settings) -> str:
         return "the usual ones for data analysis."
     names = [match[0] for line in lines if (match := re.match(r"[a-z][a-z0-9-]*", line))]
     return f"{', '.join(names)} and Python's standard library are installed; nothing else can be."
+
+
+def _where(settings: Settings) -> str:
+    return "without a network" if settings.reach is None else f"that reach nothing but {settings.reach}"
+
+
+def _network(settings: Settings) -> list[str]:
+    if settings.reach is None:
+        return ["- No network: nothing can be downloaded, no address can be reached, and `pip install` does not work."]
+    lines = [
+        f"- Network: {settings.reach}, and nothing else, over HTTP and HTTPS through a proxy that is set up already: "
+        "requests, httpx, urllib and pandas use it, aiohttp with trust_env=True. Whatever else is asked for is "
+        "answered with 403 and the reason; asking again does not help."
+    ]
+    if settings.secrets:
+        names = ", ".join(secret.name for secret in settings.secrets)
+        lines.append(
+            f"- Secrets: the environment has placeholders in {names}. Use them as the real ones, in headers or in the "
+            "address: they are exchanged on the way to the hosts that they are for. They are of no use elsewhere."
+        )
+    return lines
 
 
 def _limits(limits: Limits) -> str:

@@ -207,7 +207,8 @@ class AsyncSandbox:
             engine=self.settings.engine,
             runtime=self.settings.runtime or "default",
             outputs=self.settings.outputs,
-            network="none",
+            network=self.settings.network or "none",
+            secrets=tuple(secret.name for secret in self.settings.secrets),
             limits=self.settings.limits,
             python=str(language["version"]) if "version" in language else None,
         )

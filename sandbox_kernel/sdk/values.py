@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from ..core.model import Limits
 
@@ -34,6 +35,12 @@ class Keywords(TypedDict, total=False):
     display_lines: int | None
     display_size: str | int | None
     outputs: str | None
+    network: str | Sequence[str] | None
+    secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
+    network_connections: int | None
+    network_bytes: str | int | None
+    network_timeout: str | float | None
+    network_proxy: str | None
     uploads: str | None
     downloads: str | None
     audit: str | None
@@ -50,7 +57,10 @@ class SandboxInfo:
     engine: str
     runtime: str
     outputs: str
-    network: str
+    network: tuple[str, ...] | Literal["none"]
+    """The rules of what its cells may reach."""
+    secrets: tuple[str, ...]
+    """The variables in which its cells have placeholders."""
     limits: Limits
     python: str | None
     """Version of the Python in it; None before its first start."""

@@ -45,14 +45,17 @@ def kernel_spec(
     argv: list[str] = []
     for word in spec["argv"]:
         argv += [python] if word == "{python}" else isolation if word == "{isolation}" else [word]
-    argv += [f"{setting.flag}={values[name]}" for name, setting in SETTINGS.items() if name in values]
+    for name, setting in SETTINGS.items():
+        if name in values:
+            argv += [f"{setting.flag}={word}" for word in setting.form.written(name, values[name])]
     limits = settings.limits
     # For people who read the kernel's description; the arguments above are what counts.
     about = {
         "version": sandbox_kernel.__version__,
         "image": settings.image,
         "runtime": settings.runtime or "default",
-        "network": "none",
+        "network": list(settings.network) or "none",
+        "secrets": [secret.name for secret in settings.secrets],
         "memory": format_bytes(limits.memory_bytes),
         "cpus": limits.cpus,
         "scratch": format_bytes(limits.scratch_bytes),

@@ -22,6 +22,10 @@ variable, nor the request that starts a kernel can change a setting. `sandbox-ke
 kernel on this machine would start with, and where each comes from. A value that cannot work is an error that names the
 setting and what it takes.
 
+A setting that is a list takes commas, or its flag more than once. A secret is a table in the file and in Python:
+`{"API_KEY": {"env": "VARIABLE", "hosts": ["api.example.org"], "header": "Authorization: Bearer {}"}}`, with `"file"` in
+place of `"env"` for a path.
+
 Sizes count in 1024, whether written `2G`, `2GB` or `2GiB`; a number without a unit is in bytes. Times are seconds,
 unless they end in `m` or `h`.
 """

@@ -157,7 +157,7 @@ BAD_ARGUMENTS = {
     "a misspelt setting": (["--memroy=1G"], "did you mean memory"),
     "a misspelt setting of our class": (["--SandboxKernel.memroy=1G"], "did you mean memory"),
     "a misspelt class": (["--SandboxKernal.memory=64G"], "no setting"),
-    "a setting that does not exist": (["--network=host"], "no setting 'network'"),
+    "a setting that does not exist": (["--privileged=true"], "no setting 'privileged'"),
     "a short flag that does not exist": (["-m", "1G"], "no setting '-m'"),
     "a bare word": (["-f", "/c.json", "/other.json"], "not a setting"),
     "a bare word in the place of the connection file": (["/c.json"], "not a setting"),

@@ -1,0 +1,66 @@
+"""What a kernel says of itself to front ends: its language, its limits, and what its cells may reach.
+
+Names of rules and secrets, and nothing of where a secret is found. Imports the session's values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from .. import __version__
+from ..core.model import format_bytes
+from ..session import protocol
+from ..session.introduction import LANGUAGE
+from ..session.session import Session
+
+HELP_LINKS = [
+    {"text": "Python Reference", "url": "https://docs.python.org/3"},
+    {"text": "IPython Reference", "url": "https://ipython.org/documentation.html"},
+]
+
+
+def kernel_info(session: Session, *, problem: bool, file_messages: dict[str, Any]) -> dict[str, Any]:
+    """Return the reply to a kernel_info_request; `problem` says that there are no settings to speak of."""
+    described = session.kernel_info
+    features = described.get("supported_features", [])
+    about = {} if session.failure is None else {"problem": str(session.failure)}
+    if not problem:
+        about |= _about(session) | {"file_messages": file_messages}
+    return {
+        "protocol_version": protocol.PROTOCOL_VERSION,
+        "implementation": "sandbox_kernel",
+        "implementation_version": __version__,
+        "language_info": described.get("language_info", LANGUAGE),
+        "banner": f"sandbox_kernel {__version__}: {_banner(session)}",
+        "help_links": HELP_LINKS,
+        "supported_features": features,
+        "debugger": "debugger" in features,
+        "sandbox": about,
+    }
+
+
+def _banner(session: Session) -> str:
+    if session.failure is not None:
+        return f"no sandbox is running.\n{session.failure.name}: {session.failure}"
+    version, limits = session.kernel_info.get("implementation_version", ""), session.limits
+    reach = session.settings.reach
+    where = "without network" if reach is None else f"that reaches nothing but {reach}"
+    return (
+        f"IPython {version} in a container {where}.\n"
+        f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
+        f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+    )
+
+
+def _about(session: Session) -> dict[str, Any]:
+    """The `sandbox` entry: what programs may want to know."""
+    settings = session.settings
+    return {
+        "image": settings.image,
+        "runtime": settings.runtime or "default",
+        "outputs": settings.outputs,
+        "network": list(settings.network) or "none",
+        "secrets": [secret.name for secret in settings.secrets],
+        "limits": asdict(settings.limits),
+    }
