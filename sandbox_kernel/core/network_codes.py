@@ -57,6 +57,11 @@ class NetworkCode(Code):
         "{host} leads to {address}, {what}; it is dialled only with a rule for that very address: {rule}",
         _RULE,
     )
+    ADDRESS_DISGUISED = (
+        "violation",
+        "{host} leads to {address}, {what} in a form that is never dialled",
+        "See to what the name resolves: an IPv4 address has to be given as one, and no address with a zone.",
+    )
     METADATA_SERVICE = (
         "violation",
         "{host} is a metadata service, which hands out credentials of the machine",

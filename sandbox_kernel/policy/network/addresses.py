@@ -85,6 +85,8 @@ def _table(blocks: dict[str, Kind]) -> tuple[tuple[int, int, Kind], ...]:
     return tuple((int(one.network_address), int(one.broadcast_address), kind) for one, kind in networks)
 
 
+_SAYS_LITTLE = (Kind.PUBLIC, Kind.UNSPECIFIED)
+"""What is found where an IPv6 address may hold an IPv4 address, and holds none."""
 _BLOCKS_4, _BLOCKS_6 = _table(_V4), _table(_V6)
 
 
@@ -99,18 +101,15 @@ def kind_of(address: Address) -> Kind:
         return Kind.LINK_LOCAL
     else:
         inner = [kind_of(IPv4Address(one)) for one in _embedded(number)]
+        if Kind.METADATA in inner:
+            return Kind.METADATA
         if inner:
-            return next((kind for kind in inner if kind is not Kind.PUBLIC), Kind.TRANSITION)
+            return next((kind for kind in inner if kind not in _SAYS_LITTLE), Kind.TRANSITION)
         unassigned = Kind.PUBLIC if number >> 125 == 1 else Kind.RESERVED
         kind = next((kind for low, high, kind in _BLOCKS_6 if low <= number <= high), unassigned)
     if kind is Kind.PUBLIC and (not address.is_global or address.is_multicast or address.is_reserved):
         return Kind.RESERVED
     return kind
-
-
-def embedded(address: Address) -> tuple[IPv4Address, ...]:
-    """Return the IPv4 addresses to which an IPv6 address leads, by whatever way systems have between the two."""
-    return () if isinstance(address, IPv4Address) else tuple(map(IPv4Address, _embedded(int(address))))
 
 
 def _embedded(number: int) -> Iterator[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core.codes import NetworkCode
-from .addresses import Address, Kind, embedded, kind_of
+from .addresses import Address, Kind, kind_of
 from .hosts import Target, canonical, port_of, split
 from .refusal import Refused, shown
 from .rules import METHODS, USUAL_PORTS, BadRule, Rule, rule_for, rule_text
@@ -88,20 +88,24 @@ class NetworkPolicy:
     ) -> tuple[Address, ...]:
         """Return the addresses that may be dialled, in their order. Raises Refused unless all of them may.
 
+        `addresses` are those of the name, resolved once; for a target that is an address, that one is looked at.
         One that is not public, or is `own`, needs a rule for that very address and port; a name that leads to one needs
         both rules. A rule with a method does not count for a name, whose own rule says what is asked of it.
         """
-        looked_at = tuple(dict.fromkeys(addresses[:MOST_ADDRESSES]))
+        literal = target.address
+        looked_at = tuple(dict.fromkeys(addresses[:MOST_ADDRESSES])) if literal is None else (literal,)
         if not looked_at:
             raise Refused(NetworkCode.NO_ADDRESS.note(host=target.host))
         for address in looked_at:
             kind = kind_of(address)
-            if kind is Kind.PUBLIC and any(own(one) for one in (address, *embedded(address))):
+            if kind is Kind.PUBLIC and own(address):
                 kind = Kind.OWN
             if kind is Kind.PUBLIC or self._named(target, address):
                 continue
             if kind is Kind.METADATA:
                 raise Refused(NetworkCode.METADATA_SERVICE.note(host=target.host))
+            if not _can_be_named(address):
+                raise Refused(NetworkCode.ADDRESS_DISGUISED.note(host=target.host, address=address, what=kind.value))
             wanted = rule_for(Target(str(address), target.port, address))
             raise Refused(
                 NetworkCode.ADDRESS_NOT_PUBLIC.note(host=target.host, address=address, what=kind.value, rule=wanted),
@@ -144,6 +148,14 @@ class NetworkPolicy:
     def _named(self, target: Target, address: Address) -> bool:
         """Return whether a rule is about this very address, at the target's port."""
         for rule in self._exact.get(str(address), ()):
-            if rule.address == address and rule.opens(target.port):
-                return rule.method is None or target.address == address
+            if rule.opens(target.port) and (rule.method is None or target.address == address):
+                return True
+        return False
+
+
+def _can_be_named(address: Address) -> bool:
+    """Return whether a rule can be about an address: not with a zone, nor an IPv4 address in the form of IPv6."""
+    try:
+        return canonical(str(address)) == (str(address), address)
+    except Refused:
         return False
