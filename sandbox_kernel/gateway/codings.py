@@ -1,0 +1,241 @@
+"""How a value may be written by a server that means no harm: the spellings that are looked for in its answers.
+
+A text is looked at in several views: as it stands, and with percent signs, backslashes, entities and gaps read for what
+they mean. In each view a value is looked for plainly, ignoring case, in hexadecimal, and in base64 at each of its three
+alignments. What is found in a view is traced back to the bytes that it was read from. Standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html.entities import html5
+
+DEPTH = 2
+"""How many readings may lie in each other, such as an entity within a JSON text."""
+LONGEST = 16
+"""Bytes that one character of a value may take in all spellings together, for the window of a stream."""
+
+_PERCENT = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")
+_BACKSLASH = re.compile(
+    rb"\\+(?:u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}|x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})|([nrtfbv])|)", re.DOTALL
+)
+_ENTITY = re.compile(rb"&(?:amp;){0,3}(?:#([0-9]{1,8})|#[xX]([0-9A-Fa-f]{1,8})|([A-Za-z][A-Za-z0-9]{1,31}));?")
+_GAPS = b"\0\t\n\v\f\r -:,"
+"""What stands between the characters of a text in UTF-16, of base64 in lines, and of a hexadecimal dump."""
+_GAP = re.compile(b"[" + re.escape(_GAPS) + b"]+")
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"f": b"\f", b"b": b"\b", b"v": b"\v"}
+
+Read = Callable[[re.Match[bytes]], bytes]
+
+
+_BYTES = {f"{byte:02x}".encode(): bytes((byte,)) for byte in range(256)}
+
+
+def _percent(match: re.Match[bytes]) -> bytes:
+    return _BYTES[match[1].lower()]
+
+
+def _character(number: int) -> bytes:
+    return chr(number).encode("utf-8", "surrogatepass") if number < 0x110000 else b"?"
+
+
+def _backslash(match: re.Match[bytes]) -> bytes:
+    digits = match[1] or match[2] or match[3] or match[4]
+    if digits:
+        return _character(int(digits, 16))
+    return _CONTROLS.get(match[5] or b"", b"")
+
+
+def _entity(match: re.Match[bytes]) -> bytes:
+    if match[1]:
+        return _character(int(match[1]))
+    if match[2]:
+        return _character(int(match[2], 16))
+    name = match[3].decode()
+    known = html5.get(name + ";") or html5.get(name)
+    # What is no name is read as far as it can be: the ampersand before it.
+    return known.encode() if known else b"&" + match[0][match.start(3) - match.start() :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One kind of escapes: how it is recognised, what it means, and the byte without which there is none."""
+
+    pattern: re.Pattern[bytes]
+    read: Read
+    sign: bytes
+    quick: tuple[tuple[re.Pattern[bytes], bytes], ...] = ()
+    """What may be done first, with the same outcome: a function is called for what is left only."""
+
+    def of(self, text: bytes) -> bytes:
+        for pattern, meaning in self.quick:
+            text = pattern.sub(meaning, text)
+        return self.pattern.sub(self.read, text)
+
+
+_READINGS = (
+    _Reading(_PERCENT, _percent, b"%"),
+    _Reading(
+        _BACKSLASH,
+        _backslash,
+        b"\\",
+        ((re.compile(rb"\\+(?![\\uxUnrtfbv])"), b""), (re.compile(rb"\\+n"), b"\n")),
+    ),
+    _Reading(_ENTITY, _entity, b"&"),
+)
+_GAPLESS = _Reading(_GAP, lambda match: b"", b"")
+
+
+class View:
+    """A text, as it stands or as it reads; knows from where in the text beneath each byte was read."""
+
+    def __init__(self, text: bytes, beneath: View | None = None, reading: _Reading = _GAPLESS) -> None:
+        self.text = text
+        self._beneath = beneath
+        self._reading = reading
+        self._edits: list[tuple[int, int, int, int]] | None = None
+
+    def under(self, reading: _Reading) -> View | None:
+        """Return this text in a reading; None if that changes nothing."""
+        if reading.sign not in self.text:
+            return None
+        text = reading.of(self.text)
+        return None if text == self.text else View(text, self, reading)
+
+    def without_gaps(self) -> View | None:
+        text = self.text.translate(None, _GAPS)
+        return None if len(text) == len(self.text) else View(text, self)
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return which bytes of the text that stands at the bottom were read as these."""
+        if self._beneath is None:
+            return start, end
+        return self._beneath.origin(self._below(start, last=False), self._below(end - 1, last=True) + 1)
+
+    def _below(self, at: int, *, last: bool) -> int:
+        """Return the first, or the last, byte beneath that byte `at` was read from."""
+        edits = self._edits
+        if edits is None:
+            edits = self._edits = list(self._edited())
+        number = bisect_right(edits, (at, 1 << 62)) - 1
+        if number < 0:
+            return at
+        begins, ends, first, beyond = edits[number]
+        if at < ends:
+            return beyond - 1 if last else first
+        if at == begins and not last and self._reading is not _GAPLESS:
+            return first  # a backslash that has no byte of its own goes with what it stands before
+        return beyond + at - ends
+
+    def _edited(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield where each escape stands in this text and beneath, both as begin and end."""
+        if self._beneath is None:
+            return
+        shift = 0
+        for match in self._reading.pattern.finditer(self._beneath.text):
+            size = len(self._reading.read(match))
+            begins = match.start() + shift
+            yield begins, begins + size, match.start(), match.end()
+            shift += size - (match.end() - match.start())
+
+
+def views(text: bytes) -> Iterator[View]:
+    """Yield a text in all its readings, itself first."""
+    layer = [View(text)]
+    seen = {text}
+    for depth in range(DEPTH + 1):
+        for view in layer:
+            yield view
+            gapless = view.without_gaps()
+            if gapless is not None:
+                yield gapless
+        if depth == DEPTH:
+            return
+        above = [found for view in layer for reading in _READINGS if (found := view.under(reading)) is not None]
+        layer = []
+        for view in above:
+            if view.text not in seen:
+                seen.add(view.text)
+                layer.append(view)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Needle:
+    """One spelling of a value, to be looked for as it is. Holds the value: it has no repr that shows it."""
+
+    text: bytes
+    any_case: bool
+    wider: tuple[int, int] = (0, 0)
+    """How many characters before and after hold a part of the value as well."""
+
+    def __repr__(self) -> str:
+        return "<a spelling of a secret>"
+
+
+def needles(value: bytes) -> tuple[Needle, ...]:
+    """Return all spellings of a value."""
+    found: dict[bytes, Needle] = {}
+    for view in views(value):  # a value that holds escapes itself is read with the text around it
+        plain = view.text
+        if len(plain) < SHORTEST:
+            continue
+        for text in (plain, plain.hex().encode()):
+            found.setdefault(b"i" + text.lower(), Needle(text.lower(), any_case=True))
+        for shift in range(3):
+            for text, wider in _aligned(plain, shift):
+                found.setdefault(b"c" + text, Needle(text, any_case=False, wider=wider))
+    return tuple(found.values())
+
+
+SHORTEST = 8
+"""Bytes of a spelling that is still looked for: shorter ones stand in too many texts by chance."""
+
+
+def _aligned(value: bytes, shift: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    """Yield what base64 always holds of a value with `shift` bytes before it (modulo 3), with both alphabets.
+
+    The characters at its ends depend on the neighbours too.
+    """
+    first = -(-8 * shift // 6)
+    beyond = 8 * (shift + len(value)) // 6
+    wider = (1 if shift else 0, 1 if (shift + len(value)) % 3 else 0)
+    text = base64.b64encode(bytes(shift) + value)[first:beyond]
+    yield text, wider
+    yield text.translate(bytes.maketrans(b"+/", b"-_")), wider
+    # Gaps are left out of a text before it is looked at, and a hyphen is one.
+    yield text.translate(bytes.maketrans(b"+/", b"-_"), b"-"), wider
+
+
+def spans(text: bytes, wanted: tuple[Needle, ...]) -> list[tuple[int, int]]:
+    """Return where `text` holds one of the spellings, as begins and ends in order, those that touch joined."""
+    found: list[tuple[int, int]] = []
+    for view in views(text):
+        lower = view.text.lower()
+        for needle in wanted:
+            where = lower if needle.any_case else view.text
+            at = where.find(needle.text)
+            while at >= 0:
+                begin, end = at, at + len(needle.text)
+                before, after = needle.wider
+                if before and begin and where[begin - 1] in _BASE64:
+                    begin -= 1
+                if after and end < len(where) and where[end] in _BASE64:
+                    end += 1
+                found.append(view.origin(begin, end))
+                at = where.find(needle.text, at + len(needle.text))
+    return _joined(sorted(set(found)))
+
+
+def _joined(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for begin, end in found:
+        if joined and begin < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return joined

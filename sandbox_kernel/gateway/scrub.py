@@ -1,0 +1,86 @@
+"""Takes values out of answers: what a server writes of a secret reaches no cell, in whatever common spelling.
+
+A stream is held back by a window of constant size, and never by what it holds: a cell that could see which of its
+guesses is held back a moment longer would learn a value one character at a time. Imports the spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from . import codings
+from .value import Value
+
+LEAST_WINDOW = 256
+"""Bytes; the windows of short values are all alike."""
+
+
+class Scrubber:
+    """Replaces values by what the cell knows them as, or by marks of the same length."""
+
+    def __init__(self, known: Iterable[tuple[Value, bytes]]) -> None:
+        """Take each value with its placeholder."""
+        pairs = [(value.reveal(), placeholder) for value, placeholder in known]
+        self._wanted = tuple(needle for value, _ in pairs for needle in codings.needles(value))
+        self._placeholders = tuple((Value(value), placeholder) for value, placeholder in pairs)
+        self._mark = _unused([value for value, _ in pairs])
+        longest = max((len(value) for value, _ in pairs), default=0) * codings.LONGEST
+        self.window = max(LEAST_WINDOW, 1 << (longest - 1).bit_length()) if longest else 0
+        """Bytes in which every spelling of every value fits: a power of two, which says little of their lengths."""
+
+    def clean(self, text: bytes) -> bytes:
+        """Return a text that is complete, such as a header, without values. Its length stays."""
+        return self._replaced(text, codings.spans(text, self._wanted))
+
+    def split(self, text: bytes, limit: int) -> tuple[bytes, bytes]:
+        """Return what can be passed on of the beginning of a text, at least `limit` bytes of it, and what is left.
+
+        Nothing that begins before `limit` is longer than the window, which is left behind it.
+        """
+        found = [span for span in codings.spans(text, self._wanted) if span[0] < limit]
+        cut = max(limit, found[-1][1]) if found else limit
+        return self._replaced(text[:cut], found), text[cut:]
+
+    def _replaced(self, text: bytes, found: Sequence[tuple[int, int]]) -> bytes:
+        if not found:
+            return text
+        pieces, done = [], 0
+        for begin, end in found:
+            pieces += [text[done:begin], self._instead(text[begin:end])]
+            done = end
+        return b"".join([*pieces, text[done:]])
+
+    def _instead(self, found: bytes) -> bytes:
+        for value, placeholder in self._placeholders:
+            if found == value.reveal() and len(placeholder) == len(found):
+                return placeholder
+        return self._mark * len(found)
+
+
+def _unused(values: list[bytes]) -> bytes:
+    """Return a mark that is in no value: beside other text, marks must not make one."""
+    there = frozenset(b"".join(values))
+    return next((bytes((mark,)) for mark in b"*#.~_+xX0" if mark not in there), b"*")
+
+
+class Scrubbing:
+    """The body of one answer, in pieces."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what can be passed on: all but the window, and an eighth of it so that small pieces are cheap."""
+        self._held += data
+        window = self._scrubber.window
+        if len(self._held) <= window + window // 8:
+            return b""
+        ready, left = self._scrubber.split(bytes(self._held), len(self._held) - window)
+        self._held = bytearray(left)
+        return ready
+
+    def finish(self) -> bytes:
+        """Return what is left, at the end of the body."""
+        left, self._held = bytes(self._held), bytearray()
+        return self._scrubber.clean(left)

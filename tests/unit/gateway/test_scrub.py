@@ -1,0 +1,165 @@
+"""What a server writes of a value is taken out, however it is spelled and cut; all else stays as it is."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sandbox_kernel.gateway import codings
+from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
+from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits
+
+from .spellings import SPELLINGS
+
+VALUES = {
+    "a key": b"sk-test-8Jd02kQm3vXz71LpRt5W",
+    "of digits": b"90417263548172635",
+    "with signs": b'p/q+r&s<t>"u"%25\\v\'w;x=y',
+    "with a backslash that reads as an escape": b"ab\\ncd\\u0041ef\\\\gh12",
+    "with percent signs": b"%41%2542abcdef%zz9",
+    "with an entity": b"abc&amp;d&#65;efgh&lt9",
+    "with a space": b"correct horse battery",
+    "hexadecimal": b"deadbeef00c0ffee",
+    "a UUID": b"1f0e8a52-77c1-4e0e-9d5b-3c2a1b0f9e8d",
+    "short": b"Zx9/Qw7+",
+}
+
+
+def scrubber(*values: bytes) -> Scrubber:
+    return Scrubber([(Value(value), b"P" * len(value)) for value in values])
+
+
+def in_pieces(scrub: Scrubber, text: bytes, sizes: list[int]) -> bytes:
+    """Return what comes out if `text` comes in pieces of these sizes, over and over."""
+    stream = Scrubbing(scrub)
+    found, at, turn = b"", 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        found += stream.feed(text[at : at + size])
+        at, turn = at + size, turn + 1
+    return found + stream.finish()
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> None:
+    """At every place where the pieces of a stream may be cut within it."""
+    written = SPELLINGS[spelling].write(value)
+    before, after = b"<b>before</b> " * 80, b" <i>after</i>" * 80
+    text = before + written + after
+    scrub = scrubber(value)
+    whole = scrub.clean(text)
+    assert whole.startswith(before)
+    assert whole.endswith(after)
+    assert len(whole) == len(text)
+    assert written not in whole
+    assert not codings.spans(whole, codings.needles(value))
+    for cut in range(0, len(written), max(1, len(written) // 8)):
+        assert in_pieces(scrub, text, [len(before) + cut, len(text)]) == whole
+    assert in_pieces(scrub, text, [7]) == whole
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_control_the_spelling_can_be_read_back(spelling: str) -> None:
+    """A cell would have the value of it; a scrubber that does not know it lets it pass."""
+    value = VALUES["a key"]
+    written = SPELLINGS[spelling].write(value)
+    assert scrubber(VALUES["of digits"]).clean(written) == written
+    assert SPELLINGS[spelling].read(written).lower() == value.lower()
+
+
+values = st.text("abcXYZ019+/-_%&\\\"'<> ", min_size=10, max_size=40).map(lambda text: text.strip().encode())
+texts = st.lists(
+    st.one_of(
+        st.sampled_from([b"{", b'"', b"\\", b"%", b"&", b";", b"\\u00", b"%25", b"&#", b"&amp;", b"\n", b"\0", b"abc"]),
+        st.binary(max_size=12),
+    ),
+    max_size=30,
+).map(b"".join)
+written = st.lists(st.sampled_from(sorted(SPELLINGS)), max_size=4)
+sizes = st.lists(st.integers(1, 300), min_size=1, max_size=5)
+
+
+@settings(deadline=None)
+@given(
+    value=values, pieces=sizes, spellings=st.lists(st.sampled_from(sorted(SPELLINGS)), max_size=4), filling=st.data()
+)
+def test_no_reading_of_what_comes_out_holds_the_value(
+    value: bytes, pieces: list[int], spellings: list[str], filling: st.DataObject
+) -> None:
+    """However it is spelled and cut: what a stream lets out is looked through as a whole."""
+    assume(len(value.translate(None, b" -:,")) >= 8 and bits(value) >= LEAST_BITS)
+    parts = [part for name in spellings for part in (b" " * 20, SPELLINGS[name].write(value), filling.draw(texts))]
+    text = b"".join(parts) + b"{}" * 300
+    found = in_pieces(scrubber(value), text, pieces)
+    assert len(found) == len(text)
+    for name in spellings:
+        assert SPELLINGS[name].write(value) not in found
+    assert value not in found
+
+
+@settings(deadline=None)
+@given(text=texts, pieces=sizes)
+def test_a_text_without_the_value_passes_as_it_is(text: bytes, pieces: list[int]) -> None:
+    value = b"Qq7-not-in-there-77"
+    assert in_pieces(scrubber(value), text * 20, pieces) == text * 20
+
+
+@settings(deadline=None)
+@given(text=texts, value=values, pieces=sizes)
+def test_what_passes_is_what_the_whole_text_gives(text: bytes, value: bytes, pieces: list[int]) -> None:
+    """The reference: the same text, looked at once and as a whole, where nothing ambiguous stands beside the value."""
+    assume(len(value.translate(None, b" -:,")) >= 8)
+    assume(not set(text) & set(b"\\%&"))
+    whole = (text + b"\n--\n" + value + b"\n--\n") * 8
+    assert in_pieces(scrubber(value), whole, pieces) == scrubber(value).clean(whole)
+
+
+def test_a_value_reads_as_its_placeholder_where_it_stands_plainly() -> None:
+    value = VALUES["a key"]
+    scrub = Scrubber([(Value(value), b"sk-test-" + b"a" * (len(value) - 8))])
+    assert scrub.clean(b"x" + value + b"y") == b"xsk-test-" + b"a" * (len(value) - 8) + b"y"
+
+
+def test_a_placeholder_of_another_length_changes_no_length() -> None:
+    value = VALUES["a key"]
+    assert Scrubber([(Value(value), b"short")]).clean(value) == b"*" * len(value)
+
+
+def test_a_mark_is_none_of_the_value_s_characters() -> None:
+    value = b"*#secret*of*marks#*"
+    assert Scrubber([(Value(value), b"")]).clean(value) == b"." * len(value)
+
+
+def test_all_values_are_taken_out_of_each_answer() -> None:
+    first, second = VALUES["a key"], VALUES["of digits"]
+    found = scrubber(first, second).clean(first + second.hex().encode() + first)
+    assert found == b"P" * len(first) + b"*" * 2 * len(second) + b"P" * len(first)
+
+
+def test_what_is_held_back_does_not_depend_on_what_it_is() -> None:
+    """Otherwise a cell that has its guesses echoed would see how much of each is right, by when it comes."""
+    value = VALUES["a key"]
+    came = []
+    for tail in (b"nothing of the kind", value[:-1], value[:4], base64.b64encode(value)[:-3]):
+        stream = Scrubbing(scrubber(value))
+        came.append([len(stream.feed(data)) for data in (b"." * 2000, tail.rjust(100, b"."), b"." * 300)])
+    assert came == [[1488, 100, 300]] * 4
+
+
+def test_memory_stays_within_the_window() -> None:
+    scrub = scrubber(VALUES["a key"])
+    stream = Scrubbing(scrub)
+    sent = came = 0
+    for _ in range(1000):
+        came += len(stream.feed(b"x" * 100))
+        sent += 100
+        assert sent - came <= scrub.window * 9 // 8
+
+
+def test_a_spelling_shows_nothing_of_itself() -> None:
+    needle = codings.needles(VALUES["a key"])[0]
+    assert repr(needle) == "<a spelling of a secret>"
