@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import keeper
 
@@ -21,30 +21,39 @@ if TYPE_CHECKING:
     from ..session.session import Session
 
 
-def collect(session: Session, place: keeper.Place, *, wanted: bool = True) -> bool:
-    """Have the session go on with the container that was left at `place`; return whether there was one.
+class Left(NamedTuple):
+    """What a kernel process left for the next one."""
 
-    One that is not `wanted`, or was started with other settings, ends.
-    """
+    fd: int
+    container: dict[str, Any]
+    way_out: dict[str, Any] | None
+    """What the container's cells know of their way out; it was made before they were."""
+
+
+def collect(settings: Settings, place: keeper.Place, *, wanted: bool = True) -> Left | None:
+    """Return what was left at `place`. A container that is not `wanted`, or has other settings, ends."""
     left = keeper.collect(place)
     if left is None:
-        return False
+        return None
     fd, state = left
-    if wanted and state.get("settings") == _digest(session.settings):
-        session.adopt(fd, state["container"])
-        return True
+    if wanted and state.get("settings") == _digest(settings):
+        return Left(fd, state["container"], state.get("way_out"))
     os.close(fd)
-    return False
+    return None
 
 
-async def leave(session: Session, place: keeper.Place) -> None:
-    """Leave the session's container at `place`. Raises `SandboxError` or `OSError` if it cannot be left there."""
+async def leave(session: Session, place: keeper.Place, way_out: dict[str, Any] | None = None) -> None:
+    """Leave the session's container at `place`. Raises `SandboxError` or `OSError` if it cannot be left there.
+
+    `way_out` is what only the two processes and the keeper get to know, in memory.
+    """
     listener, path = keeper.listen(place)
     with listener, contextlib.ExitStack() as undo:
         undo.callback(keeper.forget, path)
         handover = await session.park()
         try:
-            state = json.dumps({"settings": _digest(session.settings), "container": handover.state}).encode()
+            known = {"settings": _digest(session.settings), "container": handover.state, "way_out": way_out}
+            state = json.dumps(known).encode()
             process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
                 [sys.executable, "-I", "-S", keeper.__file__, str(listener.fileno()), str(handover.fd), path],
                 stdin=subprocess.PIPE,

@@ -171,6 +171,9 @@ def _same_user(peer: socket.socket) -> bool:
 
 def main(argv: list[str]) -> int:
     """Run as the keeper. Arguments: descriptors of listener and pipe, the path of the listener; the state on stdin."""
+    import resource  # the kernel process, which imports this module, has no use for it
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
     listener_fd, fd, path = int(argv[0]), int(argv[1]), argv[2]
     state = sys.stdin.buffer.read()
     file = _inode(path)

@@ -70,6 +70,7 @@ class Proxy:
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
         self._ahead = ahead
+        self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
         engine = make_engine(self.settings, ahead) if self.problem is None else Refusal(self.problem)
         self.session = Session(self.settings, engine, self, ahead.spec if ahead is not None else None)
         self.audit = self.session.audit
@@ -260,9 +261,11 @@ class Proxy:
     # --- from start to end ---
 
     def _start_session(self) -> None:
-        if not handover.collect(self.session, self.meeting_place, wanted=self.problem is None):
+        if self._left is None:
             self.session.launch()
-        elif self._ahead is not None:
+            return
+        self.session.adopt(self._left.fd, self._left.container)
+        if self._ahead is not None:
             self._ahead.give_up()
 
     async def _stop(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.model import Message, SandboxSpec, Settings
+from ..core.model import Inside, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.shipping import new_spec
@@ -43,12 +43,17 @@ class Session:
         engine: Engine,
         front: Front,
         first: SandboxSpec | None = None,
+        inside: Inside | None = None,
     ) -> None:
-        """`first` is the spec of the first container, if the engine was asked for it already."""
+        """`first` is the spec of the first container, if the engine was asked for it already.
+
+        `inside` is what containers have inside if there is a way out.
+        """
         self.settings = settings
         self.limits = settings.limits
         self.engine = engine
         self._first = first
+        self._inside = inside
         self.id = first.session_id if first is not None else secrets.token_hex(16)
         problems: list[str] = []
         self.audit = Audit(settings.audit, session=self.id, report=problems.append)
@@ -111,7 +116,7 @@ class Session:
         if self.is_new:
             self.folders.forget_scratch()
             first, self._first = self._first, None
-            spec = first or new_spec(self.settings, self.id)
+            spec = first or new_spec(self.settings, self.id, self._inside)
 
             async def start() -> Container:
                 return await self.engine.start(spec)

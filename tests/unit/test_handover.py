@@ -1,0 +1,85 @@
+"""What one kernel process leaves for the next: in memory, for the same settings, and for nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.kernel import handover, keeper
+from sandbox_kernel.session.session import Session
+from tests.support.kernels import eventually
+
+KEY = "-----BEGIN PRIVATE KEY----- never to be seen"
+
+
+class Parting:
+    """A session whose container is one end of a pipe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine = self
+        self.read, self._write = os.pipe()
+        self.keeper = 0
+
+    async def park(self) -> Any:
+        return SimpleNamespace(fd=self._write, state={"name": "a container"})
+
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        assert state == {"name": "a container"}
+        self.keeper = owner_pid
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the other end of the pipe."""
+        os.set_blocking(self.read, False)
+        try:
+            return os.read(self.read, 1) != b""
+        except BlockingIOError:
+            return True
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> keeper.Place:
+    return keeper.place(str(tmp_path / "connection.json"), "key")
+
+
+def test_the_way_out_goes_from_process_to_process_in_memory(place: keeper.Place, tmp_path: Path) -> None:
+    """Not over a file, a command line or an environment; and the keeper writes no core file."""
+    old = Parting(Settings(network=("api.example.org",)))
+    asyncio.run(handover.leave(cast("Session", old), place, {"key": KEY}))
+    process = Path(f"/proc/{old.keeper}")
+    eventually(lambda: b"keeper.py" in (process / "cmdline").read_bytes(), 10, "the keeper's own program")
+    assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    eventually(lambda: limit_of_core_files(process) == ["0", "0"], 10, "its limit of core files")
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and KEY in path.read_text()] == []
+    left = handover.collect(Settings(network=("api.example.org",)), place)
+    assert left is not None
+    assert (left.container, left.way_out) == ({"name": "a container"}, {"key": KEY})
+    assert old.is_held
+    os.close(left.fd)
+    os.close(old.read)
+
+
+def limit_of_core_files(process: Path) -> list[str]:
+    line = next(line for line in (process / "limits").read_text().splitlines() if line.startswith("Max core file"))
+    return line.split()[4:6]
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [(Settings(), True), (Settings(network=("api.example.org", "other.example.org")), True), (None, False)],
+    ids=["nothing allowed now", "more allowed now", "wrong settings"],
+)
+def test_a_container_of_other_settings_ends(place: keeper.Place, settings: Settings | None, wanted: bool) -> None:
+    """The rules of a session are those that it was started with: a container does not get others later."""
+    old = Parting(Settings(network=("api.example.org",)))
+    asyncio.run(handover.leave(cast("Session", old), place, {"key": KEY}))
+    assert handover.collect(settings or old.settings, place, wanted=wanted) is None
+    eventually(lambda: not old.is_held, 10, "the end of the keeper")
+    os.close(old.read)
