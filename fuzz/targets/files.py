@@ -17,7 +17,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from sandbox_kernel.files import scratch, transfer
 from sandbox_kernel.files.names import FileLimits, check_name
 from sandbox_kernel.files.scratch import Stamp
-from sandbox_kernel.files.transfer import Downloads, Ledger, Uploads
+from sandbox_kernel.files.transfer import Downloads, SyncState, Uploads
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 
 from ..judge import require
@@ -173,8 +173,8 @@ async def _case(what: int, down: Path, agent: Agent, reader: Reader) -> None:
 
 async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, reader: Reader) -> None:
     if what == DOWNLOAD:
-        ledger = Ledger()
-        downloads = Downloads(to, ledger, LIMITS)
+        state = SyncState()
+        downloads = Downloads(to, state, LIMITS)
         for _ in range(2):
             report = await downloads.sync(agent)
             for path, size in report.copied:
@@ -183,10 +183,10 @@ async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, re
                 require(not any(part.startswith(".") for part in parts), path)
             for text in (text for pair in report.refused for text in pair):
                 require(text.isprintable() and len(text) < 6000, text)
-        require(sum(ledger.held.values()) <= LIMITS.total_bytes, ledger.held)
-        require(len(ledger.held) <= LIMITS.files, ledger.held)
+        require(sum(state.held.values()) <= LIMITS.total_bytes, state.held)
+        require(len(state.held) <= LIMITS.files, state.held)
     elif what == UPLOAD:
-        report = await Uploads(of, Ledger(), LIMITS).sync(agent)
+        report = await Uploads(of, SyncState(), LIMITS).sync(agent)
         require(all(path in ("a", "chart.png") for path, _ in report.copied), report)
     elif what == READ:
         content = await scratch.read(agent, reader.choice(NAMES), 16)

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.model import Settings
 from .places import Folder
 from .scratch import Stamp
-from .transfer import Ask, Downloads, Ledger, Report, Uploads
+from .transfer import Ask, Downloads, Report, SyncState, Uploads
 from .tree import DownloadFolder, FileLimits, UploadFolder
 
 Hook = Callable[[], Awaitable[list[str]]]
@@ -24,12 +24,12 @@ class Folders:
         limits = FileLimits.of(settings.limits)
         self._ask = ask
         self._audit = audit
-        self._ledger = Ledger()
+        self._state = SyncState()
         self._uploads = (
-            Uploads(UploadFolder(settings.uploads, limits), self._ledger, limits) if settings.uploads else None
+            Uploads(UploadFolder(settings.uploads, limits), self._state, limits) if settings.uploads else None
         )
         self._downloads = (
-            Downloads(DownloadFolder(settings.downloads), self._ledger, limits) if settings.downloads else None
+            Downloads(DownloadFolder(settings.downloads), self._state, limits) if settings.downloads else None
         )
 
     @property
@@ -63,21 +63,21 @@ class Folders:
 
     def forget_scratch(self) -> None:
         """Note that a new container has an empty scratch."""
-        self._ledger.forget_scratch()
+        self._state.forget_scratch()
 
     def arrived(self, path: str, stamp: Stamp) -> None:
         """Note that a front end wrote a file into scratch: no cell made it, so it does not go to the downloads."""
-        self._ledger.inside[path] = stamp
+        self._state.inside[path] = stamp
 
     def state(self) -> dict[str, Any]:
         """Return what a successor process needs to know, as plain JSON."""
-        return self._ledger.state()
+        return self._state.as_json()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from the state of another process that had the same container."""
-        restored = Ledger.of(state)
+        restored = SyncState.of(state)
         for name in ("sent", "inside", "written", "held"):
-            setattr(self._ledger, name, getattr(restored, name))
+            setattr(self._state, name, getattr(restored, name))
 
 
 def _notes(report: Report, what: str) -> list[str]:

@@ -20,7 +20,7 @@ from .names import HABITS, FileLimits, check_downloaded_name, check_size, folded
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 from .tree import DownloadFolder, HostFile, HostStamp, UploadFolder
 
-__all__ = ["Ask", "Downloads", "Ledger", "Report", "Uploads"]
+__all__ = ["Ask", "Downloads", "Report", "SyncState", "Uploads"]
 
 T = TypeVar("T")
 F = TypeVar("F", "HostFile", "ScratchFile")
@@ -71,10 +71,10 @@ class Report:
 
 
 @dataclass(slots=True)
-class Ledger:
+class SyncState:
     """What both sides are known to have, shared by the two directions so that no file goes round in a circle.
 
-    `state()` is plain JSON, for a restarted host process that takes over the container.
+    `as_json()` is plain JSON, for a restarted host process that takes over the container.
     """
 
     sent: dict[str, HostStamp] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class Ledger:
         self.inside.clear()
         self.written.clear()
 
-    def state(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {name: dict(getattr(self, name)) for name in ("sent", "inside", "written", "held")}
 
     @classmethod
-    def of(cls, state: dict[str, Any]) -> Ledger:
+    def of(cls, state: dict[str, Any]) -> SyncState:
         return cls(
             {path: HostStamp(*stamp) for path, stamp in state["sent"].items()},
             {path: Stamp(*stamp) for path, stamp in state["inside"].items()},
@@ -111,16 +111,16 @@ class Ledger:
 class Uploads:
     """Copies what is new or changed in a host folder into scratch. What is gone on the host stays inside."""
 
-    def __init__(self, folder: UploadFolder, ledger: Ledger, limits: FileLimits) -> None:
+    def __init__(self, folder: UploadFolder, state: SyncState, limits: FileLimits) -> None:
         self._folder = folder
-        self._ledger = ledger
+        self._state = state
         self._limits = limits
         self._disk = Disk()
         self._notes = _Notes()
 
     async def sync(self, ask: Ask) -> Report:
         """Run before a cell. A file that cannot go in is a line of the report; raises `SandboxError` of `ask` only."""
-        async with self._ledger.lock:
+        async with self._state.lock:
             await self._sync(ask)
             return self._notes.report()
 
@@ -130,11 +130,11 @@ class Uploads:
         except FileRefused as reason:
             self._notes.refuse(self._folder.path.name, reason)
             return
-        ledger = self._ledger
-        ledger.upload_root = scan.root
-        ledger.sent = {file.path: ledger.sent[file.path] for file in scan.files if file.path in ledger.sent}
-        ours = set(ledger.written.values())
-        changed = [file for file in scan.files if file.stamp not in ours and file.stamp != ledger.sent.get(file.path)]
+        state = self._state
+        state.upload_root = scan.root
+        state.sent = {file.path: state.sent[file.path] for file in scan.files if file.path in state.sent}
+        ours = set(state.written.values())
+        changed = [file for file in scan.files if file.stamp not in ours and file.stamp != state.sent.get(file.path)]
         for path, refusal in scan.refused:
             self._notes.refuse(path, refusal)
         await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
@@ -151,17 +151,17 @@ class Uploads:
             stamp = await send(ask, file.path, chunks(), file.stamp.size)
         finally:
             await self._disk.finish(source.close)
-        self._ledger.sent[file.path] = file.stamp
-        self._ledger.inside[file.path] = stamp
+        self._state.sent[file.path] = file.stamp
+        self._state.inside[file.path] = stamp
         return file.stamp.size
 
 
 class Downloads:
     """Copies the regular files that cells made or changed in scratch into a host folder. Nothing is deleted there."""
 
-    def __init__(self, folder: DownloadFolder, ledger: Ledger, limits: FileLimits) -> None:
+    def __init__(self, folder: DownloadFolder, state: SyncState, limits: FileLimits) -> None:
         self.folder = folder
-        self._ledger = ledger
+        self._state = state
         self._limits = limits
         self._names = _Names()
         self._disk = Disk()
@@ -169,7 +169,7 @@ class Downloads:
 
     async def sync(self, ask: Ask) -> Report:
         """Run after a cell. A file that cannot go out is a line of the report; raises `SandboxError` of `ask` only."""
-        async with self._ledger.lock:
+        async with self._state.lock:
             await self._sync(ask)
             return self._notes.report()
 
@@ -183,14 +183,14 @@ class Downloads:
         for path, refusal in refused:
             self._notes.refuse(path, refusal)
         if reply.get("complete") is True:
-            self._ledger.inside = {path: stamp for path, stamp in self._ledger.inside.items() if path in files}
+            self._state.inside = {path: stamp for path, stamp in self._state.inside.items() if path in files}
         else:
             self._notes.refuse(".", FileRefused(FileCode.SCRATCH_ENTRIES, limit=f"{MAX_LISTED}"))
-        changed = [ScratchFile(*item) for item in files.items() if item[1] != self._ledger.inside.get(item[0])]
+        changed = [ScratchFile(*item) for item in files.items() if item[1] != self._state.inside.get(item[0])]
         await self._notes.each(self._limits.seconds, changed, lambda file: self._copy(ask, file))
 
     async def _copy(self, ask: Ask, file: ScratchFile) -> int:
-        limits, held, size = self._limits, self._ledger.held, file.stamp.size
+        limits, held, size = self._limits, self._state.held, file.stamp.size
         check_size(size, limits.file_bytes)
         new = self._names.new(file.path, held)
         if file.path not in held and len(self._names) + len(new) > limits.files:
@@ -208,16 +208,16 @@ class Downloads:
             self._require_known(root, replaced)
             held[file.path] = size
             self._names.add(new)
-            self._ledger.written[file.path] = await self._disk.run(target.commit)
+            self._state.written[file.path] = await self._disk.run(target.commit)
         finally:
             await self._disk.finish(target.close)
-        self._ledger.inside[file.path] = file.stamp
+        self._state.inside[file.path] = file.stamp
         return size
 
     def _require_known(self, root: tuple[int, int], replaced: HostStamp | None) -> None:
         """Where one folder is both, a file that a person has put there or changed is not written over."""
-        known = (*self._ledger.sent.values(), *self._ledger.written.values(), None)
-        if root == self._ledger.upload_root and replaced not in known:
+        known = (*self._state.sent.values(), *self._state.written.values(), None)
+        if root == self._state.upload_root and replaced not in known:
             raise FileRefused(FileCode.NOT_THE_KNOWN_ONE)
 
 

@@ -16,7 +16,7 @@ Run = Callable[[tools.Call, Any], Awaitable[CallToolResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ToolHandler:
     """A tool, what it takes, and the function behind it."""
 
     tool: Tool
@@ -24,10 +24,10 @@ class Entry:
     run: Run
 
 
-def entries(settings: Settings, limits: ServerLimits) -> list[Entry]:
+def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
     """Return all tools, with the figures of the settings in their descriptions."""
 
-    def entry(name: str, title: str, description: str, *, hints: ToolAnnotations, output: Any = None) -> Entry:
+    def handler(name: str, title: str, description: str, *, hints: ToolAnnotations, output: Any = None) -> ToolHandler:
         arguments, run = _BEHIND[name]
         tool = Tool(
             name=name,
@@ -37,18 +37,18 @@ def entries(settings: Settings, limits: ServerLimits) -> list[Entry]:
             output_schema=output,
             annotations=hints.model_copy(update={"title": title}),
         )
-        return Entry(tool, arguments, run)
+        return ToolHandler(tool, arguments, run)
 
     words = descriptions
     return [
-        entry("run_code", "Run Python code", words.run_code(settings, limits), hints=_CHANGES),
-        entry("upload_file", "Upload a file", words.upload_file(settings), hints=_CHANGES, output=_UPLOADED),
-        entry("download_file", "Download a file", words.DOWNLOAD_FILE, hints=_READS),
-        entry("list_files", "List files", words.LIST_FILES, hints=_READS, output=_FILES),
-        entry("list_sessions", "List sessions", words.LIST_SESSIONS, hints=_READS, output=_SESSIONS),
-        entry("interrupt", "Interrupt", words.INTERRUPT, hints=_STOPS),
-        entry("reset", "Reset a session", words.RESET, hints=_ENDS),
-        entry("end_session", "End a session", words.END_SESSION, hints=_ENDS),
+        handler("run_code", "Run Python code", words.run_code(settings, limits), hints=_CHANGES),
+        handler("upload_file", "Upload a file", words.upload_file(settings), hints=_CHANGES, output=_UPLOADED),
+        handler("download_file", "Download a file", words.DOWNLOAD_FILE, hints=_READS),
+        handler("list_files", "List files", words.LIST_FILES, hints=_READS, output=_FILES),
+        handler("list_sessions", "List sessions", words.LIST_SESSIONS, hints=_READS, output=_SESSIONS),
+        handler("interrupt", "Interrupt", words.INTERRUPT, hints=_STOPS),
+        handler("reset", "Reset a session", words.RESET, hints=_ENDS),
+        handler("end_session", "End a session", words.END_SESSION, hints=_ENDS),
     ]
 
 

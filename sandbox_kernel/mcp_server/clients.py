@@ -47,7 +47,7 @@ class Refused(Exception):
     """A call that cannot be served now; the text is for the model."""
 
 
-class Room:
+class SandboxSession:
     """One session of one client."""
 
     def __init__(self, name: str, settings: Settings) -> None:
@@ -96,7 +96,7 @@ class Client:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self.rooms: dict[str, Room] = {}
+        self.sessions: dict[str, SandboxSession] = {}
         self._ends: OrderedDict[str, str] = OrderedDict()
         """Why sessions ended that were not ended by the client."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -104,88 +104,88 @@ class Client:
         self.bound = False
         """Whether the end of its connection ends its sessions."""
 
-    def find(self, name: str) -> Room:
+    def find(self, name: str) -> SandboxSession:
         """Return a session that is there. Raises `Refused`."""
         self._bury(name)
-        if name not in self.rooms:
+        if name not in self.sessions:
             reason = self._ends.get(name)
             why = f": it ended because {reason}" if reason else ". run_code and upload_file start one"
             raise Refused(f"There is no session {name!r}{why}.")
-        return self.rooms[name]
+        return self.sessions[name]
 
-    def alive(self) -> list[Room]:
+    def alive(self) -> list[SandboxSession]:
         """Return the sessions that are there."""
-        for name in list(self.rooms):
+        for name in list(self.sessions):
             self._bury(name)
-        return list(self.rooms.values())
+        return list(self.sessions.values())
 
     @asynccontextmanager
-    async def use(self, name: str, *, make: bool = True) -> AsyncIterator[tuple[Room, list[str]]]:
+    async def use(self, name: str, *, make: bool = True) -> AsyncIterator[tuple[SandboxSession, list[str]]]:
         """Give the session of a name, and what the client should be told of it; with `make`, start it if need be.
 
         Raises `Refused`, and `SandboxError` if no sandbox can be started.
         """
-        room, notes = self._find_or_make(name) if make else (self.find(name), [])
-        if room.busy >= self._clients.limits.calls_per_session:
-            raise Refused(f"Session {name!r} is busy with {room.busy} calls. Wait for one of them, or interrupt it.")
-        room.busy += 1
+        session, notes = self._find_or_make(name) if make else (self.find(name), [])
+        if session.busy >= self._clients.limits.calls_per_session:
+            raise Refused(f"Session {name!r} is busy with {session.busy} calls. Wait for one of them, or interrupt it.")
+        session.busy += 1
         self._stop_timer(name)
         try:
             if make:
-                await self._start(room)
-            yield room, notes
+                await self._start(session)
+            yield session, notes
         finally:
-            room.busy -= 1
-            room.used = time.monotonic()
-            if not room.busy and self.rooms.get(name) is room:
+            session.busy -= 1
+            session.used = time.monotonic()
+            if not session.busy and self.sessions.get(name) is session:
                 self._start_timer(name)
 
     async def end(self, name: str, reason: str | None = None) -> None:
         """End a session; with a reason, the client is told when it uses the name again."""
         self._stop_timer(name)
-        room = self.rooms.pop(name, None)
+        session = self.sessions.pop(name, None)
         if reason is not None:
             self._remember(name, reason)
-        if room is not None:
-            await room.close()
+        if session is not None:
+            await session.close()
 
     async def leave(self) -> None:
         """End all sessions; the client is gone."""
         self.gone = True
-        await asyncio.gather(*(self.end(name) for name in list(self.rooms)), return_exceptions=True)
+        await asyncio.gather(*(self.end(name) for name in list(self.sessions)), return_exceptions=True)
 
-    def _find_or_make(self, name: str) -> tuple[Room, list[str]]:
+    def _find_or_make(self, name: str) -> tuple[SandboxSession, list[str]]:
         if not SESSION_NAME.fullmatch(name):
             raise Refused("The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.")
         if self.gone:
             raise Refused("The connection was closed.")
         self._bury(name)
-        if name in self.rooms:
-            return self.rooms[name], []
-        self._clients.check_room_for_one_more(self)
-        room = self.rooms[name] = Room(name, self._clients.settings)
+        if name in self.sessions:
+            return self.sessions[name], []
+        self._clients.check_limits(self)
+        session = self.sessions[name] = SandboxSession(name, self._clients.settings)
         if reason := self._ends.pop(name, None):
             lost = "Its variables and files are gone"
-            return room, [f"session {name!r} is new: the one before it ended because {reason}. {lost}"]
-        return room, [f"session {name!r} is new: it has no variables and no files yet"]
+            return session, [f"session {name!r} is new: the one before it ended because {reason}. {lost}"]
+        return session, [f"session {name!r} is new: it has no variables and no files yet"]
 
-    async def _start(self, room: Room) -> None:
+    async def _start(self, session: SandboxSession) -> None:
         try:
-            await room.sandbox.start()
+            await session.sandbox.start()
         except BaseException:
-            if self.rooms.get(room.name) is room and not room.started and room.busy == 1:
-                self._clients.keep(self.end(room.name))
+            if self.sessions.get(session.name) is session and not session.started and session.busy == 1:
+                self._clients.keep(self.end(session.name))
             raise
-        room.started = True
+        session.started = True
 
     def _bury(self, name: str) -> None:
         """Forget a session whose sandbox ended by itself; its next use starts another one, and says so."""
-        room = self.rooms.get(name)
-        if room is not None and room.started and not room.sandbox.is_alive and not room.busy:
-            del self.rooms[name]
+        session = self.sessions.get(name)
+        if session is not None and session.started and not session.sandbox.is_alive and not session.busy:
+            del self.sessions[name]
             self._stop_timer(name)
             self._remember(name, "its sandbox was lost or was idle for too long")
-            self._clients.close_later(room)
+            self._clients.close_later(session)
 
     def _remember(self, name: str, reason: str) -> None:
         self._ends[name] = reason
@@ -203,8 +203,8 @@ class Client:
             timer.cancel()
 
     def _idle(self, name: str) -> None:
-        room = self.rooms.get(name)
-        if room is not None and not room.busy:
+        session = self.sessions.get(name)
+        if session is not None and not session.busy:
             seconds = self._clients.settings.limits.idle_seconds
             self._clients.keep(self.end(name, f"it was not used for {seconds:g} s"))
 
@@ -233,7 +233,7 @@ class Clients:
     def lost(self, key: Hashable) -> None:
         """End the sessions of a client that seems to be gone; should it come back, it is told."""
         if (client := self._clients.get(key)) is not None:
-            for name in list(client.rooms):
+            for name in list(client.sessions):
                 self.keep(client.end(name, "its client was away for too long"))
 
     async def close(self) -> None:
@@ -242,22 +242,22 @@ class Clients:
         await asyncio.gather(*(self.leave(key) for key in list(self._clients)), return_exceptions=True)
         await self._tasks.close(CLOSE_SECONDS)
 
-    def check_room_for_one_more(self, client: Client) -> None:
+    def check_limits(self, client: Client) -> None:
         """Raise `Refused` if a client, or the server, has as many sessions as it may have."""
-        if len(client.rooms) >= self.limits.sessions_per_client:
-            names = ", ".join(sorted(client.rooms))
+        if len(client.sessions) >= self.limits.sessions_per_client:
+            names = ", ".join(sorted(client.sessions))
             raise Refused(
-                f"You have {len(client.rooms)} sessions, which is the limit: {names}. Use one of them, or end one with "
-                "end_session."
+                f"You have {len(client.sessions)} sessions, which is the limit: {names}. Use one of them, or end one "
+                "with end_session."
             )
-        if sum(len(other.rooms) for other in self._clients.values()) >= self.limits.sessions:
+        if sum(len(other.sessions) for other in self._clients.values()) >= self.limits.sessions:
             raise Refused(
                 f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
                 "Use a session that you have, or try again later."
             )
 
-    def close_later(self, room: Room) -> None:
-        self.keep(room.close())
+    def close_later(self, session: SandboxSession) -> None:
+        self.keep(session.close())
 
     def keep(self, ending: Coroutine[Any, Any, None]) -> None:
         """Run the end of a session, for which nobody waits."""

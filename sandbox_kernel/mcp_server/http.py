@@ -180,7 +180,7 @@ def _read(path: Path) -> list[str]:
     return tokens
 
 
-class Gate:
+class RequestFilter:
     """The first thing that a request meets: does it come from a page of another site, and is there room for it?"""
 
     def __init__(self, app: ASGIApp, known: Names) -> None:
@@ -275,7 +275,7 @@ def application(server: Server[Any], clients: Clients, tokens: Sequence[str], pl
     return Starlette(
         routes=[Route(PATH, endpoint=RequireAuthMiddleware(app, []))],
         middleware=[
-            Middleware(Gate, known=place.known()),
+            Middleware(RequestFilter, known=place.known()),
             Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens))),
         ],
         lifespan=lambda _: manager.run(),

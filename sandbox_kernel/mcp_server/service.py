@@ -40,7 +40,7 @@ from .. import __version__
 from ..core.errors import SandboxError
 from ..core.model import MIB, Settings, format_bytes
 from . import descriptions, tools
-from .catalogue import entries
+from .catalogue import handlers
 from .clients import Client, Clients, Refused, ServerLimits
 from .contents import AnswerLimits
 from .output_store import Address, file_address, output_address, parse
@@ -103,42 +103,42 @@ class _Service:
         self._http = http
         most = HTTP_ANSWER_BYTES if http else AnswerLimits().answer_bytes
         self._answers = AnswerLimits(text_characters=limits.text_characters, answer_bytes=most)
-        self._entries = {entry.tool.name: entry for entry in entries(settings, limits)}
+        self._handlers = {handler.tool.name: handler for handler in handlers(settings, limits)}
 
     async def list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[entry.tool for entry in self._entries.values()])
+        return ListToolsResult(tools=[handler.tool for handler in self._handlers.values()])
 
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
-        entry = self._entries.get(params.name)
-        if entry is None:
+        handler = self._handlers.get(params.name)
+        if handler is None:
             raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}")
         try:
-            given = entry.arguments.model_validate(params.arguments or {})
+            given = handler.arguments.model_validate(params.arguments or {})
         except ValidationError as error:
             raise MCPError(INVALID_PARAMS, f"{params.name}: {_first_mistake(error)}") from None
         try:
             call = tools.Call(self._client(context), self._answers, context.session.report_progress)
-            return await entry.run(call, given)
+            return await handler.run(call, given)
         except (Refused, SandboxError) as error:
             return CallToolResult(content=[TextContent(text=_text_of(error))], is_error=True)
 
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         start = _page(params)
         found: list[Resource] = []
-        for room in self._client(context).alive():
-            for output in reversed(room.outputs.all()):
-                uri = output_address(room.name, output.name)
-                title = f"output {output.name} of session {room.name}"
+        for session in self._client(context).alive():
+            for output in reversed(session.outputs.all()):
+                uri = output_address(session.name, output.name)
+                title = f"output {output.name} of session {session.name}"
                 found.append(Resource(uri=uri, name=output.name, title=title, mime_type=output.mime, size=output.size))
             try:
-                files = await room.sandbox.files.list()
+                files = await session.sandbox.files.list()
             except SandboxError:
                 continue  # it ended just now
             found += [
                 Resource(
-                    uri=file_address(room.name, file.path),
+                    uri=file_address(session.name, file.path),
                     name=file.path,
-                    title=f"{file.path} of session {room.name}",
+                    title=f"{file.path} of session {session.name}",
                     mime_type=tools.mime_of(file.path),
                     size=file.size,
                 )
@@ -176,15 +176,15 @@ class _Service:
         return ReadResourceResult(contents=[BlobResourceContents(uri=uri, mime_type=mime, blob=blob, _meta=mark)])
 
     async def _read(self, client: Client, address: Address) -> tuple[str, str | bytes, dict[str, Any] | None]:
-        async with client.use(address.session, make=False) as (room, _):
+        async with client.use(address.session, make=False) as (session, _):
             if address.kind == "outputs":
-                output = room.outputs.get(address.name)
+                output = session.outputs.get(address.name)
                 if output is None:
                     raise Refused(f"There is no output {address.name!r} any more in session {address.session!r}.")
                 start, end = address.offset, None if address.length is None else address.offset + address.length
                 return output.mime, output.data[start:end], None
             length = RESOURCE_BYTES if address.length is None else min(address.length, RESOURCE_BYTES)
-            data, size = await room.sandbox.files.read_part(address.name, address.offset, length)
+            data, size = await session.sandbox.files.read_part(address.name, address.offset, length)
         if address.length is None and address.offset + len(data) < size:
             most = format_bytes(RESOURCE_BYTES)
             raise Refused(f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.")

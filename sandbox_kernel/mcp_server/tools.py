@@ -117,11 +117,11 @@ class Nothing(Arguments):
 
 
 async def run_code(call: Call, given: RunCode) -> CallToolResult:
-    async with call.client.use(given.session) as (room, notes):
-        limit = room.sandbox.settings.limits.cell_seconds
+    async with call.client.use(given.session) as (session, notes):
+        limit = session.sandbox.settings.limits.cell_seconds
         progress = _Progress(call, min(limit, given.timeout or limit))
         running = asyncio.ensure_future(
-            room.sandbox.run_code(
+            session.sandbox.run_code(
                 given.code,
                 timeout=given.timeout if given.timeout is not None and given.timeout < limit else None,
                 on_stdout=progress.printed,
@@ -130,22 +130,22 @@ async def run_code(call: Call, given: RunCode) -> CallToolResult:
         )
         try:
             while not (await asyncio.wait({running}, timeout=PROGRESS_SECONDS))[0]:
-                await progress.tell(waiting=room.busy > 1)
+                await progress.tell(waiting=session.busy > 1)
         finally:
             running.cancel()  # this call was cancelled; done, it is left alone
         execution = running.result()
-        room.cells += 1
-        blocks = Writer(room.outputs, call.limits).execution(execution, notes)
+        session.cells += 1
+        blocks = Writer(session.outputs, call.limits).execution(execution, notes)
     return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": figures(execution, given.session)})
 
 
 async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
     data = _content(given)
-    async with call.client.use(given.session) as (room, notes):
+    async with call.client.use(given.session) as (session, notes):
         if given.final and given.offset == 0:
-            info = await room.sandbox.files.write(given.path, data)
+            info = await session.sandbox.files.write(given.path, data)
         else:
-            file = await asyncio.to_thread(room.part, given.path, given.offset, data)
+            file = await asyncio.to_thread(session.part, given.path, given.offset, data)
             if file is None:
                 raise Refused(
                     f"{given.path!r}: this part does not follow the ones that came; start again with offset 0."
@@ -159,9 +159,9 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
                 )
             try:
                 file.seek(0)
-                info = await room.sandbox.files.write(given.path, file)
+                info = await session.sandbox.files.write(given.path, file)
             finally:
-                room.forget_part(given.path)
+                session.forget_part(given.path)
     return _structured(
         f"/mnt/data/{info.path}: {info.size:,} bytes written.",
         {"session": given.session, "path": info.path, "size": info.size, "complete": True},
@@ -170,15 +170,15 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
 
 
 async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
-    async with call.client.use(given.session, make=False) as (room, _):
+    async with call.client.use(given.session, make=False) as (session, _):
         length = descriptions.INLINE_BYTES if given.length is None else given.length
-        data, size = await room.sandbox.files.read_part(given.path, given.offset, length)
+        data, size = await session.sandbox.files.read_part(given.path, given.offset, length)
         path = given.path.removeprefix("/mnt/data/")
         mime = mime_of(path)
         whole = given.offset == 0 and given.length is None
         if whole and mime in IMAGES and given.encoding == "auto" and size * 4 / 3 < IMAGE_CHARACTERS:
             if len(data) < size and image_type(data):
-                data, size = await room.sandbox.files.read_part(given.path, 0, size)
+                data, size = await session.sandbox.files.read_part(given.path, 0, size)
             # Not by its name: an interface that is given another type than it is told refuses the whole conversation.
             if (kind := image_type(data)) is not None and len(data) == size:
                 image = ImageContent(data=base64.b64encode(data).decode(), mime_type=kind)
@@ -206,8 +206,8 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
 
 
 async def list_files(call: Call, given: ListFiles) -> CallToolResult:
-    async with call.client.use(given.session, make=False) as (room, _):
-        found = await room.sandbox.files.list(given.folder)
+    async with call.client.use(given.session, make=False) as (session, _):
+        found = await session.sandbox.files.list(given.folder)
     # Cells choose names, and how long they are.
     lengths = accumulate(len(file.path) for file in found[:MAX_LISTED])
     shown = found[: sum(length <= 4 * call.limits.text_characters for length in lengths)]
@@ -228,28 +228,28 @@ async def list_sessions(call: Call, given: Nothing) -> CallToolResult:
     now = time.monotonic()
     sessions: list[dict[str, Any]] = [
         {
-            "session": room.name,
-            "calls_running": room.busy,
-            "cells_run": room.cells,
-            "age_seconds": round(now - room.since, 1),
-            "idle_seconds": 0.0 if room.busy else round(now - room.used, 1),
+            "session": session.name,
+            "calls_running": session.busy,
+            "cells_run": session.cells,
+            "age_seconds": round(now - session.since, 1),
+            "idle_seconds": 0.0 if session.busy else round(now - session.used, 1),
         }
-        for room in call.client.alive()
+        for session in call.client.alive()
     ]
     text = rows(tuple(sessions[0]), (tuple(row.values()) for row in sessions)) if sessions else "There is no session."
     return _structured(text, {"sessions": sessions})
 
 
 async def interrupt(call: Call, given: OfSession) -> CallToolResult:
-    room = call.client.find(given.session)
-    if not await room.sandbox.interrupt():
+    session = call.client.find(given.session)
+    if not await session.sandbox.interrupt():
         return _said(f"Nothing runs in session {given.session!r}.")
     return _said(f"Session {given.session!r} was interrupted: KeyboardInterrupt in its code, state is kept.")
 
 
 async def reset(call: Call, given: OfSession) -> CallToolResult:
-    room = call.client.find(given.session)
-    await room.sandbox.restart()
+    session = call.client.find(given.session)
+    await session.sandbox.restart()
     return _said(f"Python was started anew in session {given.session!r}: variables are gone, files are kept.")
 
 

@@ -27,7 +27,7 @@ from .callbacks import Callback, Callbacks, Prompt
 from .cell import Cell, Front
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles
-from .lifetimes import Tie
+from .lifetimes import Finalizers
 from .values import Keywords, SandboxInfo, SandboxUsage
 
 STARTS_PER_CPU = 2
@@ -59,7 +59,7 @@ class AsyncSandbox:
         self.files = AsyncFiles(_Place(self._session, self._ready), FileLimits.of(self.settings.limits))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
-        self._tie: Tie | None = None
+        self._finalizers: Finalizers | None = None
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
         self._tasks = Tasks(noted_in(self._session.audit))
@@ -254,8 +254,8 @@ class AsyncSandbox:
         session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await session.close()
-        if self._tie is not None:
-            self._tie.loosen()
+        if self._finalizers is not None:
+            self._finalizers.detach()
 
     async def _ready(self, *, fresh: bool, again: bool = False) -> None:
         """Wait for a sandbox that is attested and ready; with `fresh`, start one if there is none.
@@ -298,9 +298,9 @@ class AsyncSandbox:
             self._session.audit("reap_failed", reason=str(error))
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._tie is None:
+        if self._finalizers is None:
             self._loop = loop
-            self._tie = Tie(self, self._session, loop)
+            self._finalizers = Finalizers(self, self._session, loop)
 
     def _check(self) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here."""

@@ -37,8 +37,8 @@ class _Guard:
         """Do nothing, in ten years."""
 
 
-class Tie:
-    """Ties a session to the handle that people hold, and to its loop."""
+class Finalizers:
+    """End a session with the handle that people hold, and with its loop."""
 
     def __init__(self, handle: object, session: Owned, loop: asyncio.AbstractEventLoop) -> None:
         guard = _Guard()
@@ -50,7 +50,7 @@ class Tie:
         for finalizer in self._finalizers:
             finalizer.atexit = False  # the end of the process is enough, and a loop may be running still
 
-    def loosen(self) -> None:
+    def detach(self) -> None:
         """Let go: the session was closed properly."""
         for finalizer in self._finalizers:
             finalizer.detach()

@@ -21,7 +21,7 @@ KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""
 
 
-class Means(Protocol):
+class KernelControl(Protocol):
     """What can be done to a kernel and its sandbox. Each raises `SandboxError` if it cannot be done."""
 
     async def signal(self, number: int) -> None: ...
@@ -32,9 +32,9 @@ class Means(Protocol):
 class Ladder:
     """Ends requests from outside."""
 
-    def __init__(self, limits: Limits, means: Means, clocks: Clocks, audit: Audit, tasks: Tasks) -> None:
+    def __init__(self, limits: Limits, control: KernelControl, clocks: Clocks, audit: Audit, tasks: Tasks) -> None:
         self._limits = limits
-        self._means = means
+        self._control = control
         self._clocks = clocks
         self._audit = audit
         self._tasks = tasks
@@ -68,20 +68,20 @@ class Ladder:
 
     async def _end_kernel(self) -> None:
         try:
-            await self._means.kill_kernel()
+            await self._control.kill_kernel()
         except SandboxError as failure:
             self._audit("ladder", reason=str(failure))
-            await self._means.kill_sandbox(failure)
+            await self._control.kill_sandbox(failure)
 
     async def _end(self, request: PendingRequest, error: SandboxError) -> None:
         try:
             if request.finished:
                 return  # the signal would meet the next cell
-            await self._means.signal(signal.SIGINT)
+            await self._control.signal(signal.SIGINT)
             if await self._ended(request, self._limits.interrupt_grace_seconds):
                 return
             error.leaves(Survived.FILES, "the cell ignored the interrupt and its kernel was replaced")
-            await self._means.kill_kernel()
+            await self._control.kill_kernel()
             if await self._ended(request, KILL_SECONDS):
                 return
         except SandboxError as failure:
@@ -90,11 +90,11 @@ class Ladder:
             del self._ending[request]
         if not request.finished:
             error.leaves(Survived.NOTHING, "the sandbox had to be ended")
-            await self._means.kill_sandbox(error)
+            await self._control.kill_sandbox(error)
 
     def _end_sandbox(self, error: SandboxError) -> None:
         """Take the last step: one before it met a defect of ours."""
-        self._tasks.start(self._means.kill_sandbox(error), "the end of a sandbox")
+        self._tasks.start(self._control.kill_sandbox(error), "the end of a sandbox")
 
     async def _ended(self, request: PendingRequest, seconds: float) -> bool:
         """Wait for the end of a request for a bounded time; return whether it came."""

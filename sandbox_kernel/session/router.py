@@ -19,13 +19,13 @@ from ..policy import OutputPolicy
 from . import protocol
 from .clock import Clocks
 from .completion import Completion, Hook
-from .ladder import Ladder, Means
+from .ladder import KernelControl, Ladder
 from .outputs import Outputs
 from .publisher import Audit, Front, Notes, Publisher
 from .requests import PendingRequest, RequestQueue
 
 
-class Port(Means, Protocol):
+class Port(KernelControl, Protocol):
     """The way to the kernel."""
 
     @property

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from sandbox_kernel.mcp_server import connections
 from sandbox_kernel.mcp_server.connections import Config, network_of
-from sandbox_kernel.mcp_server.http import Gate
+from sandbox_kernel.mcp_server.http import RequestFilter
 from sandbox_kernel.mcp_server.names import Names
 from tests.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
@@ -200,7 +200,7 @@ async def test_only_so_many_requests_are_under_way(monkeypatch: pytest.MonkeyPat
     async def send(message: Any) -> None:
         statuses.append(message.get("status"))
 
-    gate = Gate(slow, Names())
+    gate = RequestFilter(slow, Names())
     scope = {"type": "http", "path": "/", "method": "GET", "headers": [(b"host", b"localhost")]}
     first = asyncio.create_task(gate(scope, None, send))  # type: ignore[arg-type]
     await asyncio.sleep(0)  # it has begun

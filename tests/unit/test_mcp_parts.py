@@ -166,7 +166,9 @@ def test_an_address_names_a_session_and_what_is_in_it() -> None:
 
 def test_the_descriptions_give_the_limits_of_the_settings() -> None:
     settings = from_keywords(memory="3G", cell_timeout=77, cpus=1.5, idle_timeout="20m", scratch_size="600M")
-    tools = {entry.tool.name: entry.tool for entry in catalogue.entries(settings, ServerLimits(text_characters=4321))}
+    tools = {
+        handler.tool.name: handler.tool for handler in catalogue.handlers(settings, ServerLimits(text_characters=4321))
+    }
     said = tools["run_code"].description or ""
     for word in ("3.0 GiB", "77 seconds", "1.5 processors", "20 min", "600.0 MiB", "4,321", "No network", "/mnt/data"):
         assert word in said, word
@@ -176,9 +178,9 @@ def test_the_descriptions_give_the_limits_of_the_settings() -> None:
 def test_the_description_names_the_packages_of_the_default_image_and_of_no_other() -> None:
     listed = [line for line in (brought("images") / "data.in").read_text().splitlines() if line[:1].isalpha()]
     limits = ServerLimits()
-    said = catalogue.entries(Settings(), limits)[0].tool.description or ""
+    said = catalogue.handlers(Settings(), limits)[0].tool.description or ""
     assert all(name in said for name in listed)
-    assert "numpy, pandas" not in (catalogue.entries(Settings(image="mine"), limits)[0].tool.description or "")
+    assert "numpy, pandas" not in (catalogue.handlers(Settings(image="mine"), limits)[0].tool.description or "")
 
 
 # --- who may come in -------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import scratch, transfer
 from sandbox_kernel.files.names import CHUNK_BYTES, FileLimits
 from sandbox_kernel.files.scratch import Stamp
-from sandbox_kernel.files.transfer import Downloads, Ledger, Report, Uploads
+from sandbox_kernel.files.transfer import Downloads, Report, SyncState, Uploads
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 from tests.support.files_agent import Liar, real
 
@@ -40,12 +40,12 @@ class Place:
         for folder in (self.scratch, self.up, self.down, base / "outside"):
             folder.mkdir(exist_ok=True)
         (base / "outside" / "secret").write_text("secret")
-        self.ledger = Ledger()
+        self.state = SyncState()
         self.limit(FileLimits())
 
     def limit(self, limits: FileLimits) -> None:
-        self.uploads = Uploads(UploadFolder(self.up, limits), self.ledger, limits)
-        self.downloads = Downloads(DownloadFolder(self.down), self.ledger, limits)
+        self.uploads = Uploads(UploadFolder(self.up, limits), self.state, limits)
+        self.downloads = Downloads(DownloadFolder(self.down), self.state, limits)
 
     def require_safe(self) -> None:
         """Nothing was written outside the folders, and nothing of an unfinished copy is left in them."""
@@ -564,7 +564,7 @@ async def test_number_and_total_size_hold_for_the_whole_session(place: Place) ->
     copied = names(await place.downloads.sync(real)) | names(await place.downloads.sync(real))
     assert copied == {"a", "b"}  # b fits as soon as a is smaller, in whatever order the agent lists them
     (place.scratch / "d").touch()
-    place.ledger.forget_scratch()
+    place.state.forget_scratch()
     assert "too many files" in dict((await place.downloads.sync(real)).refused)["d"]
 
 
@@ -650,7 +650,7 @@ async def test_a_new_container_gets_everything_again(shared: Place) -> None:
     await shared.downloads.sync(real)
     for file in shared.scratch.iterdir():
         file.unlink()
-    shared.ledger.forget_scratch()
+    shared.state.forget_scratch()
     assert names(await shared.uploads.sync(real)) == {"sales.csv", "chart.png"}
     assert not await shared.downloads.sync(real)
 
@@ -661,7 +661,7 @@ async def test_a_restarted_host_process_goes_on_where_the_other_was(place: Place
     (place.scratch / "sales.csv").write_text("changed by a cell")
     (place.scratch / "a").write_text("x")
     await place.downloads.sync(real)
-    place.ledger = Ledger.of(json.loads(json.dumps(place.ledger.state())))
+    place.state = SyncState.of(json.loads(json.dumps(place.state.as_json())))
     place.limit(FileLimits())
     assert not await place.uploads.sync(real)
     assert not await place.downloads.sync(real)
@@ -701,7 +701,7 @@ async def test_a_session_that_goes_on_elsewhere_counts_on(place: Place) -> None:
     (place.scratch / "a").mkdir()
     (place.scratch / "a" / "x").touch()
     assert names(await place.downloads.sync(real)) == {"a/x"}
-    place.limit(FileLimits(files=3))  # as after a restart of the host's process: only the ledger is kept
+    place.limit(FileLimits(files=3))  # as after a restart of the host's process: only what was synchronised is kept
     for name in ("y", "z", "A"):
         (place.scratch / "a" / name).touch()
     report = await place.downloads.sync(real)
