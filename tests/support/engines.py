@@ -1,15 +1,27 @@
-"""What the tests of the engines share: an image, programs to run inside, and readers of what comes out."""
+"""What the tests of the engines share: each engine as the contract meets it, programs to run inside, readers."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
 
 from sandbox_kernel.container import report as agent_report
 from sandbox_kernel.container import shield as agent_shield
-from sandbox_kernel.core.model import MIB, Limits
-from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
+from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from tests.support.plain_engine import SESSION, PlainEngine
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
@@ -20,6 +32,9 @@ import os
 while data := os.read(0, 65536):
     os.write(1, data)
 """
+
+DEAF = "import signal, time\nfor number in (1, 2, 3, 15): signal.signal(number, signal.SIG_IGN)\ntime.sleep(600)"
+"""Hears nothing of its pipe, as an agent does that gets no turn of the processor."""
 
 REPORT = """
 import json, sys
@@ -41,14 +56,30 @@ def report_sources() -> tuple[str, str]:
     )
 
 
-async def receive_all(container: DockerContainer) -> bytes:
+def new_spec(code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
+    """Return a spec for a program in a small container of its own; `fields` are the spec's."""
+    if fields.get("runtime") == "runc":
+        fields["runtime"] = None  # the default, and so named nowhere
+    return SandboxSpec(
+        **{
+            "session_id": secrets.token_hex(8),
+            "image": IMAGE,
+            "limits": SMALL,
+            "command": ("python3", "-I", "-c", code, *arguments),
+            "uid": 300_000_000 + secrets.randbelow(100_000_000),
+            **fields,
+        }
+    )
+
+
+async def receive_all(container: Container) -> bytes:
     output = bytearray()
     while data := await container.receive():
         output += data
     return bytes(output)
 
 
-async def receive_line(container: DockerContainer) -> bytes:
+async def receive_line(container: Container) -> bytes:
     output = bytearray()
     while not output.endswith(b"\n"):
         data = await container.receive()
@@ -60,3 +91,129 @@ async def receive_line(container: DockerContainer) -> bytes:
 async def containers_of(engine: DockerEngine, session_id: str) -> list[str]:
     """Return the containers that the engine has for a session, running or not."""
     return [row.container for row in await engine.list() if row.session == session_id]
+
+
+# --- engines as the contract meets them -------------------------------------------------------------------------------
+
+
+class EngineUnderTest(Protocol):
+    """An engine, and what a look from outside can do."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source(self) -> str:
+        """Return a line that imports it as `Engine`, for another process."""
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        """Return the tests of the contract that it cannot pass, each with the reason; they must go on failing."""
+
+    @property
+    def unenforced(self) -> Mapping[str, str]:
+        """Return the lines of the attestation that differ, each with the reason: no sandbox of it is accepted."""
+
+    def absent(self) -> str | None:
+        """Return why it is not to be had here."""
+
+    def make(self) -> Engine: ...
+
+    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec: ...
+
+    async def left(self, session_id: str) -> list[str]:
+        """Look from outside what is there of a session."""
+
+    async def end_from_outside(self, container: Container) -> None:
+        """Kill it behind its owner's back."""
+
+    async def sweep(self, session_id: str) -> None:
+        """Remove what a test that fails has left."""
+
+
+@cache
+def docker_runtimes() -> frozenset[str]:
+    return asyncio.run(DockerEngine().info()).runtimes
+
+
+@dataclass(frozen=True)
+class Docker:
+    """Docker with one runtime."""
+
+    runtime: str
+    name: str
+    source: str = "from sandbox_kernel.engines.docker.engine import DockerEngine as Engine"
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    unenforced: Mapping[str, str] = field(default_factory=dict)
+
+    def absent(self) -> str | None:
+        return None if self.runtime in docker_runtimes() else f"the engine has no runtime {self.runtime!r}"
+
+    def make(self) -> DockerEngine:
+        return DockerEngine()
+
+    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
+        return new_spec(code, *arguments, **{"runtime": self.runtime, **fields})
+
+    async def left(self, session_id: str) -> list[str]:
+        return await containers_of(self.make(), session_id)
+
+    async def end_from_outside(self, container: Container) -> None:
+        await self.make().request("POST", f"/containers/{container.id}/kill?signal=KILL")
+
+    async def sweep(self, session_id: str) -> None:
+        for identity in await self.left(session_id):
+            await self.make().remove(identity)
+
+
+class Plain:
+    """A child process without any wall."""
+
+    name = "plain"
+    source = "from tests.support.plain_engine import PlainEngine as Engine"
+    lacks: Mapping[str, str] = {
+        "test_out_of_memory_is_named": "nobody limits its memory",
+        "test_a_container_that_does_not_hear_of_its_owner_s_end_is_ended": "nothing outlives its owner to end it",
+        "test_a_missing_image_is_an_error_of_its_own": "it knows no images",
+    }
+    unenforced: Mapping[str, str] = {
+        "engine": "there is none",
+        "process id of the agent": "it sees all processes of the machine",
+        "user ids": "it runs as whoever started it",
+        "root file system": "it is the machine's",
+        "mounts besides the sandbox's own": "all of the machine's are there",
+        "host name": "it is the machine's",
+        "size of /dev/shm": "it is the machine's",
+    }
+
+    def absent(self) -> str | None:
+        return None
+
+    def make(self) -> PlainEngine:
+        return PlainEngine()
+
+    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
+        # This interpreter, and not what stands for one in the PATH: it is one process.
+        return new_spec(**{"command": (sys.executable, "-I", "-c", code, *arguments), **fields})
+
+    async def left(self, session_id: str) -> list[str]:
+        return [str(process.pid) for process in self._processes(session_id)]
+
+    async def end_from_outside(self, container: Container) -> None:
+        os.kill(int(container.id), signal.SIGKILL)
+
+    async def sweep(self, session_id: str) -> None:
+        for process in self._processes(session_id):
+            process.kill()
+
+    def _processes(self, session_id: str) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(SESSION) == session_id and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+
+UNDER_TEST: tuple[EngineUnderTest, ...] = (Docker("runc", "docker"), Docker("runsc", "docker-gvisor"), Plain())
+"""Every engine, and every runtime that is said to work."""

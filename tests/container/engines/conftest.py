@@ -1,10 +1,8 @@
-"""A real engine, containers that are gone after each test, and a program to run inside."""
+"""Real engines, containers that are gone after each test, and a program to run inside."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from tests.support.engines import ECHO, IMAGE, SMALL, receive_all
+from tests.support.engines import UNDER_TEST, Docker, EngineUnderTest, new_spec, receive_all
 
 NOT_ON: dict[str, dict[str, str]] = {
     "runsc": {
@@ -23,28 +21,30 @@ NOT_ON: dict[str, dict[str, str]] = {
         ),
     }
 }
-"""Contract tests that a runtime cannot pass, each with the reason."""
+"""Tests of what is inside that a runtime of Docker's cannot pass, each with the reason."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "runtime" in metafunc.fixturenames:
         metafunc.parametrize("runtime", ["runc", "runsc"], scope="session")
-
-
-@pytest.fixture(scope="session")
-def runtimes() -> set[str]:
-    return set(asyncio.run(DockerEngine().info()).runtimes)
+    if "under_test" in metafunc.fixturenames:
+        metafunc.parametrize("under_test", UNDER_TEST, ids=[one.name for one in UNDER_TEST], scope="session")
 
 
 @pytest.fixture(autouse=True)
-def _only_what_the_runtime_can(request: pytest.FixtureRequest) -> None:
-    """Skip what the engine has no runtime for, and mark the declared differences, which must stay true."""
-    if "runtime" not in request.fixturenames:
+def _only_what_it_can(request: pytest.FixtureRequest) -> None:
+    """Skip what is not to be had here, and mark the declared differences, which must stay true."""
+    if "under_test" in request.fixturenames:
+        engine: EngineUnderTest = request.getfixturevalue("under_test")
+        absent, lacks = engine.absent(), engine.lacks
+    elif "runtime" in request.fixturenames:
+        runtime = request.getfixturevalue("runtime")
+        absent, lacks = Docker(runtime, runtime).absent(), NOT_ON.get(runtime, {})
+    else:
         return
-    runtime = request.getfixturevalue("runtime")
-    if runtime not in request.getfixturevalue("runtimes"):
-        pytest.skip(f"the engine has no runtime {runtime!r}")
-    if reason := NOT_ON.get(runtime, {}).get(request.node.originalname):
+    if absent is not None:
+        pytest.skip(absent)
+    if reason := lacks.get(request.node.originalname):
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
 
@@ -55,21 +55,7 @@ def engine() -> DockerEngine:
 
 @pytest.fixture
 def make_spec() -> Callable[..., SandboxSpec]:
-    def make(code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
-        if fields.get("runtime") == "runc":
-            fields["runtime"] = None  # the default, and so named nowhere
-        return SandboxSpec(
-            **{
-                "session_id": secrets.token_hex(8),
-                "image": IMAGE,
-                "limits": SMALL,
-                "command": ("python3", "-I", "-c", code, *arguments),
-                "uid": 300_000_000 + secrets.randbelow(100_000_000),
-                **fields,
-            }
-        )
-
-    return make
+    return new_spec
 
 
 @pytest.fixture

@@ -1,0 +1,504 @@
+"""What is Docker's own: its API and its answers, its names and labels, its guard. The rest is in test_contract.py."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
+from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines import guard
+from sandbox_kernel.engines.docker import container as docker_container
+from sandbox_kernel.engines.docker import engine as docker
+from sandbox_kernel.engines.docker.ahead import ask_ahead
+from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.owner import Owner, host_name
+from tests.support.engines import DEAF, containers_of, receive_line
+
+MakeSpec = Callable[..., SandboxSpec]
+Start = Callable[..., Awaitable[DockerContainer]]
+
+
+async def gone(engine: DockerEngine, session_id: str, seconds: float) -> None:
+    async with asyncio.timeout(seconds):
+        while await containers_of(engine, session_id):  # noqa: ASYNC110 (it happens in another process)
+            await asyncio.sleep(0.02)
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+async def test_it_ends_although_its_owner_was_gone_before_it_started(
+    engine: DockerEngine, make_spec: MakeSpec, runtime: str
+) -> None:
+    spec = make_spec(runtime=runtime)
+    created = await engine.request("POST", "/containers/create", container_arguments(spec))
+    try:
+        (await engine.attach(created["Id"])).close()
+        await engine.request("POST", f"/containers/{created['Id']}/start")
+        await gone(engine, spec.session_id, 10)
+    finally:
+        await engine.remove(created["Id"])
+
+
+OWNER = """
+import asyncio, os, sys
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.core.model import Limits, SandboxSpec
+async def main():
+    session_id, image, runtime, closing, *command = sys.argv[1:]
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
+                       runtime=runtime or None)
+    container = await DockerEngine().start(spec)
+    if closing:
+        os.closerange(3, 4096)  # as programs do that become daemons
+    print("up", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def an_owner(spec: SandboxSpec, closing: str = "", program: str = OWNER) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", program, spec.session_id, spec.image, spec.runtime or "", closing, *spec.command]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"up\n"
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_an_owner_that_closes_every_file_keeps_its_container_until_it_ends(
+    engine: DockerEngine, make_spec: MakeSpec
+) -> None:
+    spec = make_spec(DEAF)
+    with an_owner(spec, "closing") as owner:
+        await asyncio.sleep(4 * guard.GRACE_SECONDS)  # that nothing happens cannot be waited for
+        assert await containers_of(engine, spec.session_id)
+        owner.kill()
+        owner.wait()
+        await gone(engine, spec.session_id, 10)
+
+
+async def test_a_guard_that_somebody_ended_is_replaced(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    spec = make_spec(DEAF)
+    code = OWNER.replace(
+        "    print(",
+        """    import psutil
+    from dataclasses import replace
+    (process,) = [p for p in psutil.Process().children() if any("guard.py" in part for part in p.cmdline())]
+    process.kill()
+    process.wait()
+    await DockerEngine().start(replace(spec, session_id=session_id[::-1]))
+    print(""",
+    )
+    with an_owner(spec, program=code) as owner:
+        owner.kill()
+        owner.wait()
+        await gone(engine, spec.session_id, 10)
+        await gone(engine, spec.session_id[::-1], 10)
+
+
+async def test_a_container_that_is_on_its_way_out_is_not_in_the_way_of_the_next(
+    engine: DockerEngine, start: Start, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not its name, not its removal, and not what the engine tells of its end."""
+    monkeypatch.setattr(docker_container, "KILL_SECONDS", 0.2)
+
+    class Stuck(DockerEngine):
+        async def remove(self, identity: str) -> bool:
+            return await asyncio.Event().wait()
+
+    stuck, spec = Stuck(), make_spec()
+    first = await stuck.start(spec)
+    try:
+        with pytest.raises(EngineError, match="did not remove"):
+            await first.kill()
+        second = await start(spec)
+        assert second.name != first.name
+        await gone_container(engine, first.id)  # the guard was told
+        await second.send(b"hello\n")
+        assert await receive_line(second) == b"hello\n"
+    finally:
+        await engine.remove(first.id)
+
+
+async def gone_container(engine: DockerEngine, identity: str) -> None:
+    async with asyncio.timeout(20):
+        while await engine.inspect(identity) is not None:  # noqa: ASYNC110 (it happens in another process)
+            await asyncio.sleep(0.02)
+
+
+# --- starting -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_asked_ahead_is_taken_up(make_spec: MakeSpec, engine: DockerEngine) -> None:
+    spec = make_spec()
+    ahead = ask_ahead(engine.path, spec)
+    container = await DockerEngine(ahead=ahead).start(spec)
+    try:
+        assert container.name == ahead.name
+        assert len(await containers_of(engine, spec.session_id)) == 1
+    finally:
+        await container.kill()
+
+
+async def test_what_was_asked_ahead_for_another_spec_is_given_up(make_spec: MakeSpec, engine: DockerEngine) -> None:
+    other, spec = make_spec(), make_spec()
+    ahead = ask_ahead(engine.path, other)
+    try:
+        async with asyncio.timeout(20):
+            while not await containers_of(engine, other.session_id):  # noqa: ASYNC110 (it happens in another process)
+                await asyncio.sleep(0.02)
+        container = await DockerEngine(ahead=ahead).start(spec)
+        try:
+            assert container.name != ahead.name
+            await gone(engine, other.session_id, 20)
+        finally:
+            await container.kill()
+    finally:
+        await engine.remove(ahead.name)
+
+
+@pytest.mark.parametrize("moment", ["subscribe", "create", "attach", "start"])
+async def test_a_cancelled_start_leaves_nothing(make_spec: MakeSpec, moment: str) -> None:
+    class Interrupted(DockerEngine):
+        async def request(self, method: str, target: str, body: object = None) -> Any:
+            if f"/{moment}" in target:
+                starting.cancel()
+            return await super().request(method, target, body)
+
+        async def attach(self, identity: str) -> Any:
+            if moment == "attach":
+                starting.cancel()
+            return await super().attach(identity)
+
+        async def subscribe(self, session_id: str, since: float) -> Any:
+            if moment == "subscribe":
+                starting.cancel()
+            return await super().subscribe(session_id, since)
+
+    engine, spec = Interrupted(), make_spec()
+    starting = asyncio.create_task(engine.start(spec))
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert await containers_of(engine, spec.session_id) == []
+
+
+async def test_a_command_that_is_not_there_leaves_nothing(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    spec = make_spec(command=("/no/such/program",))
+    with pytest.raises(EngineError, match="no such file"):
+        await engine.start(spec)
+    assert await containers_of(engine, spec.session_id) == []
+
+
+async def test_a_missing_image_says_how_to_build_it(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    with pytest.raises(ImageMissing, match=r"'sandbox-kernel:never'.*sandbox-kernel build"):
+        await engine.start(make_spec(image="sandbox-kernel:never"))
+
+
+def test_importing_the_engine_loads_nothing_heavy() -> None:
+    """The engine's own client library takes 0.35 s, more than half of a start."""
+    code = "import asyncio, sys; import sandbox_kernel.engines.docker.engine; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {"docker", "requests", "urllib3", "http.client", "email", "jupyter_client", "zmq", "traitlets"}
+
+
+async def test_no_engine_says_how_to_start_one(make_spec: MakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailable, match="start it"):
+        await DockerEngine(f"unix://{tmp_path}/none.sock").start(make_spec())
+
+
+async def test_an_engine_that_is_stopped_says_so(make_spec: MakeSpec, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(f"{tmp_path}/left.sock")
+    with pytest.raises(EngineUnavailable, match="nothing answers"):
+        await DockerEngine(f"{tmp_path}/left.sock").start(make_spec())
+
+
+@pytest.mark.parametrize("url", ["tcp://192.0.2.1:2375", "ssh://somebody@192.0.2.1", "http://192.0.2.1"])
+def test_an_engine_over_a_network_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="unix socket"):
+        DockerEngine(url)
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (b"", "was lost"),
+        (b"garbage\r\n\r\n", "does not speak HTTP"),
+        (b"x" * 100_000, "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{", "was lost"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not JSON"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + b" " * 20_000_000, "over the limit"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 16\r\n\r\n" + b'{"message":"no"}', r"refused \(500\): no"),
+    ],
+)
+async def test_a_strange_answer_is_an_engine_error(tmp_path: Path, reply: bytes, error: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock")
+    async with server:
+        with pytest.raises(EngineError, match=error):
+            await DockerEngine(f"{tmp_path}/engine.sock").info()
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"Id": 7}', b"null"])
+async def test_an_answer_to_a_start_that_makes_no_sense_is_an_engine_error(
+    tmp_path: Path, make_spec: MakeSpec, body: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock"):
+        with pytest.raises(EngineError, match="not understood"):
+            await DockerEngine(f"{tmp_path}/engine.sock").start(make_spec())
+
+
+async def test_an_engine_that_takes_no_seccomp_profile_is_refused_in_plain_words(tmp_path: Path) -> None:
+    """What Podman 4.3 answers to the same request."""
+    body = b'{"message": "container create: opening seccomp profile failed: open {...}: file name too long"}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock"):
+        with pytest.raises(EngineError, match="does not take all protections"):
+            await DockerEngine(f"{tmp_path}/engine.sock").info()
+
+
+async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker, "REQUEST_SECONDS", 0.2)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(f"{tmp_path}/silent.sock")
+        silent.listen()
+        with pytest.raises(EngineUnavailable, match="does not answer"):
+            await DockerEngine(f"{tmp_path}/silent.sock").info()
+
+
+# --- the engine goes away -------------------------------------------------------------------------------------------
+
+
+class Relay:
+    """Stands between a test and the engine, so that the engine can be lost without harm to others."""
+
+    def __init__(self, path: str, target: str) -> None:
+        self.path, self.target = path, target
+        self._links: dict[asyncio.Task[None], bytes] = {}
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self.path)
+
+    async def lose(self, *, only: bytes = b"") -> None:
+        """Cut the connections whose request starts with `only`; without it all of them, and no new ones."""
+        if not only:
+            self._server.close()
+        links = [link for link, head in self._links.items() if head.startswith(only)]
+        for link in links:
+            link.cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.read(65536)
+        link = asyncio.create_task(self._link(head, reader, writer))
+        self._links[link] = head
+        link.add_done_callback(self._links.pop)
+
+    async def _link(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(self.target)
+        try:
+            back.write(head)
+            await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
+        finally:
+            writer.close()
+            back.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+
+@pytest.fixture
+async def relay(tmp_path: Path, engine: DockerEngine) -> AsyncIterator[Relay]:
+    relay = Relay(f"{tmp_path}/relay.sock", engine.path)
+    await relay.open()
+    yield relay
+    await relay.lose()
+
+
+async def test_a_lost_engine_is_named_within_5_s(engine: DockerEngine, relay: Relay, make_spec: MakeSpec) -> None:
+    spec = make_spec()
+    container = await DockerEngine(relay.path).start(spec)
+    receiving = asyncio.create_task(container.receive())
+    await relay.lose()
+    async with asyncio.timeout(5):
+        reason = await container.wait()
+        assert await receiving == b""
+    assert reason.kind == "engine_lost"
+    assert "relay.sock" in reason.detail
+    await container.kill()  # returns, although nobody can be asked
+    await gone(engine, spec.session_id, 10)  # with its pipe
+
+
+async def test_losing_only_the_events_loses_no_reason(relay: Relay, make_spec: MakeSpec) -> None:
+    container = await DockerEngine(relay.path).start(make_spec("import sys; sys.stdin.read(); sys.exit(7)"))
+    await relay.lose(only=b"GET /events")
+    container._pipe._socket.shutdown(socket.SHUT_WR)
+    reason = await container.wait()
+    assert (reason.kind, reason.exit_code) == ("exited", 7)
+    await container.kill()
+
+
+# --- other owners ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_container_s_name_says_whose_it_is(engine: DockerEngine, start: Start, make_spec: MakeSpec) -> None:
+    """Before it is given away, and after it was adopted."""
+    spec = make_spec()
+    container = await start(spec)
+    await container.rename_owner(os.getppid())
+    (row,) = [row for row in await engine.list() if row.session == spec.session_id]
+    assert (row.owner_pid, row.owner_alive, row.state) == (os.getppid(), True, "running")
+    given = container.detach()
+    adopted = await DockerEngine().adopt(given.fd, given.state)
+    try:
+        assert Owner.parse(adopted.name) == Owner.of(os.getpid())
+        (row,) = [row for row in await engine.list() if row.session == spec.session_id]
+        assert row.owner_pid == os.getpid()
+    finally:
+        await adopted.kill()
+
+
+async def test_adopting_what_has_ended_is_an_error(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    container = await engine.start(make_spec())
+    given = container.detach()
+    await engine.remove(container.id)
+    with pytest.raises(EngineError, match="gone"):
+        await engine.adopt(given.fd, given.state)
+
+
+async def test_reap_takes_the_dead_owner_s_and_leaves_the_living_one_s(
+    engine: DockerEngine, start: Start, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of each: left by a dead owner, left by a dead owner a moment ago, of a living owner, of another host."""
+
+    async def leave(name: str, host: str) -> str:
+        spec = make_spec()
+        body = container_arguments(spec)
+        body["Labels"][f"{LABEL}.host"] = host
+        await engine.request("POST", f"/containers/create?name={name}", body)
+        return spec.session_id
+
+    living = make_spec()
+    await start(living)
+    dead = await leave("sandbox-kernel-dead-4194305-1", host_name())
+    foreign = await leave("sandbox-kernel-foreign-4194305-1", "another-host")
+    try:
+        await engine.reap()
+        assert await containers_of(engine, dead), "a young container may belong to a start that is under way"
+        monkeypatch.setattr(docker, "REAP_AGE_SECONDS", -5)
+        assert await engine.reap() >= 1
+        assert not await containers_of(engine, dead)
+        assert await containers_of(engine, foreign)
+        assert await containers_of(engine, living.session_id)
+    finally:
+        for name in ("dead", "foreign"):
+            await engine.remove(f"sandbox-kernel-{name}-4194305-1")
+
+
+HIDING = """
+import asyncio, ctypes, os, sys
+from sandbox_kernel.engines.docker import engine as docker
+sessions, path, owner = sys.argv[1].split(","), sys.argv[2], sys.argv[3]
+docker.REAP_AGE_SECONDS = -5
+class Mine(docker.DockerEngine):
+    async def _ours(self):
+        return [row for row in await super()._ours() if row["Labels"]["sandbox-kernel.session"] in sessions]
+asyncio.run(Mine().list())  # imports what the other user may not read
+libc = ctypes.CDLL(None, use_errno=True)
+done = [
+    libc.unshare(0x20000),
+    libc.mount(None, b"/", None, 0x4000 | 0x40000, None),  # MS_REC | MS_PRIVATE: nobody else sees what follows
+    libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=2"),
+]
+assert done == [0, 0, 0], (done, ctypes.get_errno())
+os.setgroups([os.stat(path).st_gid])
+os.setgid(65534)
+os.setuid(65534)
+assert not os.path.exists("/proc/" + owner)
+print(asyncio.run(Mine().reap()))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a /proc that hides, and become another user")
+async def test_another_user_s_reap_leaves_what_it_cannot_see(engine: DockerEngine, make_spec: MakeSpec) -> None:
+    """With a /proc that hides the processes of others (hidepid=2): living, and dead as the control; with and without
+    the label that says whose it is."""
+    me, dead = Owner.of(os.getpid()), Owner(4_194_305, 1)
+
+    async def leave(owner: Owner, **labels: str) -> str:
+        spec = make_spec()
+        body = container_arguments(spec)
+        body["Labels"] |= {f"{LABEL}.host": host_name()} | {f"{LABEL}.{name}": value for name, value in labels.items()}
+        await engine.request("POST", f"/containers/create?name={owner.container_name(spec.session_id)}", body)
+        return spec.session_id
+
+    left = {
+        "living": await leave(me),
+        "living, with its user": await leave(me, uid="0"),
+        "dead, of another user": await leave(dead, uid="0"),
+        "dead, and nobody's": await leave(dead),
+        "dead, and the user's own": await leave(dead, uid="65534"),
+    }
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", HIDING, ",".join(left.values()), engine.path, str(os.getpid())),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+        assert said == b"2\n"
+        there = {what for what, session_id in left.items() if await containers_of(engine, session_id)}
+        assert there == {"living", "living, with its user", "dead, of another user"}
+    finally:
+        for row in await engine.list():
+            if row.session in left.values():
+                await engine.remove(row.container)
+
+
+def test_an_owner_is_told_from_a_later_process_with_its_number() -> None:
+    me = Owner.of(os.getpid())
+    assert me.alive()
+    assert Owner.parse("/" + me.container_name("a/b-c")) == me
+    assert not Owner(me.pid, me.started + 1).alive()
+    assert not Owner.of(4_194_305).alive()
+    assert Owner.parse("/somebody-elses") is None
