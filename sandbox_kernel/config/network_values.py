@@ -143,12 +143,16 @@ def _variable(where: str, raw: object) -> str:
 
 def _file(where: str, raw: object) -> str:
     path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else ""
-    if isinstance(path, str) and path.startswith("~"):
+    if not isinstance(path, str) or not (found := _from_root(path)):
+        raise _wrong(where, "has a file that is not a path from the root, or from ~, on")
+    return found
+
+
+def _from_root(path: str) -> str | None:
+    if path.startswith("~"):
         user, _, rest = path[1:].partition("/")
         path = f"{home_folder(user) or ''}/{rest}"
-    if not isinstance(path, str) or not path.startswith("/") or not path.isprintable():
-        raise _wrong(where, "has a file that is not a path from the root, or from ~, on")
-    return path
+    return path if path.startswith("/") and path.isprintable() else None
 
 
 def _hosts(where: str, raw: object) -> list[str]:
@@ -158,11 +162,19 @@ def _hosts(where: str, raw: object) -> list[str]:
             raise _wrong(where, f"has no list of 1 to {MAX_HOSTS} hosts")
         if any(" " in host for host in hosts):
             raise _wrong(where, "has a host with a space in it, or with a method")
-        return [_rule(where, host) for host in hosts]
+        found = [_rule(where, host) for host in hosts]
     except ConfigurationError as error:
         if error.setting == "secrets":
             raise
         raise _wrong(where, "has a host that is none; write it as a rule of network, without a method") from None
+    from ..policy.network import Rule
+
+    rules = [Rule.parse(text) for text in found]
+    if any(rule.wildcard for rule in rules):
+        raise _wrong(where, "is for a wildcard, and a host below it may be somebody else's; name each of them")
+    if any(rule.address is not None for rule in rules):
+        raise _wrong(where, "is for an address; name the host that its certificate names")
+    return found
 
 
 def _header(where: str, raw: object) -> str | None:
@@ -198,7 +210,7 @@ def _written(name: str, raw: object) -> list[str]:
     return words or ["none"]  # which is more than nothing at all: a config file may have some
 
 
-# --- the host's own proxy ------------------------------------------------------------------------------------------
+# --- the host's own way out ------------------------------------------------------------------------------------------
 
 
 def _proxy(name: str, raw: object) -> str | None:
@@ -213,6 +225,15 @@ def _proxy(name: str, raw: object) -> str | None:
     if not _PROXY.fullmatch(text) or not 0 < int(text.rstrip("/").rpartition(":")[2]) < 1 << 16:
         raise refuse(name, raw, f"{name} is neither the address of a proxy, http://HOST:PORT, nor environment")
     return text.rstrip("/")
+
+
+def _certificates(name: str, raw: object) -> str | None:
+    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+        return None
+    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else ""
+    if not isinstance(path, str) or not (found := _from_root(path)):
+        raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
+    return found
 
 
 rules: Form[tuple[str, ...]] = Form(
@@ -230,3 +251,4 @@ secrets: Form[tuple[SecretSource, ...]] = Form(
     written=_written,
 )
 proxy: Form[str | None] = Form(_proxy, "`http://HOST:PORT` or `environment`")
+certificates: Form[str | None] = Form(_certificates, "a file", "FILE")

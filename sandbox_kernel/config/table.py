@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
-from .network_values import proxy, rules, secrets
+from .network_values import certificates, proxy, rules, secrets
 from .values import Form, audit_file, choice, downloads, folder, number, seconds, size, text
 
 MAX_FILES = 10_000
@@ -246,6 +246,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             proxy,
             "The HTTP proxy through which the host itself has to go. `environment`: the one that the kernel's own "
             "variables (HTTPS_PROXY, NO_PROXY, ...) name, as it is started.",
+            "none",
+        ),
+        Setting(
+            "network_certificates",
+            "network_certificates",
+            certificates,
+            "A PEM file of authorities that cells trust besides the public ones, and the host too where it speaks TLS "
+            "for a secret.",
             "none",
         ),
     ),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from .code import Code, Note, Survived
 from .end_codes import EndCode
 from .message_codes import MessageCode
+from .network_codes import NetworkCode
 
 Fault = Literal["user code", "policy", "platform", "configuration"]
 
@@ -139,6 +140,28 @@ class ScreenBlocked(CellError):
 
     fault = "policy"
     usual = EndCode.SCREEN_BLOCKED
+
+
+class NetworkDenied(SandboxError):
+    """A connection or a request of a cell was not let out; the cell goes on.
+
+    `host` and `port` are what it was for, as far as that could be read.
+    """
+
+    fault = "policy"
+    usual = NetworkCode.HOST_NOT_ALLOWED
+
+    def __init__(self, why: Code | Note, host: str | None = None, port: int | None = None) -> None:
+        super().__init__(why)
+        self.host = host
+        self.port = port
+
+    def lines(self) -> list[str]:
+        return [*super().lines(), self.code.remedy]
+
+    def to_json(self) -> dict[str, str | int | None]:
+        """Return it as plain JSON."""
+        return {"code": self.code.code, "reason": self.message, "host": self.host, "port": self.port}
 
 
 # --- the platform ---------------------------------------------------------------------------------------------------

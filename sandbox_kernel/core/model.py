@@ -108,6 +108,8 @@ class Settings:
     """What the host puts into requests of cells. It allows no connection."""
     network_proxy: str | None = None
     """The host's own way out: None is none, "environment" what its variables say, else the address of a proxy."""
+    network_certificates: str | None = None
+    """A PEM file of authorities that are trusted besides the public ones."""
     display_name: str = "Python 3 (sandbox)"
     display_lines: int = 10_000
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""

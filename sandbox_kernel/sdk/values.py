@@ -41,6 +41,7 @@ class Keywords(TypedDict, total=False):
     network_bytes: str | int | None
     network_timeout: str | float | None
     network_proxy: str | None
+    network_certificates: str | None
     uploads: str | None
     downloads: str | None
     audit: str | None

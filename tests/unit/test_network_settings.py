@@ -19,15 +19,15 @@ from sandbox_kernel.setup.install import kernel_spec
 
 TOKEN = SecretSource(name="API_KEY", kind="env", place="TOKEN_OF_MINE", hosts=("api.example.org",))
 BEARER = SecretSource(
-    name="OTHER", kind="file", place="/run/a secret@home", hosts=("a.test", "*.b.test:8443"), header="X-Key: k {}"
+    name="OTHER", kind="file", place="/run/a secret@home", hosts=("a.test", "b.test:8443"), header="X-Key: k {}"
 )
 TABLES = {
     "API_KEY": {"env": "TOKEN_OF_MINE", "hosts": ["api.example.org"]},
-    "OTHER": {"file": "/run/a secret@home", "hosts": "a.test, *.b.test:8443", "header": "X-Key: k {}"},
+    "OTHER": {"file": "/run/a secret@home", "hosts": "a.test, b.test:8443", "header": "X-Key: k {}"},
 }
 WORDS = [
     "API_KEY=env:TOKEN_OF_MINE@api.example.org",
-    "OTHER=file:/run/a secret@home@a.test,*.b.test:8443 X-Key: k {}",
+    "OTHER=file:/run/a secret@home@a.test,b.test:8443 X-Key: k {}",
 ]
 
 
@@ -146,6 +146,8 @@ NO_SECRETS: dict[str, tuple[Any, str]] = {
     "hosts without end": ({"API_KEY": {"env": "X", "hosts": ["a.test"] * 33}}, "no list of 1 to"),
     "a host with a method": ({"API_KEY": {"env": "X", "hosts": ["GET a.test"]}}, "method"),
     "every host": ({"API_KEY": {"env": "X", "hosts": ["*"]}}, "a host that is none"),
+    "all below a host": ({"API_KEY": {"env": "X", "hosts": ["*.a.test"]}}, "somebody else"),
+    "an address": ({"API_KEY": {"env": "X", "hosts": ["192.0.2.1"]}}, "for an address"),
     "the value as a host": ({"API_KEY": {"env": "X", "hosts": [f"https://{VALUE}"]}}, "a host that is none"),
     "a header of two lines": (
         {"API_KEY": {"env": "X", "hosts": ["a.test"], "header": "A: {}\r\nHost: b.test"}},
@@ -219,6 +221,13 @@ def test_a_proxy_has_no_password_here() -> None:
     with pytest.raises(ConfigurationError, match="no place for a user and a password") as caught:
         config.from_keywords(network_proxy=f"http://me:{VALUE}@p.test:3128")
     assert VALUE not in f"{caught.value} {vars(caught.value)}"
+
+
+def test_certificates_are_a_file_from_the_root_on() -> None:
+    assert config.from_keywords(network_certificates="/etc/ours.pem").network_certificates == "/etc/ours.pem"
+    assert config.from_keywords(network_certificates="none").network_certificates is None
+    with pytest.raises(ConfigurationError, match="from the root"):
+        config.from_keywords(network_certificates="ours.pem")
 
 
 def test_limits_of_the_network() -> None:
