@@ -107,7 +107,7 @@ def kind_of(address: Address) -> Kind:
             return next((kind for kind in inner if kind not in _SAYS_LITTLE), Kind.TRANSITION)
         unassigned = Kind.PUBLIC if number >> 125 == 1 else Kind.RESERVED
         kind = next((kind for low, high, kind in _BLOCKS_6 if low <= number <= high), unassigned)
-    if kind is Kind.PUBLIC and (not address.is_global or address.is_multicast or address.is_reserved):
+    if kind is Kind.PUBLIC and (not address.is_global or address.is_multicast):
         return Kind.RESERVED
     return kind
 

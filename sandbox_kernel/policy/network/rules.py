@@ -138,7 +138,7 @@ def _host_and_port(rest: str) -> tuple[str, int | None]:
         host, port = split(rest.encode())
         return host.decode(), port
     name, colon, digits = rest.partition(":")
-    return name, port_of(digits.encode(), name) if colon else None
+    return name, port_of(digits.encode(errors="replace"), name) if colon else None
 
 
 def _check_wildcard(text: str, name: str, address: Address | None) -> None:

@@ -6,28 +6,11 @@ import pytest
 
 from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.policy.network import BadRule, NetworkPolicy, Refused, Rule, Target, split
+from tests.support.policy.network import BAD, PORTS, RULES
 
 C = NetworkCode
 
 # --- how a rule is written -------------------------------------------------------------------------------------------
-
-RULES = {
-    "a host": ("api.example.test", "api.example.test"),
-    "a host in large letters with a final dot and spaces around": (" API.example.test. ", "api.example.test"),
-    "a host and a port": ("api.example.test:8443", "api.example.test:8443"),
-    "all names below a host": ("*.example.test", "*.example.test"),
-    "all names below a host at a port": ("*.Example.test:8443", "*.example.test:8443"),
-    "a method": ("GET api.example.test", "GET api.example.test"),
-    "a method, more space, and a port": ("POST   api.example.test:8080", "POST api.example.test:8080"),
-    "a method below a host": ("GET *.example.test", "GET *.example.test"),
-    "an address": ("127.0.0.1", "127.0.0.1"),
-    "an address and a port": ("127.0.0.1:8080", "127.0.0.1:8080"),
-    "an IPv6 address": ("[2001:DB8::7]", "[2001:db8::7]"),
-    "an IPv6 address and a port": ("[2001:db8:0:0::7]:8080", "[2001:db8::7]:8080"),
-    "an international name": ("m\u00fcnchen.example.test:8080", "xn--mnchen-3ya.example.test:8080"),
-    "a name of a private network": ("db.corp.internal", "db.corp.internal"),
-    "the name of a metadata service, if somebody means it": ("metadata.google.internal", "metadata.google.internal"),
-}
 
 
 @pytest.mark.parametrize("sentence", RULES)
@@ -36,61 +19,6 @@ def test_a_rule_has_one_form(sentence: str) -> None:
     rule = Rule.parse(text)
     assert rule.text == form
     assert Rule.parse(form) == rule
-
-
-BAD: dict[str, tuple[object, str]] = {
-    "nothing": ("", "such as api.example.org"),
-    "spaces": ("   ", "such as api.example.org"),
-    "no text": (7, "such as api.example.org"),
-    "every host": ("*", "write those that are needed"),
-    "every host at a port": ("*:443", "write *.example.org"),
-    "a top-level domain": ("*.com", "write *.example.org"),
-    "a top-level domain with a final dot": ("*.com.", "write *.example.org"),
-    "a registry of a country": ("*.co.uk", "write *.example.co.uk"),
-    "the root": ("*.", "write *.example.org"),
-    "a star in the middle": ("api.*.example.test", "write *.example.org"),
-    "a star within a label": ("api*.example.test", "write *.example.org"),
-    "two stars": ("*.*.example.test", "write *.example.org"),
-    "a star before a host without a dot": ("*example.test", "write *.example.org"),
-    "a dot in front": (".example.test", "write *.example.test"),
-    "a scheme": ("https://api.example.test/v1", "write the host alone: api.example.test"),
-    "a scheme, a user and a port": ("https://u:pass@api.example.test:8443/v1", "host alone: api.example.test:8443"),
-    "a path": ("api.example.test/v1", "write api.example.test"),
-    "a query": ("api.example.test?x", "write api.example.test"),
-    "a user": ("user:pass@api.example.test", "write the host alone: api.example.test"),
-    "two hosts": ("a.example.test,b.example.test", "one rule for each host"),
-    "a network": ("10.0.0.0/8", "write each address"),
-    "a network of IPv6": ("fd00::/8", "write each address"),
-    "an address below which there is nothing": ("*.127.0.0.1", "write 127.0.0.1"),
-    "IPv6 without brackets": ("2001:db8::7", "write [2001:db8::7]"),
-    "IPv6 with a zone": ("[fe80::1%eth0]", "percent sign"),
-    "an IPv4 address in IPv6": ("[::ffff:127.0.0.1]", "four decimal numbers"),
-    "a short address": ("127.1", "four decimal numbers"),
-    "an address in one number": ("2130706433:80", "four decimal numbers"),
-    "localhost": ("localhost:8000", "127.0.0.1"),
-    "localhost with a final dot": ("localhost.:8000", "127.0.0.1"),
-    "below localhost": ("*.localhost.localdomain", "127.0.0.1"),
-    "one label": ("intranet", "whole name"),
-    "a name of the local network": ("printer.local", "domain name system"),
-    "port 0": ("api.example.test:0", "1 to 65535"),
-    "port 65536": ("api.example.test:65536", "1 to 65535"),
-    "a port with zeros": ("api.example.test:080", "1 to 65535"),
-    "a port with a sign": ("api.example.test:+80", "1 to 65535"),
-    "a port of other digits": ("api.example.test:\u0668\u0660", "1 to 65535"),
-    "no port behind the colon": ("api.example.test:", "1 to 65535"),
-    "every port": ("api.example.test:*", "wildcard"),
-    "ports from to": ("api.example.test:80-90", "1 to 65535"),
-    "a method in small letters": ("get api.example.test", "one of GET, HEAD"),
-    "a tunnel's method": ("CONNECT api.example.test", "write the host alone"),
-    "a method that no rule knows": ("TRACE api.example.test", "one of GET, HEAD"),
-    "a space within a host": ("api.example.test x", "space"),
-    "a line break": ("api.example.test\nevil.test", "line break"),
-    "a NUL": ("api.example.test\0", "NUL"),
-    "a comment": ("api.example.test # ours", "has a path"),
-    "a label that is too long": ("a" * 64 + ".test", "longer than 63"),
-    "a name that is too long": ("a." * 127 + "test", "253"),
-    "a line that is too long": ("a" * 1000, "300"),
-}
 
 
 @pytest.mark.parametrize("sentence", BAD)
@@ -199,21 +127,6 @@ def test_the_rule_that_is_named_allows_it(sentence: str) -> None:
 
 
 # --- ports and authorities -------------------------------------------------------------------------------------------
-
-PORTS: dict[str, bytes] = {
-    "0": b"a.example.test:0",
-    "65536": b"a.example.test:65536",
-    "a sign": b"a.example.test:+80",
-    "a space": b"a.example.test: 80",
-    "a space behind": b"a.example.test:80 ",
-    "a zero in front": b"a.example.test:080",
-    "an underscore, which int takes": b"a.example.test:8_0",
-    "a line feed": b"a.example.test:80\n",
-    "nothing": b"a.example.test:",
-    "a name": b"a.example.test:http",
-    "a very long number": b"a.example.test:" + b"9" * 100,
-    "hex": b"a.example.test:0x50",
-}
 
 
 @pytest.mark.parametrize("sentence", PORTS)
