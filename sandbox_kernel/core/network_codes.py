@@ -9,6 +9,10 @@ from .code import Code
 _RULE = "Add the rule that is named to the setting network, if the code is meant to reach it."
 _SPELLING = "Write the host as a plain name, an address as four decimal numbers, or IPv6 in brackets."
 _INSIDE = "Nothing: inside the sandbox it is the sandbox itself. The host's own address is 127.0.0.1, by a rule for it."
+_PROXY = "Use a client that speaks HTTP/1.1 to a proxy: absolute addresses for http, and CONNECT for all else."
+_PLAIN = "Use another client, or see what it adds to its requests."
+_FEWER = "Do it in parts or with fewer connections, or raise the setting."
+_LATER = "Try again later, and see whether the host can reach it."
 _CLIENT = "Use a client that says the same host everywhere: in the tunnel, in the Host header and in TLS."
 
 
@@ -72,3 +76,48 @@ class NetworkCode(Code):
     SERVER_NAME_MISSING = "violation", "TLS to {host} names no server", _CLIENT
     SERVER_NAME_OTHER = "violation", "TLS to {host} names another server", _CLIENT
     HOST_HEADER_OTHER = "violation", "a request to {host} has the Host header of another", _CLIENT
+    SERVER_NAME_HIDDEN = (
+        "violation",
+        "TLS names a server in an encrypted part of its hello, which nobody can hold against the rules",
+        "Switch off encrypted hellos (ECH) in the client.",
+    )
+    NOT_TLS = (
+        "violation",
+        "what came through a tunnel is no TLS, and a tunnel carries nothing else",
+        "Use https, or plain http without CONNECT.",
+    )
+    HELLO_IMPROPER = "violation", "the first word of TLS {what}", _CLIENT
+
+    # --- how a client asks ---
+    NOT_HTTP = "violation", "what came is no HTTP: the way out is an HTTP proxy", _PROXY
+    HTTP_VERSION = "violation", "the proxy does not speak HTTP/{version}", _PROXY
+    HEAD_IMPROPER = "violation", "the head of a request {what}", _PLAIN
+    HEAD_TOO_LARGE = "limit", "the head of a request is larger than {limit} bytes", _PLAIN
+    HEAD_TOO_MANY = "limit", "a request has more than {limit} headers", _PLAIN
+    HEAD_TOO_SLOW = "limit", "the head of a request took longer than {limit} s", _PLAIN
+    LENGTH_AMBIGUOUS = "violation", "a request says the length of its body in more than one way", _PLAIN
+    BODY_IMPROPER = "violation", "the body of a request is not as its head says", _PLAIN
+    TARGET_IMPROPER = "violation", "a request {what}", _PROXY
+    SCHEME_OTHER = "violation", "a request for {scheme} has to come through a tunnel (CONNECT)", _PROXY
+    UPGRADE_REFUSED = (
+        "violation",
+        "a plain connection cannot change to another protocol",
+        "Use the protocol over TLS, such as wss for web sockets.",
+    )
+
+    # --- the way to a host ---
+    CONNECTED = "notice", "a connection to {host}, port {port}", "Nothing: it was allowed."
+    LOOKUP_FAILED = "notice", "{host} cannot be looked up: {why}", _LATER
+    LOOKUP_SLOW = "limit", "to look up {host} took longer than {limit} s", _LATER
+    DIAL_FAILED = "notice", "{host} cannot be reached at port {port}: {why}", _LATER
+    DIAL_SLOW = "limit", "to connect to {host} took longer than {limit} s", _LATER
+    PROXY_FAILED = "notice", "the proxy of the host opens no connection: {why}", "See to the setting network_proxy."
+    HOST_BROKE = "notice", "{host} ended the connection before it answered", _LATER
+    ANSWER_IMPROPER = "notice", "the answer of {host} is not as HTTP has it", "See what the host answers to others."
+
+    # --- limits ---
+    TOO_MANY_CONNECTIONS = "limit", "the cells have {limit} connections open, and no more are served", _FEWER
+    CELL_TRAFFIC = "limit", "the connections of one cell carry {limit} bytes each way at most", _FEWER
+    SESSION_TRAFFIC = "limit", "the connections of one session carry {limit} bytes each way at most", _FEWER
+    CONNECTION_SILENT = "limit", "a connection carried nothing for {limit} s", _FEWER
+    CONNECTION_TOO_LONG = "limit", "a connection lasted for {limit} s", _FEWER

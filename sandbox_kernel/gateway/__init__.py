@@ -8,4 +8,17 @@ Nothing of this is imported unless a setting asks for it.
 - `placeholder`: What cells have in its place.
 - `codings`: How a value may be written by a server that means no harm.
 - `scrub`: Takes values out of answers, in pieces or whole.
+- `buffered`: A connection of which more was read than was wanted.
+- `proxy_head`: Heads of requests, read strictly and taken apart.
+- `answers`: What a cell is answered in the place of a host.
+- `http_sides`: The two sides of one HTTP request, each parsed and written anew.
+- `http_relay`: HTTP requests of one connection, each decided anew.
+- `client_hello`: The first word of TLS: which server a client names.
+- `tunnel`: What a cell and a host say to each other over TLS, once its first word was looked at.
+- `sockets`: A TCP connection of the host's.
+- `lookup`: Names into addresses, and which of them are this machine's.
+- `operator_proxy`: The proxy through which the host itself has to go.
+- `dial`: The way to a host: one resolution, every address checked, the checked addresses dialled.
+- `limits`: What connections may use, and what they used.
+- `egress`: The way out for the cells of one session.
 """

@@ -1,0 +1,284 @@
+"""The way out without a sandbox: an `Egress` behind a port of the loopback, hosts to reach, a voice that remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sandbox_kernel.core.codes import NetworkCode, Note
+from sandbox_kernel.gateway.egress import Egress
+from sandbox_kernel.gateway.sockets import SocketDuplex
+from sandbox_kernel.policy.network import Address, Refused
+from sandbox_kernel.session.streams import Cell
+
+CELL = Cell("cell-1")
+LOOPBACK = ipaddress.ip_address("127.0.0.1")
+
+
+@dataclass
+class Heard:
+    """A `Voice` that remembers."""
+
+    notes: list[tuple[Note, dict[str, object]]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def note(self, note: Note, **fields: object) -> None:
+        self.notes.append((note, fields))
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
+    @property
+    def codes(self) -> list[str]:
+        return [note.code.code for note, _ in self.notes]
+
+
+class Names:
+    """A resolver of invented names, each with its answers: the first time, the second time, and so on."""
+
+    def __init__(self, answers: dict[str, Sequence[Sequence[str]]] | None = None) -> None:
+        self.answers = answers or {}
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+        self.asked.append(host)
+        if host not in self.answers:
+            if host.endswith(".example.test"):
+                return [LOOPBACK]
+            raise Refused(NetworkCode.NO_ADDRESS.note(host=host))
+        answers = self.answers[host]
+        turn = min(self.asked.count(host), len(answers)) - 1
+        return [ipaddress.ip_address(one) for one in answers[turn]]
+
+
+class Pieces:
+    """A `Duplex` of which the other side says these pieces, and remembers what it is told."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+        self.got = b""
+        self.finished = False
+        self.broken: str | None = None
+
+    async def receive(self) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+    async def send(self, data: bytes) -> None:
+        self.got += data
+
+    async def finish(self) -> None:
+        self.finished = True
+
+    def reset(self, code: str) -> None:
+        self.broken = self.broken or code
+
+
+@contextlib.asynccontextmanager
+async def proxy(egress: Egress, cell: Cell = CELL) -> AsyncIterator[int]:
+    """Yield a port of the loopback whose connections are served as if they had come out of a sandbox."""
+    loop = asyncio.get_running_loop()
+    numbers = count(1)
+    tasks: set[asyncio.Task[None]] = set()
+    with listening() as listener:
+
+        async def serve(accepted: socket.socket) -> None:
+            stream = CellEnd(accepted, next(numbers))
+            try:
+                await egress.serve(stream, cell)
+            finally:
+                stream.reset("left-open")
+
+        async def accept() -> None:
+            while True:
+                accepted, _ = await loop.sock_accept(listener)
+                accepted.setblocking(False)
+                task = asyncio.create_task(serve(accepted))
+                tasks.add(task)
+
+        accepting = asyncio.create_task(accept())
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            for task in (accepting, *tasks):
+                task.cancel()
+            outcomes = await asyncio.gather(accepting, *tasks, return_exceptions=True)
+            faults = [one for one in outcomes if isinstance(one, Exception)]
+            assert not faults, faults
+
+
+class CellEnd(SocketDuplex):
+    """A connection of a cell's; one that is reset ends as TCP does then."""
+
+    def __init__(self, accepted: socket.socket, number: int) -> None:
+        super().__init__(accepted)
+        self.number = number
+
+
+def listening() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    listener.setblocking(False)
+    return listener
+
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Origin:
+    """A host to reach: what it got, byte by byte, and how many connections there were."""
+
+    def __init__(self, handler: Handler | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        self.connections = 0
+        self.requests: list[bytes] = []
+        """Heads, of the handler that is the default."""
+        self._handler = handler or self.answer
+        self._tls = tls
+        self.port = 0
+
+    async def __aenter__(self) -> Origin:
+        self._server = await asyncio.start_server(self._served, "127.0.0.1", 0, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    _tasks: set[asyncio.Task[None]] = set()  # noqa: RUF012 (replaced by each instance that serves)
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks = self._tasks | {task}
+        try:
+            await self._handler(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer each request with its method and path."""
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.requests.append(head)
+            body = await body_of(head, reader)
+            method, path, _ = head.split(b" ", 2)
+            said = b"%s %s %d" % (method, path, len(body))
+            shown = b"" if method == b"HEAD" else said
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(said) + shown
+            )
+            await writer.drain()
+
+
+async def body_of(head: bytes, reader: asyncio.StreamReader) -> bytes:
+    """Return the body of a well-formed request."""
+    fields = {line.partition(b":")[0].lower(): line.partition(b":")[2].strip() for line in head.split(b"\r\n")[1:]}
+    if b"content-length" in fields:
+        return await reader.readexactly(int(fields[b"content-length"]))
+    body = b""
+    if fields.get(b"transfer-encoding") == b"chunked":
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            body += await reader.readexactly(size)
+            await reader.readexactly(2)
+        await reader.readuntil(b"\r\n")
+    return body
+
+
+async def say(port: int, *pieces: bytes, finish: bool = False) -> bytes:
+    """Send pieces over a new connection to a port of the loopback, and return what comes until its end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if finish:
+            writer.write_eof()
+        async with asyncio.timeout(20):
+            return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition of this loop's; fails if it takes 20 s."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (what is waited for tells nobody)
+            await asyncio.sleep(0.005)
+
+
+class TestAuthority:
+    """A certificate authority of one test run."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of the tests")])
+        self._certificate = self._signed(self._name, self._key, None)
+        self.bundle = folder / "authority.pem"
+        self.bundle.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
+
+    def server(self, *hosts: str) -> ssl.SSLContext:
+        """Return the context of a server with these names."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+        certificate = self._signed(name, key, hosts)
+        path = self._folder / f"{hosts[0]}.pem"
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+            + certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        return context
+
+    def client(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.bundle))
+
+    def _signed(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, hosts: Sequence[str] | None
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=hosts is None, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+        if hosts is not None:
+            names: list[x509.GeneralName] = [
+                x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
+                for host in hosts
+            ]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(self._key, hashes.SHA256())
