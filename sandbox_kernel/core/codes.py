@@ -1,4 +1,4 @@
-"""The table of all codes, of five parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of six parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -13,10 +13,11 @@ from .file_codes import FileCode
 from .message_codes import MessageCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
+from .secret_codes import SecretCode
 
 __all__ = [
-    "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "NetworkCode", "Note", "OutputCode", "Severity", "Survived",
-    "find",
+    "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "NetworkCode", "Note", "OutputCode", "SecretCode",
+    "Severity", "Survived", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -24,6 +25,7 @@ TABLE: dict[str, type[Code]] = {
     "Messages": MessageCode,
     "Files": FileCode,
     "Network": NetworkCode,
+    "Secrets": SecretCode,
     "Ends": EndCode,
 }
 """The parts, by the titles that people read."""

@@ -21,4 +21,9 @@ Nothing of this is imported unless a setting asks for it.
 - `dial`: The way to a host: one resolution, every address checked, the checked addresses dialled.
 - `limits`: What connections may use, and what they used.
 - `egress`: The way out for the cells of one session.
+- `unpacking`: Bodies in gzip and deflate, unpacked in bounded memory.
+- `substitution`: One exchange with the host of secrets: values into the request, and out of the answer.
+- `authority`: A certificate authority for one session, of the hosts of its secrets.
+- `tls`: TLS over any connection, towards a cell and towards a host.
+- `secrets`: What a session knows of its secrets.
 """

@@ -40,6 +40,7 @@ _ABOUT = {
     "Messages": "What a sandbox sends and the host does not pass on; and requests that cannot go in.",
     "Files": "Which files do not enter or leave the sandbox, and what the host's disk refuses.",
     "Network": "Why a connection or a request of a cell is not let out.",
+    "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
 }
 WIDTH = 96

@@ -22,6 +22,7 @@ from sandbox_kernel.core.codes import (
     MessageCode,
     NetworkCode,
     OutputCode,
+    SecretCode,
     Survived,
     find,
 )
@@ -29,7 +30,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from tests.support import ROOT
 
 PACKAGE = ROOT / "sandbox_kernel"
-TABLES = ("output_codes", "message_codes", "file_codes", "network_codes", "end_codes")
+TABLES = ("output_codes", "message_codes", "file_codes", "network_codes", "secret_codes", "end_codes")
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}
 SAYING = {"note", "add", "noted", "RefusedError"}
@@ -77,7 +78,7 @@ def test_each_code_says_what_it_means_and_what_to_do(part: str) -> None:
 
 def test_what_is_refused_is_a_violation_a_limit_or_a_notice() -> None:
     """Failures are ends; the report's form has no other severity for an event."""
-    events = {one.severity for part in (OutputCode, MessageCode, FileCode, NetworkCode) for one in part}
+    events = {one.severity for part in (OutputCode, MessageCode, FileCode, NetworkCode, SecretCode) for one in part}
     assert events == {"violation", "limit", "notice"}
 
 
