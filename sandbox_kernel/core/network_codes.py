@@ -47,6 +47,7 @@ class NetworkCode(Code):
 
     # --- what the rules say ---
     HOST_NOT_ALLOWED = "violation", "{host} is no allowed host; the rule for it would be {rule}", _RULE
+    ADDRESS_NOT_NAMED = "violation", "{host} is {what}, and no rule names it; the rule for it would be {rule}", _RULE
     PORT_NOT_ALLOWED = "violation", "{host} is allowed, but not its port {port}; the rule would be {rule}", _RULE
     METHOD_NOT_ALLOWED = "violation", "{host} is allowed, but not for {method}; the rule would be {rule}", _RULE
 
@@ -63,7 +64,7 @@ class NetworkCode(Code):
     )
     ADDRESS_DISGUISED = (
         "violation",
-        "{host} leads to {address}, {what} in a form that is never dialled",
+        "{host} leads to {address}, which is never dialled in this form: it is {what}",
         "See to what the name resolves: an IPv4 address has to be given as one, and no address with a zone.",
     )
     METADATA_SERVICE = (

@@ -53,7 +53,7 @@ class NetworkPolicy:
         port = default_port if port is None else port
         if port is None:
             raise Refused(NetworkCode.PORT_MISSING.note(host=shown(name)))
-        return Target(name, port_of(str(port).encode(), name), address)
+        return Target(name, port_of(str(port).encode(errors="replace"), name), address)
 
     def authority(self, raw: bytes, *, default_port: int | None) -> Target:
         """Return the same for `host`, `host:port` or `[address]:port`, as a request has it."""
@@ -78,9 +78,11 @@ class NetworkPolicy:
         if about:
             wanted = rule_text(host, target.port)
             raise Refused(NetworkCode.PORT_NOT_ALLOWED.note(host=host, port=target.port, rule=wanted), wanted)
-        wanted = rule_for(target)
-        if host in METADATA_NAMES or (target.address is not None and kind_of(target.address) is Kind.METADATA):
+        wanted, kind = rule_for(target), Kind.PUBLIC if target.address is None else kind_of(target.address)
+        if host in METADATA_NAMES or kind is Kind.METADATA:
             raise Refused(NetworkCode.METADATA_SERVICE.note(host=host))
+        if kind is not Kind.PUBLIC:
+            raise Refused(NetworkCode.ADDRESS_NOT_NAMED.note(host=host, what=kind.value, rule=wanted), wanted)
         raise Refused(NetworkCode.HOST_NOT_ALLOWED.note(host=host, rule=wanted), wanted)
 
     def check(

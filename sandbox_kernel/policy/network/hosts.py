@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from ...core.codes import NetworkCode
-from .addresses import Address
+from .addresses import Address, Kind, kind_of
 from .refusal import Refused, shown
 
 MOST_NAME = 253
@@ -23,8 +23,9 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 sense. A hyphen in front could be taken for an option, and one at the end has no use."""
 _ODD = re.compile(r"[^a-z0-9._:\[\]-]")
 _IPV4 = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""A last label of which inet_aton, or the URL standard, makes the last part of an IPv4 address."""
+_TOP = re.compile(r"[a-z][a-z0-9-]*")
+"""Every top-level domain begins with a letter. What begins with a digit there is the last part of an IPv4 address to
+somebody: in hex, in octal, or as far as its digits go."""
 _PORT = re.compile(rb"[1-9][0-9]{0,4}")
 
 _CALLED = {"\0": "a NUL", "\r": "a line break", "\n": "a line break", "\t": "a tab", " ": "a space",
@@ -85,12 +86,12 @@ def _plain(text: str, raw: bytes | str) -> tuple[str, Address | None]:
         raise Refused(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what=what))
     if ":" in text or "[" in text or "]" in text:
         six = _ipv6(text, raw)
-        return str(six), six
+        return _of_a_host(str(six), six, raw)
     if _IPV4.fullmatch(text) and max(map(int, text.split("."))) <= 255:
-        return text, IPv4Address(text)
+        return _of_a_host(text, IPv4Address(text), raw)
     name = text.removesuffix(".")
     labels = name.split(".")
-    if _NUMBER.fullmatch(labels[-1]):
+    if labels[-1][:1].isdigit():
         raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
     if len(name) > MOST_NAME:
         raise Refused(NetworkCode.HOST_TOO_LONG.note())
@@ -103,9 +104,21 @@ def _plain(text: str, raw: bytes | str) -> tuple[str, Address | None]:
         raise Refused(NetworkCode.HOST_INSIDE.note(host=shown(name)))
     if len(labels) == 1:
         raise Refused(NetworkCode.HOST_ONE_LABEL.note(host=shown(raw)))
+    if not _TOP.fullmatch(labels[-1]):
+        raise Refused(NetworkCode.HOST_LABEL.note(host=shown(raw), why="is no top-level domain"))
     if labels[-1] in SPECIAL:
         raise Refused(NetworkCode.HOST_SPECIAL.note(host=shown(name), suffix=labels[-1]))
     return name, None
+
+
+def _of_a_host(text: str, address: Address, raw: bytes | str) -> tuple[str, Address]:
+    """Refuse an address of no host, or of many: some read 0.0.0.0 as all hosts, and systems as themselves."""
+    kind = kind_of(address)
+    if kind is Kind.UNSPECIFIED:
+        raise Refused(NetworkCode.HOST_INSIDE.note(host=shown(text)))
+    if kind is Kind.MULTICAST:
+        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
+    return text, address
 
 
 def _fault(label: str) -> str | None:

@@ -105,6 +105,8 @@ DENIED: dict[str, tuple[list[str], str, str | None, NetworkCode, str | None]] = 
     "an address that a name does not cover": (["*.example.test"], "93.184.215.14:443", None, C.HOST_NOT_ALLOWED,
                                               "93.184.215.14"),
     "an IPv6 address": ([], "[2606:2800::1]:8080", None, C.HOST_NOT_ALLOWED, "[2606:2800::1]:8080"),
+    "an address of this machine": ([], "127.0.0.1:8000", None, C.ADDRESS_NOT_NAMED, "127.0.0.1:8000"),
+    "a private address below nothing": (["*.example.test"], "[fd00::7]:443", None, C.ADDRESS_NOT_NAMED, "[fd00::7]"),
     "a metadata service below a wildcard": (["*.google.internal"], "metadata.google.internal:80", "GET",
                                             C.METADATA_SERVICE, None),
     "a metadata service by its address": ([], "169.254.169.254:80", "GET", C.METADATA_SERVICE, None),
