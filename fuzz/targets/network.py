@@ -6,6 +6,7 @@ An input is a rule, an authority, what is said later, and addresses, with 0xff b
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -20,10 +21,19 @@ FORM = re.compile(
     r"(?=.{3,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
 )
 FIXED = ("api.example.test", "*.example.org", "GET data.example.test", "10.0.0.7", "[fd00::7]:8080")
-USUAL = NetworkPolicy(FIXED)
 OWN = IPv4Address("93.184.215.14")
 METADATA = (b"\xa9\xfe\xa9\xfe", b"\xa8\x3f\x81\x10", b"\x64\x64\x64\xc8")
 MOST_BYTES = 20_000
+
+_usual: NetworkPolicy
+
+
+@contextlib.contextmanager
+def prepared() -> Iterator[None]:
+    """Read the rules that are there whatever the input says: once for a million cases."""
+    global _usual  # noqa: PLW0603
+    _usual = NetworkPolicy(FIXED)
+    yield
 
 
 def run(data: bytes) -> None:
@@ -52,7 +62,7 @@ def _policy(raw: bytes) -> NetworkPolicy:
         rule = Rule.parse(text)
     except BadRule as bad:
         require(str(bad).isprintable() and str(bad).isascii() and len(str(bad)) < 3000, str(bad))
-        return USUAL
+        return _usual
     require(Rule.parse(rule.text) == rule, (text, rule))
     require(rule.host != "" and "*" not in rule.host, rule)
     if rule.address is None:
