@@ -71,7 +71,7 @@ def reference(stream: bytes) -> tuple[list[Frame], bool, bytes]:
             break
         body, stream = stream[4 : 4 + size], stream[4 + size :]
         kind, count, table = body[0], int.from_bytes(body[1:3], "big"), body[3:]
-        if kind not in (1, 2, 3, 4, 5) or count > 4096 or len(table) < 4 * count:
+        if kind not in (1, 2, 3, 4, 5, 6) or count > 4096 or len(table) < 4 * count:
             return frames, True, b""
         lengths = [int.from_bytes(table[4 * n : 4 * n + 4], "big") for n in range(count)]
         rest = table[4 * count :]

@@ -1,7 +1,7 @@
 """What runs inside the container: process 1, and what it needs.
 
-The host sends these modules along with every start, and imports none of them but `wire`. They use the standard
-library and each other, and are written for Python 3.9 and later. Only the agent needs pyzmq, which comes with
+The host sends these modules along with every start, and imports none of them but `wire` and `flow`. They use the
+standard library and each other, and are written for Python 3.9 and later. Only the agent needs pyzmq, which comes with
 ipykernel.
 
 - `wire`: Frames: encoding, and a decoder that refuses a length before it makes room for it. Shipped into the
@@ -13,6 +13,8 @@ ipykernel.
 - `files`: Files of scratch, one bounded step a request.
 - `kernel`: One ipykernel process.
 - `trust`: The certificates that cells trust, where there is a way out.
+- `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
+- `streams`: The agent where cells may open connections: a listener and a relay in its loop.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

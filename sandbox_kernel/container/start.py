@@ -49,7 +49,12 @@ def main() -> None:
 
     if address is not None:
         context = zmq.Context.shadow(address)
-    agent = Agent(config, kernel)
+    if "port" in config:
+        from .streams import StreamingAgent
+
+        agent: Agent = StreamingAgent(config, kernel)
+    else:
+        agent = Agent(config, kernel)
     agent.begin(wake_read, zmq, context, status)
     if process.threads() != threads:
         sys.stderr.write("the agent has threads that its shield does not know\n")

@@ -20,14 +20,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-SHELL, CONTROL, STDIN, IOPUB, AGENT = 1, 2, 3, 4, 5
-"""Frame kinds: the four channels of a kernel, then commands to and events from the agent itself.
+SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM = 1, 2, 3, 4, 5, 6
+"""Frame kinds: the four channels of a kernel, commands to and events from the agent itself, connections of the cells.
 
 The parts of a channel frame are header, parent header, metadata and content as JSON, then the binary buffers.
-The parts of an agent frame are one JSON object with an "op", then raw data.
+The parts of an agent frame are one JSON object with an "op", then raw data. Those of a stream's are in `flow`.
 """
 
-KINDS = frozenset((SHELL, CONTROL, STDIN, IOPUB, AGENT))
+KINDS = frozenset((SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM))
 CHANNELS = {"shell": SHELL, "control": CONTROL, "stdin": STDIN, "iopub": IOPUB}
 
 MAX_PARTS = 4096

@@ -17,6 +17,8 @@ MOST_RULES_SHOWN = 20
 
 SCRATCH = "/mnt/data"
 """The working directory of every cell: the place that model-written code already expects."""
+SERVICE_PORT = 3128
+"""Of the sandbox's own loopback: where a cell that has a way out finds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

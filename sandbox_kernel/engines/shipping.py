@@ -10,12 +10,12 @@ import os
 import zlib
 from functools import cache
 
-from ..core.model import SCRATCH, Inside, Limits, SandboxSpec, Settings
+from ..core.model import SCRATCH, SERVICE_PORT, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
 
 PYTHON = "python3"
 MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
-MODULES_OF_A_WAY_OUT = ("trust",)
+MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -101,6 +101,7 @@ def agent_command(
     modules = MODULES
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
+        config["port"] = SERVICE_PORT
         config["trust"] = (inside.trust, inside.certificates)
         config["environment"] = {**inside.environment, **environment}  # what all have is not replaced
     return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))

@@ -4,6 +4,8 @@
 - `hints`: What an ordinary exception of a cell has to do with the sandbox, in one line.
 - `introduction`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_words`: What an agent says, as values: each number within its range, each text of bounded length.
+- `connection`: One connection of a cell's, as its service sees it.
+- `carrier`: The host's end of the streams of one container.
 - `link`: The host's end of the wire: frames both ways, and questions with answers.
 - `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
 - `requests`: Which requests are open, which may be sent, and whose outputs may pass.

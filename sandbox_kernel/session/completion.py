@@ -36,7 +36,7 @@ class Completion:
         ladder: Ladder,
         *,
         tasks: Tasks,
-        ended: Callable[[], None],
+        ended: Callable[[PendingRequest], None],
     ) -> None:
         """`ended` is called with the end of each request: the next one may go."""
         self._limits = limits
@@ -112,7 +112,7 @@ class Completion:
         if stop:
             for waiting in self._requests.take_waiting_cells(request.queue):
                 self.abort(waiting)
-        self._ended()
+        self._ended(request)
 
     def condemn_and_end(self, request: PendingRequest, error: SandboxError) -> None:
         """End a request at once, with a reason, without a step towards the kernel."""

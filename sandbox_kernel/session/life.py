@@ -27,6 +27,7 @@ from .introduction import Introduction
 from .link import Link
 from .router import Router
 from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
+from .streams import RESET_BY_KERNEL, NoStreams, Streams
 
 MAX_FAILED_KERNELS = 3
 """Kernels that end before they take up a cell, one after another, before their sandbox is given up.
@@ -50,6 +51,7 @@ class Life:
         audit: Audit,
         *,
         tasks: Tasks,
+        carry: Callable[[Link], Streams],
         again: Callable[[], None],
     ) -> None:
         """`again` is called at the end of one that nobody used, if somebody wants one meanwhile."""
@@ -62,6 +64,8 @@ class Life:
         self._audit = audit
         self._tasks = tasks
         self._again = again
+        self._carry = carry
+        self._streams: Streams = NoStreams()
         self._state = State.NEW
         self._settled = asyncio.Event()
         self._failure: SandboxError | None = None
@@ -140,6 +144,7 @@ class Life:
         link, task = self._link, self._task
         if link is None or task is None or not self.ready:
             raise SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+        await self._streams.close()
         await link.ask("park", timeout=EXIT_SECONDS)
         if link.pending:
             raise SandboxDied("the sandbox sent more after it was parked")
@@ -195,6 +200,7 @@ class Life:
     async def _attached(self, container: Container, spec: SandboxSpec | None, deadline: float) -> SandboxError:
         """Listen to a container until its end, and return the reason."""
         link = self._link = Link(container, self._limits.message_bytes + (2 << 20))
+        self._streams = self._carry(link)
         self._go(Event.ATTACHED if spec is not None else Event.ADOPTED)
         self._expect_kernel(deadline)
         try:
@@ -212,6 +218,7 @@ class Life:
             return SandboxDied(EndCode.DEFECT.note(what=repr(defect)), kept=Survived.NOTHING)
         finally:
             self._expect_nothing()
+            await self._streams.close()
             await link.close()
             if self._link is not None:
                 # Not given away: the container ends with this task, whatever ended the task.
@@ -269,6 +276,8 @@ class Life:
                 parts.clear()
             elif kind == wire.AGENT:
                 await self._event(link, parts, spec)
+            elif kind == wire.STREAM:
+                self._streams.take(parts)
             else:
                 await self._message(kind, parts)
 
@@ -322,12 +331,14 @@ class Life:
         self._expect_nothing()
         self._go(Event.INTRODUCED)
         self._settled.set()
+        self._streams.begin()
         self._router.kernel_ready()
 
     def _kernel_exited(self, link: Link, death: Death) -> None:
         restarting = self._state is State.RESTARTING
         self._go(Event.KERNEL_EXITED)
         self._introduction.forget()
+        self._streams.reset_all(RESET_BY_KERNEL)
         error = deaths.restarted() if restarting else deaths.of_kernel(death, self._limits.memory_bytes)
         self._audit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._router.outputs.kernel_worked

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import orjson
@@ -43,7 +44,9 @@ class Link:
         self.container = container
         self._decoder = wire.Decoder(max_frame)
         self._max_sent = max_frame - AGENT_RESERVE
-        self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
+        self._queue: deque[list[bytes]] = deque()
+        self._work = asyncio.Event()
+        self._last: Callable[[], list[bytes] | None] = lambda: None
         self._queued_bytes = 0
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._tasks = Tasks(self._defect)
@@ -73,7 +76,17 @@ class Link:
             size = len(frame[0])
         if size:
             self._queued_bytes += size
-            self._queue.put_nowait(frame)
+            self._queue.append(frame)
+            self._work.set()
+
+    def serve_last(self, source: Callable[[], list[bytes] | None]) -> None:
+        """Take frames from `source` as long as it has some, each when nothing that was sent waits any more."""
+        self._last = source
+        self.wake()
+
+    def wake(self) -> None:
+        """Note that the source may have a frame."""
+        self._work.set()
 
     def tell(self, op: str, **fields: Any) -> None:
         """Send a command that has no answer."""
@@ -162,14 +175,23 @@ class Link:
 
     async def _write(self) -> None:
         with contextlib.suppress(EngineError):  # the reader sees the end too, and knows the reason
-            while (frame := await self._queue.get()) is not None:
+            while True:
+                if self._queue:
+                    frame, own = self._queue.popleft(), True
+                elif (last := self._last()) is not None:
+                    frame, own = last, False
+                else:
+                    self._work.clear()
+                    await self._work.wait()
+                    continue
                 small = b"".join(part for part in frame if len(part) <= 1 << 16)
                 if sum(map(len, frame)) == len(small):
                     await self.container.send(small)
                 else:
                     for part in frame:
                         await self.container.send(part)
-                self._queued_bytes -= sum(map(len, frame))
+                if own:
+                    self._queued_bytes -= sum(map(len, frame))
 
     async def _ping(self) -> None:
         while True:

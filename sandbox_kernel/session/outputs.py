@@ -25,6 +25,8 @@ from .requests import PendingRequest, RequestQueue
 
 REWRITES = frozenset({"clear_output", "error", "execute_result"})
 """What a cell may publish only while it runs."""
+MAX_TOLD_CHARACTERS = 1000
+"""Of one line that the host says in a cell."""
 
 
 class Outputs:
@@ -123,6 +125,15 @@ class Outputs:
             setting="message_limit",
         )
         self._ladder.end(request, error)
+
+    def tell(self, text: str) -> None:
+        """Say one line of the host's own on stderr of the cell that began last, within what the cell may send."""
+        line = " ".join(text.split())[:MAX_TOLD_CHARACTERS]
+        for request in reversed(list(self._requests.running_cells())):
+            if request.is_heard and request.sent and not request.finished and request.tell():
+                if self._quota.allows("stream", request, len(line)):
+                    self._publisher.tell(line, request)
+                return
 
     def drop(self, why: Code | Note, size: int, kind: str = "", *, quietly: bool = False) -> None:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""

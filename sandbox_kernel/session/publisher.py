@@ -133,6 +133,10 @@ class Publisher:
             self.notices.clear()
             self._say("stream", {"name": "stderr", "text": text}, request)
 
+    def tell(self, line: str, request: PendingRequest) -> None:
+        """Say a line on stderr of a cell, now."""
+        self._say("stream", {"name": "stderr", "text": f"[sandbox_kernel] {line}\n"}, request)
+
     def reply(self, request: PendingRequest, reply: Message) -> None:
         """Deliver a reply that has been filtered, or one that says why it cannot be sent."""
         try:

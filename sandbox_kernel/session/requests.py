@@ -21,6 +21,8 @@ MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""
 MAX_WAITING = 1_000
 """Requests waiting in one queue; "run all" of a long notebook is a few hundred."""
+MAX_TOLD = 20
+"""Lines of the host's own in one cell while it runs; the audit has them all."""
 
 
 class Progress(enum.IntEnum):
@@ -59,6 +61,8 @@ class PendingRequest:
     awaiting_input: bool = False
     questions: int = 0
     """How often it has asked for input."""
+    told: int = 0
+    """Lines that the host has said in it while it ran."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
 
@@ -137,6 +141,11 @@ class PendingRequest:
         """Note that the cell waits for input."""
         self.awaiting_input = True
         self.questions += 1
+
+    def tell(self) -> bool:
+        """Count a line that the host says in it; return whether it may be said."""
+        self.told += 1
+        return self.told <= MAX_TOLD
 
     def stop_asking(self) -> None:
         self.awaiting_input = False

@@ -23,6 +23,7 @@ from .ladder import KernelControl, Ladder
 from .outputs import Outputs
 from .publisher import Audit, Front, Notes, Publisher
 from .requests import PendingRequest, RequestQueue
+from .streams import RunningCells
 
 
 class Port(KernelControl, Protocol):
@@ -53,10 +54,12 @@ class Router:
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
         notices: Notes | None = None,
+        cells: RunningCells | None = None,
     ) -> None:
         self._limits = limits
         self._port = port
         self._before_cell = before_cell
+        self._cells = cells
         self._defect = noted_in(audit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
@@ -153,6 +156,8 @@ class Router:
 
     def _transmit(self, request: PendingRequest) -> None:
         request.mark_sent(time.monotonic())
+        if self._cells is not None and request.is_execute:
+            self._cells.began(request.id)
         try:
             self._port.transmit(wire.CHANNELS[request.message.channel], protocol.encode(request.message))
         except SandboxError as error:
@@ -193,6 +198,7 @@ class Router:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
         self.outputs.forget_kernel()
         self._completion.kernel_died(flood or error, asked_for=asked_for)
+        self._forget_cells()
 
     def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False, lost: bool = True) -> None:
         """End everything, also what has not been sent, unless that may wait for the next sandbox.
@@ -201,13 +207,20 @@ class Router:
         """
         self.outputs.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
+        self._forget_cells()
+
+    def _forget_cells(self) -> None:
+        if self._cells is not None:
+            self._cells.forget_kernel()
 
     def kernel_ready(self) -> None:
         """Begin with a kernel that takes requests from now on."""
         self._port.touch()
         self.pump()
 
-    def _ended(self) -> None:
+    def _ended(self, request: PendingRequest) -> None:
+        if self._cells is not None:
+            self._cells.ended(request.id)
         self._port.touch()
         self.pump()
 

@@ -11,7 +11,7 @@ import secrets
 import signal
 from typing import Any
 
-from ..core.codes import EndCode
+from ..core.codes import EndCode, Note
 from ..core.errors import SandboxDied, SandboxError
 from ..core.model import Inside, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
@@ -28,6 +28,7 @@ from .link import Link
 from .publisher import Front
 from .router import Router
 from .states import LET_GO, OPEN, TABLE, Event, State
+from .streams import NoStreams, RunningCells, ServiceFactory, Streams
 
 
 class Session:
@@ -44,10 +45,12 @@ class Session:
         front: Front,
         first: SandboxSpec | None = None,
         inside: Inside | None = None,
+        *,
+        service: ServiceFactory | None = None,
     ) -> None:
         """`first` is the spec of the first container, if the engine was asked for it already.
 
-        `inside` is what containers have inside if there is a way out.
+        Cells have a way out if there are both: `inside`, which their containers have, and a `service`.
         """
         self.settings = settings
         self.limits = settings.limits
@@ -60,6 +63,8 @@ class Session:
         self.introduction = Introduction()
         self._tasks = Tasks(noted_in(self.audit))
         self.folders = Folders(settings, self.ask, self.audit)
+        self._service = service(self) if service is not None else None
+        self._cells = RunningCells(self._service) if self._service is not None else None
         self.router = Router(
             self.limits,
             self,
@@ -69,6 +74,7 @@ class Session:
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
             notices=problems,
+            cells=self._cells,
         )
         self._life = self._next_life()
         self._idleness = Idleness(
@@ -214,8 +220,20 @@ class Session:
         self._idleness.stop()
         await self._life.close()
         await self.router.close()
+        if self._service is not None:
+            await self._service.close()
         await self._tasks.close()
         self.audit.close()
+
+    # --- what its service says ---
+
+    def note(self, note: Note, **fields: object) -> None:
+        """Write one line of the audit about the network; how many there are is bounded."""
+        self.audit("network", code=note.code.code, reason=note.text, **fields)
+
+    def tell(self, text: str) -> None:
+        """Say one line on stderr of the running cell, unless it was told too much already."""
+        self.router.outputs.tell(text)
 
     # --- the router's port ---
 
@@ -245,8 +263,23 @@ class Session:
 
     def _next_life(self) -> Life:
         return Life(
-            self.id, self.settings, self.router, self.introduction, self.audit, tasks=self._tasks, again=self.launch
+            self.id,
+            self.settings,
+            self.router,
+            self.introduction,
+            self.audit,
+            tasks=self._tasks,
+            carry=self._carry,
+            again=self.launch,
         )
+
+    def _carry(self, link: Link) -> Streams:
+        if self._service is None or self._cells is None:
+            return NoStreams()
+        from .carrier import Carrier
+
+        most = self.limits.network_connections
+        return Carrier(link, self._service, self._cells, connections=most, report=noted_in(self.audit))
 
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""

@@ -1,7 +1,8 @@
 """The seam between a session and what serves the connections of its cells: who is called, and with what.
 
 A cell opens a TCP connection to the loopback of its container, and the host gets a `Stream`: bytes both ways, nothing
-more. A `Service` reads what is wanted out of them. Imports the codes only; what carries the bytes stands elsewhere.
+more. A `Service` reads what is wanted out of them. Imports codes and errors only; what carries the bytes does not
+stand here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.codes import Note
+from ..core.errors import WireError
 
 CHUNK_BYTES = 64 << 10
 """What one frame carries at most. A `receive` may return several frames' worth."""
@@ -33,6 +35,8 @@ RESET_BY_END = "end"
 """The sandbox ended, or the session."""
 RESET_LEFT_OPEN = "left-open"
 """The service returned without an end of it."""
+RESET_UNCHARGED = "uncharged"
+"""It was opened before its kernel's first cell."""
 
 
 class Stream(Protocol):
@@ -72,6 +76,63 @@ class Cell:
 
     id: str
     """The `msg_id` of its execute_request: unique within a session."""
+
+
+class RunningCells:
+    """Which cells run, and which of them connections are charged to."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._running: dict[str, Cell] = {}
+        self._last: Cell | None = None
+
+    @property
+    def charged(self) -> Cell | None:
+        """The cell that began last of those that run, or else that ended last; None before a kernel's first."""
+        return next(reversed(self._running.values()), self._last)
+
+    def began(self, request_id: str) -> None:
+        cell = self._running[request_id] = self._last = Cell(request_id)
+        self._service.cell_began(cell)
+
+    def ended(self, request_id: str) -> None:
+        """Note the end of a request; it need not be a cell's, nor one that began."""
+        if (cell := self._running.pop(request_id, None)) is not None:
+            self._last = cell
+            self._service.cell_ended(cell)
+
+    def forget_kernel(self) -> None:
+        """Charge nothing more to the cells of a kernel that is gone; those that run end by themselves."""
+        self._last = None
+
+
+class Streams(Protocol):
+    """The connections of one container's cells."""
+
+    def begin(self) -> None:
+        """Let cells open some; idempotent."""
+
+    def take(self, parts: list[bytes]) -> None:
+        """Act on a frame of the container. Raises `WireError` for one that no agent sends."""
+
+    def reset_all(self, code: str) -> None:
+        """Break all that are open; others may be opened."""
+
+    async def close(self) -> None:
+        """Break all for good, without a word to the container; idempotent, bounded."""
+
+
+class NoStreams:
+    """Those of a session without a service: none."""
+
+    def begin(self) -> None: ...
+
+    def take(self, parts: list[bytes]) -> None:
+        raise WireError("the sandbox sent a frame of a stream, and was never allowed to open one")
+
+    def reset_all(self, code: str) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 class Voice(Protocol):

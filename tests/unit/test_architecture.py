@@ -25,7 +25,10 @@ MODULES = sorted(
     if path.name != "__init__.py"
 )
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
-SHIPPED = ("wire", "messages", "process", "shield", "report", "files", "kernel", "trust", "agent", "start")
+SHIPPED = (
+    *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust"),
+    *("agent", "flow", "streams", "start"),
+)
 """What runs in the container; each imports those before it."""
 OF_A_READER = 350
 """Lines of a file that are read at one sitting."""
