@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError
 from ..core.model import SecretSource
 from .values import Form, home_folder, refuse
@@ -190,7 +191,7 @@ def _header(where: str, raw: object) -> str | None:
 
 def _wrong(where: str, what: str) -> ConfigurationError:
     """Return an error that does not repeat what was given."""
-    return ConfigurationError(f"{where} {what}", value="not shown", setting="secrets")
+    return ConfigurationError(EndCode.WRONG_SETTING, f"{where} {what}", value="not shown", setting="secrets")
 
 
 def _table(secret: SecretSource) -> dict[str, object]:
@@ -221,7 +222,7 @@ def _proxy(name: str, raw: object) -> str | None:
         return "environment"
     if "@" in text:
         what = f"{name} is no place for a user and a password; use `environment`, whose variables may have them"
-        raise ConfigurationError(what, value="not shown", setting=name)
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, value="not shown", setting=name)
     if not _PROXY.fullmatch(text) or not 0 < int(text.rstrip("/").rpartition(":")[2]) < 1 << 16:
         raise refuse(name, raw, f"{name} is neither the address of a proxy, http://HOST:PORT, nor environment")
     return text.rstrip("/")

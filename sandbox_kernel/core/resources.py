@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .errors import ConfigurationError
+from .usage_codes import UsageCode
 
 PACKAGE = Path(__file__).resolve().parent.parent
 """The folder of the whole package."""
@@ -22,4 +23,6 @@ def brought(name: str) -> Path:
     for folder in (PACKAGE / "resources" / name, PACKAGE.parent / name):
         if folder.is_dir():
             return folder
-    raise ConfigurationError(f"this installation lacks its folder {name!r}; install sandbox-kernel again")
+    raise ConfigurationError(
+        UsageCode.INSTALLATION_UNFIT, f"this installation lacks its folder {name!r}; install sandbox-kernel again"
+    )
