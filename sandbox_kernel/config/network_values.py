@@ -178,6 +178,26 @@ def _hosts(where: str, raw: object) -> list[str]:
     return found
 
 
+def require_rules(secrets: Iterable[SecretSource], network: tuple[str, ...]) -> None:
+    """Raise `ConfigurationError` for a secret's host to which no rule allows TLS: a secret allows no connection."""
+    from ..policy.network import NetworkPolicy, Refused, Rule
+
+    policy = NetworkPolicy(network)
+    for secret in secrets:
+        for rule in map(Rule.parse, secret.hosts):
+            try:
+                policy.allow(policy.target(rule.host, rule.port, default_port=443), None)
+            except Refused as refused:
+                what = f"secrets.{secret.name} is for {rule.text}, and a secret allows no connection by itself"
+                raise ConfigurationError(
+                    EndCode.WRONG_SETTING,
+                    what,
+                    limit=f"network has the rule {refused.rule}",
+                    value="no such rule",
+                    setting="network",
+                ) from None
+
+
 def _header(where: str, raw: object) -> str | None:
     if raw is None or raw == "":
         return None

@@ -17,6 +17,7 @@ from typing import Any, cast
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
 from ..core.usage_codes import UsageCode
+from .network_values import require_rules
 from .table import SETTINGS
 from .values import config_path, did_you_mean, refuse
 
@@ -162,6 +163,8 @@ def resolve(values: Mapping[str, object]) -> Settings:
     settings = Settings(limits=Limits(**limits), **others)
     if settings.audit and settings.downloads and Path(settings.audit).is_relative_to(settings.downloads):
         raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
+    if settings.secrets:
+        require_rules(settings.secrets, settings.network)
     return settings
 
 

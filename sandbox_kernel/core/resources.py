@@ -6,6 +6,7 @@ the asking module may lie in it.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from .errors import ConfigurationError
@@ -26,3 +27,11 @@ def brought(name: str) -> Path:
     raise ConfigurationError(
         UsageCode.INSTALLATION_UNFIT, f"this installation lacks its folder {name!r}; install sandbox-kernel again"
     )
+
+
+_FOR_HELPERS = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+def environment_of_helpers() -> dict[str, str]:
+    """Return the variables that a small process of ours needs; one of the others may be a secret."""
+    return {name: os.environ[name] for name in _FOR_HELPERS if name in os.environ}
