@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
     from .sdk.client import AsyncSandbox as AsyncSandbox
-    from .sdk.execution import CellUsage as CellUsage
     from .sdk.execution import Execution as Execution
     from .sdk.execution import ExecutionError as ExecutionError
     from .sdk.execution import Logs as Logs
     from .sdk.execution import Result as Result
     from .sdk.files import FileInfo as FileInfo
+    from .sdk.values import CellUsage as CellUsage
+    from .sdk.values import NetworkDenial as NetworkDenial
+    from .sdk.values import NetworkUsage as NetworkUsage
     from .sdk.values import SandboxInfo as SandboxInfo
     from .sdk.values import SandboxUsage as SandboxUsage
 
@@ -35,7 +37,7 @@ _PLACES = {
     "sdk.callbacks": ("Prompt",),
     "sdk.client": ("AsyncSandbox",),
     "sdk.files": ("FileInfo",),
-    "sdk.values": ("SandboxInfo", "SandboxUsage"),
+    "sdk.values": ("CellUsage", "NetworkDenial", "NetworkUsage", "SandboxInfo", "SandboxUsage"),
     "core.errors": (
         "CallbackFailed",
         "ConfigurationError",
@@ -45,7 +47,7 @@ _PLACES = {
         "SandboxDied",
         "SandboxError",
     ),
-    "sdk.execution": ("CellUsage", "Execution", "ExecutionError", "Logs", "Result"),
+    "sdk.execution": ("Execution", "ExecutionError", "Logs", "Result"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

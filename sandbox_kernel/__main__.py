@@ -41,12 +41,12 @@ def main(argv: list[str]) -> int:
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
         return 2
-    from .kernel.head_start import head_start
+    from .kernel.head_start import NOTHING_BEGUN, head_start
 
-    ahead = None if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
+    begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
     from .kernel.proxy import main as run_kernel  # the engine works meanwhile
 
-    return run_kernel(connection_file, settings, ahead)
+    return run_kernel(connection_file, settings, begun)
 
 
 def _connection_file(argv: list[str]) -> str | None:

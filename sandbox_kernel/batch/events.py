@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..core.codes import Code, MessageCode, Severity, find
+from ..core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity, find
 from ..files.names import printable
 
 FailOn = Literal["violation", "any", "never"]
@@ -34,9 +34,11 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     if event == "dropped" and "last" in fields:
         code: Code = MessageCode.MORE_DROPPED
         return Event(code.severity, code, "message", f"dropped: {code.text}")
-    if event not in {"policy", "dropped", "file_refused"}:
+    if event not in {"policy", "dropped", "file_refused", "network"}:
         return None
     code, reason = find(str(fields["code"])), printable(str(fields.get("reason", "")), MAX_REASON)
+    if event == "network":
+        return None if code is NetworkCode.CONNECTED else Event(code.severity, code, _place(fields), reason)
     if event == "policy":
         return Event(code.severity, code, printable(str(fields.get("type", "")), 80), reason)
     if event == "dropped":
@@ -49,6 +51,12 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     severity: Severity = "notice" if fields["op"] == "upload" else code.severity
     path = printable(str(fields.get("path", "")), 160)
     return Event(severity, code, "file", f"{fields['op']} refused: {path}: {reason}")
+
+
+def _place(fields: Mapping[str, Any]) -> str:
+    """Return what a connection was for, as far as it was read."""
+    host, port = fields.get("host"), fields.get("port")
+    return "connection" if host is None else printable(f"{host}:{port}", 160)
 
 
 @dataclass(slots=True)
@@ -71,7 +79,9 @@ class Events:
         return next((event for event in self.counts if event.severity in wanted), None)
 
     def limit(self) -> Event | None:
-        return next((event for event in self.counts if event.severity == "limit"), None)
+        """Return the first limit that cost a result; one of a connection is for the code that opened it."""
+        found = (event for event in self.counts if not isinstance(event.code, NetworkCode | SecretCode))
+        return next((event for event in found if event.severity == "limit"), None)
 
     def to_json(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = [

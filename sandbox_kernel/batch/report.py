@@ -16,9 +16,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..core.codes import Survived, UsageCode
+from ..core.codes import Survived
 from ..core.errors import ConfigurationError, FileRefused
 from ..files.places import Folder, open_parent
+from ..sdk.values import NetworkUsage
 from .events import Events
 from .exits import End
 
@@ -111,6 +112,27 @@ class CellRecord:
 
 
 @dataclass(slots=True)
+class NetworkRecord:
+    """What cells may reach, and what their connections came to."""
+
+    rules: tuple[str, ...]
+    secrets: tuple[str, ...]
+    """Their names."""
+    usage: NetworkUsage = field(default_factory=NetworkUsage)
+
+    def to_json(self) -> dict[str, Any]:
+        refused = [{"code": code, "count": count} for code, count in sorted(self.usage.refused.items())]
+        return {
+            "rules": list(self.rules),
+            "secrets": list(self.secrets),
+            "connections": self.usage.connections,
+            "refused": refused,
+            "received_bytes": self.usage.received_bytes,
+            "sent_bytes": self.usage.sent_bytes,
+        }
+
+
+@dataclass(slots=True)
 class Report:
     """Everything that is known of a run; `to_json` is valid at any moment of it."""
 
@@ -130,6 +152,8 @@ class Report:
     """Where the executed notebook is."""
     output: str | None = None
     """The folder beneath which `files` are."""
+    network: NetworkRecord | None = None
+    """None if cells could reach nothing."""
 
     def to_json(self) -> dict[str, Any]:
         ended = self.ended or now()
@@ -155,6 +179,7 @@ class Report:
             "policy_events": self.events.to_json(),
             "notebook": self.notebook,
             "output": {"folder": self.output, "files": self.files},
+            **({} if self.network is None else {"network": self.network.to_json()}),
         }
 
 
@@ -180,9 +205,7 @@ class OutputFile:
             yield
         except (OSError, FileRefused) as error:
             reason = error.message if isinstance(error, FileRefused) else error.strerror or error
-            raise ConfigurationError(
-                UsageCode.PLACE_UNFIT, f"{self.path} cannot be written: {reason}", setting=self._setting
-            ) from None
+            raise ConfigurationError(f"{self.path} cannot be written: {reason}", setting=self._setting) from None
 
 
 def write_report(file: OutputFile, report: Report) -> None:

@@ -24,7 +24,7 @@ from .inputs import Inputs, Reader, produced
 from .notebook import Outputs, sizes
 from .outlet import Outlet
 from .progress import Progress
-from .report import CellRecord, Failure, OutputFile, Report, now
+from .report import CellRecord, Failure, NetworkRecord, OutputFile, Report, now
 from .source import Source, is_run
 
 FILES = "files"
@@ -73,6 +73,9 @@ class Run:
         self._saved = NEVER
         self.outputs = Outputs(plan.source.notebook)
         report.cells = _records(plan.source)
+        settings = plan.settings
+        if settings.has_way_out:
+            report.network = NetworkRecord(settings.network, tuple(secret.name for secret in settings.secrets))
 
     async def run(self) -> None:
         """Run to the end, or to what stops it."""
@@ -138,6 +141,8 @@ class Run:
                     break
         finally:
             await sandbox.kill()
+            if self.report.network is not None:
+                self.report.network.usage = sandbox.network_usage
 
     def _describe(self, sandbox: AsyncSandbox) -> None:
         self.report.sandbox["session"] = sandbox.id
@@ -152,9 +157,7 @@ class Run:
                     await sandbox.files.write(item.path, file)
             except FileRefused as error:  # what the user named is no fault of the notebook's
                 message = f"the input {item.path} cannot go in: {error.message}"
-                raise ConfigurationError(
-                    error.code, message, limit=error.limit, value=error.value, setting=error.setting
-                ) from None
+                raise ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting) from None
             self.report.inputs.append(reader.row())
 
     async def _run_cell(self, sandbox: AsyncSandbox, record: CellRecord) -> bool:

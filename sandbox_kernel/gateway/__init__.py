@@ -26,4 +26,5 @@ Nothing of this is imported unless a setting asks for it.
 - `authority`: A certificate authority for one session, of the hosts of its secrets.
 - `tls`: TLS over any connection, towards a cell and towards a host.
 - `secrets`: What a session knows of its secrets.
+- `opening`: The way out of one session, made before its sandbox is.
 """

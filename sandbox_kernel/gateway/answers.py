@@ -37,7 +37,8 @@ _STATUS: dict[Code, tuple[int, str]] = {
     )
     for code in codes
 }  # fmt: skip
-"""What is not here is a matter of the rules: 403."""
+"""What is not here is a matter of the rules."""
+DENIED = 403
 
 _PLAIN = re.compile(r"[^\x20-\x7e]")
 MOST_REASON = 200
@@ -46,12 +47,17 @@ MOST_REASON = 200
 
 def status_of(code: Code) -> int:
     """Return the status with which a refusal is answered."""
-    return _STATUS.get(code, (403, ""))[0]
+    return _STATUS.get(code, (DENIED, ""))[0]
+
+
+def is_denial(code: Code) -> bool:
+    """Return whether a note says that something was not let out, and not that it was or failed on its way."""
+    return code is not NetworkCode.CONNECTED and status_of(code) == DENIED
 
 
 def refusal(note: Note) -> bytes:
     """Return a whole answer that says why something was refused, and ends the connection."""
-    status, words = _STATUS.get(note.code, (403, "Not allowed"))
+    status, words = _STATUS.get(note.code, (DENIED, "Not allowed"))
     text = _PLAIN.sub("?", note.text)
     body = f"{note.code}: {text}\n{note.code.remedy}\n".encode()
     return (

@@ -15,7 +15,6 @@ from ipaddress import ip_network
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
-from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 
 try:
@@ -32,9 +31,7 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError as missing:
     raise ConfigurationError(
-        UsageCode.PACKAGE_MISSING,
-        "secrets need the library cryptography: pip install 'sandbox-kernel[secrets]'",
-        setting="secrets",
+        "secrets need the library cryptography: pip install 'sandbox-kernel[secrets]'", setting="secrets"
     ) from missing
 
 SKEW = timedelta(hours=1)

@@ -11,10 +11,11 @@ import contextlib
 from collections.abc import Callable
 
 from ..core.codes import NetworkCode, Note
+from ..core.errors import NetworkDenied
 from ..policy.network import Address, NetworkPolicy, Refused, Target
 from ..session.streams import Cell, Stream, StreamReset, Voice
 from . import proxy_head, tunnel
-from .answers import refusal
+from .answers import is_denial, refusal
 from .buffered import Buffered
 from .client_hello import ALERT_ACCESS_DENIED
 from .dial import Dialled, Dialler
@@ -98,12 +99,13 @@ class Egress:
         """Say to the audit and to the person that something was refused; to the latter once a host and cell."""
         self._ledger.refused(note.code)
         place = {} if target is None else {"host": target.host, "port": target.port}
-        self.voice.note(note, **place, **fields)
+        self.voice.note(note, cell=cell.id, **place, **fields)
         told = self._told.get(cell.id, set())
         key = (note.code.code, target.host if target is not None else note.text)
         if key not in told and len(told) < MOST_TOLD:
             told.add(key)
-            self.voice.tell(f"network: {note.text}. {note.code.remedy}")
+            said = NetworkDenied(note)
+            self.voice.tell(f"{said.name if is_denial(note.code) else 'network'}: {said}")
 
 
 class _Connection:
@@ -259,7 +261,7 @@ class _Connection:
         if self._target is not None:
             note = NetworkCode.CONNECTED.note(host=self._target.host, port=self._target.port)
             place = {"host": self._target.host, "port": self._target.port}
-            self._egress.voice.note(note, **place, method=method, **fields, **self._figures())
+            self._egress.voice.note(note, cell=self._cell.id, **place, method=method, **fields, **self._figures())
 
     def _figures(self) -> dict[str, object]:
         """Return what the connection carried since this was asked last: of one request, if it carries several."""

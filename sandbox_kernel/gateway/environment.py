@@ -1,4 +1,4 @@
-"""The variables by which the libraries of a cell find the way out. Pure; imports core only.
+"""The variables by which the libraries of a cell find the way out. Pure; imports core and the rules.
 
 Whatever reads none of them meets no network at all: nothing in the sandbox resolves a name or has a route.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..core.model import Inside
+from ..core.model import SERVICE_PORT, Inside
 from ..policy.network import Rule
 
-PROXY = "http://127.0.0.1:3128"
+PROXY = f"http://127.0.0.1:{SERVICE_PORT}"
 """Where the agent listens, in the sandbox's own loopback."""
 BUNDLE = "/tmp/.sandbox-certificates.pem"  # noqa: S108 (a path inside the container, on its own tmpfs)
 

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Mapping
 from typing import Literal, NoReturn, Protocol
 
-from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..files.places import open_file
 
@@ -113,6 +112,4 @@ def bits(value: bytes) -> float:
 
 
 def _wrong(where: str, what: str, *, limit: str | None = None) -> ConfigurationError:
-    return ConfigurationError(
-        EndCode.WRONG_SETTING, f"{where} {what}", limit=limit, value="not shown", setting="secrets"
-    )
+    return ConfigurationError(f"{where} {what}", limit=limit, value="not shown", setting="secrets")

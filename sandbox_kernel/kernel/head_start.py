@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import SandboxError
 from ..engines.select import ask_ahead
@@ -22,20 +22,45 @@ if TYPE_CHECKING:
 
     from ..core.model import Settings
     from ..engines.base import Ahead
+    from ..gateway.opening import WayOut
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that imports may keep the loop waiting, each time."""
 
 
-def head_start(connection_file: str, settings: Settings) -> Ahead | None:
-    """Ask for the first container; None if one may have been left by the kernel process before, or it cannot be."""
+class HeadStart(NamedTuple):
+    """What was begun: the first container, and the way out that its spec is for."""
+
+    ahead: Ahead | None = None
+    way_out: WayOut | None = None
+
+
+NOTHING_BEGUN = HeadStart()
+
+
+def head_start(connection_file: str, settings: Settings) -> HeadStart:
+    """Ask for the first container; for none if the kernel process before may have left one, or it cannot be."""
     try:
         connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
         if keeper.left(keeper.place(connection_file, str(connection.get("key", "")))):
-            return None
-        return ask_ahead(settings, new_spec(settings))
+            return NOTHING_BEGUN
+        way_out = way_out_of(settings)
+        inside = way_out.inside if way_out is not None else None
+        return HeadStart(ask_ahead(settings, new_spec(settings, inside=inside)), way_out)
     except (OSError, ValueError, AttributeError, SandboxError):
+        return NOTHING_BEGUN
+
+
+def way_out_of(settings: Settings, kept: dict[str, Any] | None = None) -> WayOut | None:
+    """Return the way out that the settings ask for; `kept` is what the kernel process before knew of it.
+
+    Raises `ConfigurationError`. Nothing of the gateway is loaded for settings that ask for none.
+    """
+    if not settings.has_way_out:
         return None
+    from ..gateway.opening import WayOut
+
+    return WayOut(settings, kept)
 
 
 async def import_meanwhile(name: str) -> ModuleType:

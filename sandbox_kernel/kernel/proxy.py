@@ -23,12 +23,12 @@ from ..session import protocol
 from ..session.session import Session
 from . import handover, heap, keeper
 from .file_messages import Answer, FileMessages
-from .head_start import import_meanwhile
+from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
 from .overflow import Overflow
 
 if TYPE_CHECKING:
-    from ..engines.base import Ahead
+    from ..gateway.opening import WayOut
     from .sockets import FrontSockets
 
 SHUTDOWN_SECONDS = 2.0
@@ -45,14 +45,14 @@ NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_reque
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
 
 
-def main(connection_file: str, settings: Settings | ConfigurationError, ahead: Ahead | None = None) -> int:
+def main(connection_file: str, settings: Settings | ConfigurationError, begun: HeadStart = NOTHING_BEGUN) -> int:
     """Run a kernel until its shutdown; returns the process's exit code. Its first container may be asked for already.
 
     With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
     else see a kernel that dies again and again.
     """
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
-    return asyncio.run(Proxy(connection_file, connection, settings, ahead).run())
+    return asyncio.run(Proxy(connection_file, connection, settings, begun).run())
 
 
 class Proxy:
@@ -63,16 +63,24 @@ class Proxy:
         connection_file: str,
         connection: dict[str, Any],
         settings: Settings | ConfigurationError,
-        ahead: Ahead | None = None,
+        begun: HeadStart = NOTHING_BEGUN,
     ) -> None:
         self.connection = connection
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
-        self._ahead = ahead
+        self._ahead = ahead = begun.ahead
         self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
+        self._way_out = way_out = self._opened(begun)
         engine = make_engine(self.settings, ahead) if self.problem is None else Refusal(self.problem)
-        self.session = Session(self.settings, engine, self, ahead.spec if ahead is not None else None)
+        self.session = Session(
+            self.settings,
+            engine,
+            self,
+            ahead.spec if ahead is not None else None,
+            inside=way_out.inside if way_out is not None else None,
+            service=way_out.service if way_out is not None else None,
+        )
         self.audit = self.session.audit
         self.files = FileMessages(
             self.session.started,
@@ -260,6 +268,19 @@ class Proxy:
 
     # --- from start to end ---
 
+    def _opened(self, begun: HeadStart) -> WayOut | None:
+        """Return the way out of the container that is there or asked for, or of the next; None if there is none."""
+        if self.problem is not None or (self._left is None and begun.way_out is not None):
+            return begun.way_out
+        try:
+            return way_out_of(self.settings, self._left.way_out if self._left is not None else None)
+        except ConfigurationError as error:
+            self.problem = _until_mended(error)
+        if self._left is not None:  # it ends, since nobody could serve it
+            os.close(self._left.fd)
+            self._left = None
+        return None
+
     def _start_session(self) -> None:
         if self._left is None:
             self.session.launch()
@@ -280,7 +301,8 @@ class Proxy:
         if restart:
             try:
                 async with asyncio.timeout(SHUTDOWN_SECONDS):
-                    await handover.leave(self.session, self.meeting_place)
+                    known = None if self._way_out is None else self._way_out.state()
+                    await handover.leave(self.session, self.meeting_place, known)
             except (SandboxError, TimeoutError, OSError) as error:
                 self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
 
@@ -308,4 +330,4 @@ class Proxy:
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:
     message = f"{error.message}. No sandbox is started; restart the kernel once this is mended"
-    return ConfigurationError(error.code, message, limit=error.limit, value=error.value, setting=error.setting)
+    return ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting)

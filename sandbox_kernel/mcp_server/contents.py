@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -185,6 +185,7 @@ def figures(execution: Execution, session: str) -> dict[str, Any]:
             "code": error.code,
             "setting": error.setting,
         },
+        **({"denied": [asdict(denial) for denial in execution.denied]} if execution.denied else {}),
     }
 
 

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
-from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.tasks import Tasks
 from .client import AsyncSandbox
@@ -91,9 +90,7 @@ class Background:
     def check_thread(self) -> None:
         """Raise `SandboxClosed` in the loop's own thread."""
         if threading.current_thread() is self.thread:
-            raise SandboxClosed(
-                EndCode.WOULD_WAIT_FOR_ITSELF,
-            )
+            raise SandboxClosed("a blocking call would wait for itself here: use AsyncSandbox in async functions")
 
     def drop(self, identity: str) -> None:
         """End a sandbox that nobody holds any more. Called by the garbage collector, in any thread."""

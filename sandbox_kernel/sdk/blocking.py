@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
-from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.model import Message, Settings
 from .background import Background
@@ -24,7 +23,7 @@ from .callbacks import Callbacks, Prompt
 from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Data, FileInfo, FileList, Name
-from .values import Keywords, SandboxInfo, SandboxUsage
+from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
 
 T = TypeVar("T")
 
@@ -161,16 +160,18 @@ class Sandbox:
     def info(self) -> SandboxInfo:
         return self._inner.info
 
+    @property
+    def network_usage(self) -> NetworkUsage:
+        return self._inner.network_usage
+
     def __repr__(self) -> str:
         return repr(self._inner).replace("AsyncSandbox", "Sandbox", 1)
 
     def _join(self) -> Background:
         if self._killed:
-            raise SandboxClosed(EndCode.SANDBOX_KILLED)
+            raise SandboxClosed("the sandbox was killed: make a new one")
         if os.getpid() != self._pid:
-            raise SandboxClosed(
-                EndCode.SANDBOX_OF_ANOTHER_PROCESS,
-            )
+            raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
         with self._lock:
             if self._background is None:
                 self._background = Background.join(self._inner)
@@ -199,7 +200,7 @@ class Files:
         call = self._bound()
         if call is None:
             work.close()
-            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
+            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
         result: T = call(work)
         return result
 

@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
-from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
 from ..core.tasks import Tasks
@@ -18,7 +17,11 @@ from ..session import protocol
 from ..session.requests import PendingRequest
 from ..session.session import Session
 from .callbacks import Prompt
-from .execution import CellUsage, Event, Execution, Recorder
+from .execution import Event, Execution, Recorder
+from .values import CellUsage, NetworkDenial
+
+MOST_DENIALS = 100
+"""Of one cell, that its execution lists."""
 
 
 class Front:
@@ -52,6 +55,7 @@ class Cell:
         self._asking: asyncio.Task[object] | None = None
         self._questions: deque[int] = deque()
         """The numbers of those for which nobody was asked yet."""
+        self._denied: list[NetworkDenial] = []
         self._ended = False
         self._seconds = 0.0
 
@@ -125,17 +129,22 @@ class Cell:
         else:
             await self._session.interrupt()  # nobody will ever answer, and the cell's clock stands still
 
+    def hear(self, denial: NetworkDenial) -> None:
+        """Note that one of its connections was not let out."""
+        if len(self._denied) < MOST_DENIALS:
+            self._denied.append(denial)
+
     def give_up(self) -> None:
         """End the cell, for which nobody waits any more."""
         pending = self.pending
         if self._metering is not None:
             self._metering.cancel()
         if pending is not None and not pending.finished:
-            self._session.router.withdraw(pending, CallCancelled(EndCode.CALL_CANCELLED, "the caller gave the cell up"))
+            self._session.router.withdraw(pending, CallCancelled("the caller gave the cell up"))
 
     async def finish(self) -> Execution:
         execution, pending = self._recorder.execution, self.pending
-        execution.seconds = self._seconds
+        execution.seconds, execution.denied = self._seconds, self._denied
         if self._metering is not None:
             cpu, peak = await self._metering
             execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)

@@ -15,25 +15,28 @@ from typing import Any, ClassVar, Self, Unpack
 
 from ..config.sources import from_keywords
 from ..config.values import seconds as parse_seconds
-from ..core.codes import EndCode, Survived, UsageCode
+from ..core.codes import EndCode, Survived
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings, format_bytes
 from ..core.tasks import Tasks, noted_in
 from ..engines.select import make_engine
 from ..files.names import FileLimits
-from ..files.scratch import Ask, Stamp
 from ..session.session import Session
-from . import starts
 from .callbacks import Callback, Callbacks, Prompt
 from .cell import Cell, Front
 from .execution import Execution, ExecutionError, Result
-from .files import AsyncFiles
+from .files import AsyncFiles, Place
 from .lifetimes import Finalizers
-from .values import Keywords, SandboxInfo, SandboxUsage
+from .network import Network
+from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
 
+STARTS_PER_CPU = 2
+"""Sandboxes that start at once on one loop: more of them only take turns, and each start has a time limit."""
 MARGIN_SECONDS = 5.0
 
 Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
+
+_starts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 
 class AsyncSandbox:
@@ -49,13 +52,18 @@ class AsyncSandbox:
     def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         if settings is not None and keywords:
-            raise ConfigurationError(
-                UsageCode.NOT_TOGETHER, "give either settings or keywords", setting=next(iter(keywords))
-            )
+            raise ConfigurationError("give either settings or keywords", setting=next(iter(keywords)))
         self.settings = settings or from_keywords(**keywords)
         self._cells: dict[str, Cell] = {}
-        self._session = Session(self.settings, make_engine(self.settings), Front(self._cells))
-        self.files = AsyncFiles(_Place(self._session, self._ready), FileLimits.of(self.settings.limits))
+        self._network = network = Network(self.settings, self._cells)
+        self._session = Session(
+            self.settings,
+            make_engine(self.settings),
+            Front(self._cells),
+            inside=network.inside,
+            service=network.service,
+        )
+        self.files = AsyncFiles(Place(self._session, self._ready), FileLimits.of(self.settings.limits))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._finalizers: Finalizers | None = None
@@ -130,9 +138,7 @@ class AsyncSandbox:
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
-            )
+            raise ConfigurationError(f"code must be text, not {type(code).__name__}", setting="code")
         limit = None if timeout is None else _seconds(timeout)
         interrupts = self._interrupts
         self._calls += 1
@@ -214,6 +220,11 @@ class AsyncSandbox:
             python=str(language["version"]) if "version" in language else None,
         )
 
+    @property
+    def network_usage(self) -> NetworkUsage:
+        """What the connections of its cells came to until now."""
+        return self._network.usage
+
     async def usage(self) -> SandboxUsage:
         """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
         await self._ready(fresh=False)
@@ -245,9 +256,7 @@ class AsyncSandbox:
         elif own is not running and own.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.kill(), own))
         elif own is not running:
-            raise SandboxClosed(
-                EndCode.LOOP_STOPPED,
-            )
+            raise SandboxClosed("the sandbox belongs to an event loop that does not run, so it cannot be ended there")
         else:
             self._closing = self._closing or self._tasks.hold(self._close(), "the end of a sandbox")
             await asyncio.shield(self._closing)
@@ -271,9 +280,9 @@ class AsyncSandbox:
             if session.is_open and not again:
                 return
             if session.is_gone and not fresh:
-                raise session.failure or SandboxDied(EndCode.SANDBOX_DIED, "the sandbox is gone", kept=Survived.NOTHING)
+                raise session.failure or SandboxDied("the sandbox is gone", kept=Survived.NOTHING)
             self._begin(asyncio.get_running_loop())
-            async with starts.turn(asyncio.get_running_loop()):
+            async with _starts_of(asyncio.get_running_loop()):
                 self._check()
                 await self._started()
         if not AsyncSandbox._reaped:
@@ -287,7 +296,7 @@ class AsyncSandbox:
             async with asyncio.timeout(seconds):
                 await self._session.started()
         except TimeoutError:
-            raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{seconds:g} s") from None
+            raise SandboxDied("the kernel did not say what it is", limit=f"{seconds:g} s") from None
         except SandboxError:
             self._check()  # killed meanwhile: that is the reason, then
             raise
@@ -308,37 +317,24 @@ class AsyncSandbox:
     def _check(self) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here."""
         if self._pid != os.getpid():
-            raise SandboxClosed(
-                EndCode.SANDBOX_OF_ANOTHER_PROCESS,
-            )
+            raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
         if self._loop is not None and self._loop.is_closed():
-            raise SandboxClosed(EndCode.LOOP_CLOSED)
+            raise SandboxClosed("the sandbox ended with its event loop, which was closed")
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_LOOP)
+            raise SandboxClosed("the sandbox belongs to another event loop: the one it was started on")
         if self._closing is not None or self._session.is_closed:
-            raise SandboxClosed(EndCode.SANDBOX_KILLED)
-
-
-class _Place:
-    """The sandbox, as its files see it. It does not hold the sandbox, which ends when nobody does."""
-
-    def __init__(self, session: Session, ready: Callable[..., Awaitable[None]]) -> None:
-        self._session = session
-        self._bound = weakref.WeakMethod(ready)
-
-    async def ask(self, *, fresh: bool) -> Ask:
-        if (ready := self._bound()) is None:
-            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
-        await ready(fresh=fresh)
-        return self._session.ask
-
-    def arrived(self, path: str, stamp: Stamp) -> None:
-        self._session.folders.arrived(path, stamp)
+            raise SandboxClosed("the sandbox was killed: make a new one")
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:
     """Return what stands behind a sandbox; for the doors of this package."""
     return sandbox._session  # noqa: SLF001 (a part of the class that its users need not see)
+
+
+def _starts_of(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+    if loop not in _starts:
+        _starts[loop] = asyncio.Semaphore(STARTS_PER_CPU * (os.cpu_count() or 1))
+    return _starts[loop]
 
 
 def _seconds(value: object) -> float:

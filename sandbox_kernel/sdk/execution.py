@@ -14,8 +14,9 @@ from typing import Any
 
 from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
-from ..core.model import Message, format_bytes
+from ..core.model import Message
 from ..policy.shown import Stream, plain, tree
+from .values import CellUsage, NetworkDenial
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMATS = {
@@ -175,19 +176,6 @@ class ExecutionError:
         return f"ExecutionError({_short(str(self), 200)})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellUsage:
-    """What one cell used, as far as it is known. A cell can make its sandbox lie: figures for people."""
-
-    cpu_seconds: float | None = None
-    memory_peak_bytes: int | None = None
-
-    def __repr__(self) -> str:
-        cpu = "?" if self.cpu_seconds is None else f"{self.cpu_seconds:.3f} s"
-        peak = "?" if self.memory_peak_bytes is None else format_bytes(self.memory_peak_bytes)
-        return f"CellUsage(cpu={cpu}, memory peak={peak})"
-
-
 @dataclass(slots=True, kw_only=True)
 class Execution:
     """What one cell brought."""
@@ -200,6 +188,8 @@ class Execution:
     seconds: float = 0.0
     """From the moment the kernel was given the cell to its end."""
     usage: CellUsage = field(default_factory=CellUsage)
+    denied: list[NetworkDenial] = field(default_factory=list)
+    """What its connections were denied; the first 100."""
 
     @property
     def text(self) -> str | None:

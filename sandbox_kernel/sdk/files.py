@@ -8,19 +8,21 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, Protocol, TypeVar, overload
 
-from ..core.codes import FileCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused
+from ..core.codes import FileCode
+from ..core.errors import ConfigurationError, FileRefused, SandboxClosed
 from ..core.model import SCRATCH, format_bytes
 from ..files import scratch
 from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_name, check_size
 from ..files.places import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch import Ask, Stamp
+from ..session.session import Session
 
 T = TypeVar("T")
 Name = str | PurePath
@@ -54,6 +56,23 @@ class Scratch(Protocol):
         """Note that a file was written by the caller, and not by a cell."""
 
 
+class Place:
+    """The sandbox, as its files see it. It does not hold the sandbox, which ends when nobody does."""
+
+    def __init__(self, session: Session, ready: Callable[..., Awaitable[None]]) -> None:
+        self._session = session
+        self._bound = weakref.WeakMethod(ready)
+
+    async def ask(self, *, fresh: bool) -> Ask:
+        if (ready := self._bound()) is None:
+            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
+        await ready(fresh=fresh)
+        return self._session.ask
+
+    def arrived(self, path: str, stamp: Stamp) -> None:
+        self._session.folders.arrived(path, stamp)
+
+
 class AsyncFiles:
     """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
 
@@ -71,9 +90,7 @@ class AsyncFiles:
             data = data.encode()
         if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
             raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}",
-                setting="data",
+                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}", setting="data"
             )
         return await self._write(name, data)
 
@@ -90,11 +107,7 @@ class AsyncFiles:
     ) -> bytes | str | AsyncIterator[bytes]:
         """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
         if format not in {"bytes", "text", "stream"}:
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                f'format must be "bytes", "text" or "stream", not {format!r}',
-                setting="format",
-            )
+            raise ConfigurationError(f'format must be "bytes", "text" or "stream", not {format!r}', setting="format")
         pieces = self._pieces(relative(path))
         if format == "stream":
             return pieces
@@ -188,9 +201,7 @@ class AsyncFiles:
                 else:
                     piece = await asyncio.to_thread(data.read, CHUNK_BYTES)  # type: ignore[union-attr]
                     if not isinstance(piece, bytes):
-                        raise ConfigurationError(
-                            UsageCode.WRONG_ARGUMENT, "the file must be opened in binary mode", setting="data"
-                        )
+                        raise ConfigurationError("the file must be opened in binary mode", setting="data")
                 if not piece:
                     return
                 done += len(piece)
@@ -208,11 +219,7 @@ class AsyncFiles:
 
     async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                "offset and size are numbers of bytes, not below 0",
-                setting="offset or size",
-            )
+            raise ConfigurationError("offset and size are numbers of bytes, not below 0", setting="offset or size")
         ask = await self._place.ask(fresh=False)
         stamp, data = await scratch.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
         pieces, end = [data], min(offset + size, stamp.size)
@@ -235,9 +242,7 @@ class AsyncFiles:
 def relative(path: Name) -> str:
     """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
     if not isinstance(path, (str, PurePath)):
-        raise ConfigurationError(
-            UsageCode.WRONG_ARGUMENT, f"a path must be text, not {type(path).__name__}", setting="path"
-        )
+        raise ConfigurationError(f"a path must be text, not {type(path).__name__}", setting="path")
     text = str(path)
     text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
     while text.startswith("./"):

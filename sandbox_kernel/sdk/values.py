@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
-from ..core.model import Limits
+from ..core.model import Limits, format_bytes
 
 
 class Keywords(TypedDict, total=False):
@@ -75,3 +75,40 @@ class SandboxUsage:
     cpu_seconds: float | None
     processes: int | None
     scratch_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellUsage:
+    """What one cell used, as far as it is known. A cell can make its sandbox lie: figures for people."""
+
+    cpu_seconds: float | None = None
+    memory_peak_bytes: int | None = None
+
+    def __repr__(self) -> str:
+        cpu = "?" if self.cpu_seconds is None else f"{self.cpu_seconds:.3f} s"
+        peak = "?" if self.memory_peak_bytes is None else format_bytes(self.memory_peak_bytes)
+        return f"CellUsage(cpu={cpu}, memory peak={peak})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkDenial:
+    """A connection or a request of a cell that was not let out."""
+
+    code: str
+    """As docs/codes.md lists it."""
+    reason: str
+    """With the rule to add, where there is one."""
+    host: str | None = None
+    """What it was for, as far as that could be read."""
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkUsage:
+    """What the connections of a sandbox's cells came to, as the host counted it."""
+
+    connections: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """How many connections and requests were refused, by code."""
+    received_bytes: int = 0
+    sent_bytes: int = 0

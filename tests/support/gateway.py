@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -148,7 +147,7 @@ class Origin:
         self._tls = tls
         self.port = 0
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> Origin:
         self._server = await asyncio.start_server(self._served, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
