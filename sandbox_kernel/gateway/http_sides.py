@@ -127,6 +127,12 @@ class HostSide:
         self._upstream = upstream
         self._head = head
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+        self._counted: int | None = None
+        """Bytes to come of a body that says its length, which is then read here: a parser would copy it four times."""
+        self._unasked = b""
+        """What came behind it."""
+        self._keeps = False
+        """Whether the host keeps the connection behind such a body."""
 
     async def ask(self, length: int | None) -> None:
         """Send the head of the request; and that is all of it if `length` is 0."""
@@ -175,18 +181,40 @@ class HostSide:
         chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
         lengths = [int(value) for name, value in event.headers if name == b"content-length" and not chunked]
         head = ResponseHead(event.status_code, bytes(event.reason), proxy_head.forwarded(headers))
-        bare = event.status_code == 204 or (chunked and self._head.method == "HEAD")
-        return head, None if bare or not lengths else lengths[0]
+        if event.status_code == 204 or not lengths:
+            return head, None
+        if self._head.method != "HEAD" and event.status_code != 304:
+            closes = any(name == b"connection" and b"close" in value.lower() for name, value in event.headers)
+            self._counted, self._keeps = lengths[0], event.http_version == b"1.1" and not closes
+        return head, lengths[0]
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the answer's body."""
+        if self._counted is not None:
+            async for piece in self._pieces(self._counted):
+                yield piece
+            return
         while not isinstance(event := await self._next(begun=True), h11.EndOfMessage):
             if not isinstance(event, h11.Data):
                 raise self._improper()
             yield bytes(event.data)
 
+    async def _pieces(self, left: int) -> AsyncIterator[bytes]:
+        data: bytes | None = self._parser.trailing_data[0]
+        while left:
+            data = data or await self._upstream.receive()
+            if not data:
+                raise self._improper()
+            piece, data = data[:left], data[left:]
+            left -= len(piece)
+            yield piece
+        self._unasked = data or b""
+
     @property
     def reusable(self) -> bool:
+        """Whether another request may follow: the host keeps the connection, and has said no more than was asked."""
+        if self._counted is not None:
+            return self._keeps and not self._unasked and self._parser.our_state is h11.DONE
         states = (self._parser.our_state, self._parser.their_state)
         return states == (h11.DONE, h11.DONE) and not self._parser.trailing_data[0]
 

@@ -122,7 +122,7 @@ class Metered:
         self.bytes_in = 0
         self.bytes_out = 0
         self.asked = False
-        """Whether it was the cell that said something last."""
+        """Whether somebody waits: it was the cell that said something last, or it does not take what it is sent."""
         self._inner = inner
         self._account = account
         self._watch = watch
@@ -136,6 +136,7 @@ class Metered:
         return data
 
     async def send(self, data: bytes) -> None:
+        self.asked = True
         self.bytes_in += len(data)
         self._account.came_in(len(data))
         await self._inner.send(data)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -20,11 +21,14 @@ from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.core.codes import NetworkCode, Note
 from sandbox_kernel.gateway.egress import Egress
+from sandbox_kernel.gateway.limits import EgressLimits
 from sandbox_kernel.gateway.sockets import SocketDuplex
-from sandbox_kernel.policy.network import Address, Refused
+from sandbox_kernel.policy.network import Address, NetworkPolicy, Refused
 from sandbox_kernel.session.streams import Cell
 
 CELL = Cell("cell-1")
+API = "api.example.test"
+LIMITS = EgressLimits(silent_seconds=20, head_seconds=5, lookup_seconds=5)
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 
 
@@ -133,6 +137,7 @@ def listening() -> socket.socket:
     return listener
 
 
+Both = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -147,7 +152,7 @@ class Origin:
         self._tls = tls
         self.port = 0
 
-    async def __aenter__(self) -> Origin:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._served, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -220,11 +225,55 @@ async def say(port: int, *pieces: bytes, finish: bool = False) -> bytes:
             await writer.wait_closed()
 
 
+@contextlib.asynccontextmanager
+async def opened(
+    port: int, *, limit: int = 1 << 16
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Yield a connection to a port of the loopback, which is closed afterwards."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition of this loop's; fails if it takes 20 s."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 (what is waited for tells nobody)
             await asyncio.sleep(0.005)
+
+
+class Way:
+    """An egress that allows `api.example.test` at some ports of the loopback, and a proxy in front of it."""
+
+    def __init__(self, *ports: int, limits: EgressLimits = LIMITS, rules: tuple[str, ...] = ()) -> None:
+        self.heard = Heard()
+        self.names = Names()
+        allowed = [f"{API}:{port}" for port in ports] + [f"127.0.0.1:{port}" for port in ports]
+        policy = NetworkPolicy([*allowed, *rules])
+        self.egress = Egress(policy, self.heard, limits=limits, resolver=self.names)
+        self.egress.cell_began(CELL)
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Way]:
+        async with proxy(self.egress) as self.port:
+            yield self
+
+    async def ask(self, *pieces: bytes, finish: bool = False) -> bytes:
+        return await say(self.port, *pieces, finish=finish)
+
+
+def get(port: int, path: str = "/", *, last: bool = True, method: str = "GET") -> bytes:
+    end = "Connection: close\r\n\r\n" if last else "\r\n"
+    return f"{method} http://{API}:{port}{path} HTTP/1.1\r\nHost: {API}:{port}\r\n{end}".encode()
+
+
+def connect(port: int, host: str = API) -> bytes:
+    return f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
 
 
 class TestAuthority:

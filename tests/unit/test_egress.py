@@ -14,50 +14,29 @@ import httpx
 import pytest
 import requests
 
-from sandbox_kernel.gateway.egress import Egress
 from sandbox_kernel.gateway.limits import EgressLimits
-from sandbox_kernel.policy.network import NetworkPolicy
 from sandbox_kernel.session.streams import Cell
-from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, listening, proxy, say, until
+from tests.support.gateway import (
+    API,
+    CELL,
+    LIMITS,
+    Origin,
+    TestAuthority,
+    Way,
+    connect,
+    get,
+    listening,
+    opened,
+    proxy,
+    say,
+    until,
+)
 from tests.support.tls_words import client_hello, record, server_name
-
-LIMITS = EgressLimits(silent_seconds=20, head_seconds=5, lookup_seconds=5)
-API = "api.example.test"
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
     return TestAuthority(tmp_path_factory.mktemp("authority"))
-
-
-class Way:
-    """An egress that allows `api.example.test` at some ports of the loopback, and a proxy in front of it."""
-
-    def __init__(self, *ports: int, limits: EgressLimits = LIMITS, rules: tuple[str, ...] = ()) -> None:
-        self.heard = Heard()
-        self.names = Names()
-        allowed = [f"{API}:{port}" for port in ports] + [f"127.0.0.1:{port}" for port in ports]
-        policy = NetworkPolicy([*allowed, *rules])
-        self.egress = Egress(policy, self.heard, limits=limits, resolver=self.names)
-        self.egress.cell_began(CELL)
-        self.port = 0
-
-    @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Way]:
-        async with proxy(self.egress) as self.port:
-            yield self
-
-    async def ask(self, *pieces: bytes, finish: bool = False) -> bytes:
-        return await say(self.port, *pieces, finish=finish)
-
-
-def get(port: int, path: str = "/", *, last: bool = True, method: str = "GET") -> bytes:
-    end = "Connection: close\r\n\r\n" if last else "\r\n"
-    return f"{method} http://{API}:{port}{path} HTTP/1.1\r\nHost: {API}:{port}\r\n{end}".encode()
-
-
-def connect(port: int, host: str = API) -> bytes:
-    return f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
 
 
 # --- real clients --------------------------------------------------------------------------------------------------
@@ -156,12 +135,11 @@ async def test_a_client_that_waits_is_told_to_go_on() -> None:
         head = get(origin.port, method="POST").replace(
             b"\r\n\r\n", b"\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
         )
-        reader, writer = await asyncio.open_connection("127.0.0.1", way.port)
-        writer.write(head)
-        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 \r\n\r\n"
-        writer.write(b"abc")
-        assert (await reader.read()).endswith(b"POST / 3")
-        writer.close()
+        async with opened(way.port) as (reader, writer):
+            writer.write(head)
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 \r\n\r\n"
+            writer.write(b"abc")
+            assert (await reader.read()).endswith(b"POST / 3")
         assert b"expect" not in origin.requests[0].lower()
 
 
@@ -346,15 +324,11 @@ async def test_a_body_that_is_not_framed_as_said_ends_the_request() -> None:
 async def test_too_many_connections_are_answered_so() -> None:
     limits = replace(LIMITS, connections=2)
     async with Way(limits=limits).open() as way:
-        held = [await asyncio.open_connection("127.0.0.1", way.port) for _ in range(2)]
-        for _, writer in held:
-            writer.write(b"GET http://")
-        await until(lambda: way.egress.traffic.connections == 2)
-        answer = await way.ask(b"GET http://")
-        assert answer.startswith(b"HTTP/1.1 429 ")
-        assert b"too-many-connections" in answer
-        for _, writer in held:
-            writer.close()
+        async with opened(way.port), opened(way.port):
+            await until(lambda: way.egress.traffic.connections == 2)
+            answer = await way.ask(b"GET http://")
+            assert answer.startswith(b"HTTP/1.1 429 ")
+            assert b"too-many-connections" in answer
         await until(lambda: way.egress.open_connections == 0)
         assert b"host-not-allowed" in await way.ask(connect(443))
 
@@ -450,12 +424,10 @@ async def test_nothing_listens_at_the_host() -> None:
 
 
 async def test_a_tunnel_is_announced_only_when_the_host_was_reached() -> None:
-    async with Origin() as origin, Way(origin.port).open() as way:
-        reader, writer = await asyncio.open_connection("127.0.0.1", way.port)
+    async with Origin() as origin, Way(origin.port).open() as way, opened(way.port) as (reader, writer):
         writer.write(connect(origin.port))
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         await until(lambda: origin.connections == 1)
-        writer.close()
 
 
 async def test_both_halves_of_a_tunnel_close_by_themselves() -> None:
