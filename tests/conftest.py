@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from tests.support.kernels import Kernel, containers_of, eventually, install
@@ -31,6 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(TurnsPlugin(Turns(Path(turns))))
     elif config.getoption("numprocesses", None):
         config.stash[TURNS] = tempfile.TemporaryDirectory(prefix="sandbox-kernel-turns-")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make only: what is there before the first of them stays."""
+    importlib.import_module("hypothesis")  # which looks with the collector's help for who holds what it is told of
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -63,11 +73,13 @@ def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(scope="session")
 def launch_kernel(tmp_path_factory: pytest.TempPathFactory, image: str) -> Callable[..., Kernel]:
-    """Return a function that installs a kernel with settings and starts it; the caller closes it."""
+    """Return a function that installs a kernel with settings, once, and starts it; the caller closes it."""
+    installed: dict[tuple[str, ...], KernelSpecManager] = {}
 
     def launch(*settings: str) -> Kernel:
-        specs = install(tmp_path_factory.mktemp("spec"), "--image", image, *settings)
-        manager = KernelManager(kernel_name="sandbox-python", kernel_spec_manager=specs)
+        if settings not in installed:
+            installed[settings] = install(tmp_path_factory.mktemp("spec"), "--image", image, *settings)
+        manager = KernelManager(kernel_name="sandbox-python", kernel_spec_manager=installed[settings])
         manager.start_kernel()
         try:
             return Kernel(manager)

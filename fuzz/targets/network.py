@@ -159,7 +159,7 @@ def _dial(policy: NetworkPolicy, target: Target, addresses: list[Address]) -> No
     named = {rule.address for rule in policy.rules if rule.address is not None}
     for one in dialled:
         require(one in named or (readers.harmless(one) and one != OWN), one)
-        require(one in named or not one.packed.endswith(METADATA), one)
+        require(one in named or one.packed not in METADATA, one)
 
 
 def _say(policy: NetworkPolicy, target: Target, later: bytes) -> None:

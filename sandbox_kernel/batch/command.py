@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..config.sources import SETTINGS, from_files_for_all, resolve
 from ..config.values import seconds
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import Settings, format_bytes
 from ..files.grounds import why_not
@@ -101,7 +102,7 @@ def _spare(path: Path, given: list[str]) -> None:
     """Raise `ConfigurationError` if the report would replace what the run is to read."""
     for one in given:
         if one != "-" and path.exists() and Path(one).exists() and path.samefile(one):
-            raise ConfigurationError(f"the report would replace {one}", setting="--report")
+            raise ConfigurationError(UsageCode.PLACE_UNFIT, f"the report would replace {one}", setting="--report")
 
 
 def _close(options: argparse.Namespace, report: Report, path: OutputFile | None, end: End, terminal: Outlet) -> int:
@@ -186,18 +187,26 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
     output = Path(options.output or f"{found.stem}-output").absolute()
     for one in (found.name, options.report):
         if one and one != "-" and Path(one).resolve() == (output / f"{found.stem}.ipynb").resolve():
-            raise ConfigurationError(f"the executed notebook would replace {one}", setting="--output")
+            raise ConfigurationError(
+                UsageCode.PLACE_UNFIT, f"the executed notebook would replace {one}", setting="--output"
+            )
     if options.report and Path(options.report).resolve().is_relative_to((output / FILES).resolve()):
-        raise ConfigurationError("the report lies where cells choose the names of files", setting="--report")
+        raise ConfigurationError(
+            UsageCode.PLACE_UNFIT, "the report lies where cells choose the names of files", setting="--report"
+        )
     # In the folder that the notebook came in, a link of these names may lie ready: it is not followed.
     try:
         folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)
     except OSError as error:
-        raise ConfigurationError(f"{output} cannot be made: {error.strerror}", setting="--output") from None
+        raise ConfigurationError(
+            UsageCode.PLACE_UNFIT, f"{output} cannot be made: {error.strerror}", setting="--output"
+        ) from None
     except FileRefused as error:
-        raise ConfigurationError(f"{output} cannot be made: {error.message}", setting="--output") from None
+        raise ConfigurationError(
+            UsageCode.PLACE_UNFIT, f"{output} cannot be made: {error.message}", setting="--output"
+        ) from None
     if reason := why_not(files):
-        raise ConfigurationError(f"{output} cannot be used: it {reason}", setting="--output")
+        raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{output} cannot be used: it {reason}", setting="--output")
     return Plan(
         source=found,
         settings=_settings(options, downloads=str(files.path)),
@@ -214,10 +223,16 @@ def _settings(options: argparse.Namespace, **more: str) -> Settings:
     given = {name: getattr(options, f"setting_{name}") for name in SETTINGS}
     values = options.values | {name: value for name, value in given.items() if value is not None}
     if "downloads" in values:
-        raise ConfigurationError("a run copies what cells make to its output folder", setting="--output")
+        raise ConfigurationError(
+            UsageCode.NOT_TOGETHER, "a run copies what cells make to its output folder", setting="--output"
+        )
     if options.timeout is not None:
         if "cell_timeout" in values:
-            raise ConfigurationError("--timeout and --cell-timeout are the same: give one", setting="--timeout")
+            raise ConfigurationError(
+                UsageCode.NOT_TOGETHER,
+                "--timeout and --cell-timeout are the same: give one",
+                setting="--timeout",
+            )
         values["cell_timeout"] = options.timeout
     files = {name: value for name, value in from_files_for_all().items() if name != "downloads"}
     return resolve(files | values | more)

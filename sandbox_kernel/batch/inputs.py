@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import format_bytes
 from ..files.names import CHUNK_BYTES, check_name, check_size, printable
@@ -58,9 +59,12 @@ def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
                 check_size(stamp.size, limits.file_bytes)
                 found.files.append(Input(path.name, Held(folder, "--input"), HostFile(last, stamp)))
         except OSError as error:
-            raise ConfigurationError(f"the input {name} cannot be read: {error.strerror}", setting="--input") from None
+            raise ConfigurationError(
+                UsageCode.INPUT_REFUSED, f"the input {name} cannot be read: {error.strerror}", setting="--input"
+            ) from None
         except FileRefused as error:
             raise ConfigurationError(
+                UsageCode.INPUT_REFUSED,
                 f"the input {name} cannot go in: {error.message}",
                 limit=error.limit,
                 value=error.value,
@@ -68,10 +72,11 @@ def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
             ) from None
     paths = [file.path for file in found.files]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
-        raise ConfigurationError(f"two inputs have the same name: {twice}", setting="--input")
+        raise ConfigurationError(UsageCode.INPUT_REFUSED, f"two inputs have the same name: {twice}", setting="--input")
     total = sum(file.file.stamp.size for file in found.files)
     if len(paths) > limits.files or total > limits.total_bytes:
         raise ConfigurationError(
+            UsageCode.INPUT_REFUSED,
             "the inputs are too many, or too large together",
             limit=f"{limits.files} files, {format_bytes(limits.total_bytes)}",
             value=f"{len(paths)} files, {format_bytes(total)}",

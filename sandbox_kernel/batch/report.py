@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..core.codes import Survived
+from ..core.codes import Survived, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..files.places import Folder, open_parent
 from ..sdk.values import NetworkUsage
@@ -205,7 +205,9 @@ class OutputFile:
             yield
         except (OSError, FileRefused) as error:
             reason = error.message if isinstance(error, FileRefused) else error.strerror or error
-            raise ConfigurationError(f"{self.path} cannot be written: {reason}", setting=self._setting) from None
+            raise ConfigurationError(
+                UsageCode.PLACE_UNFIT, f"{self.path} cannot be written: {reason}", setting=self._setting
+            ) from None
 
 
 def write_report(file: OutputFile, report: Report) -> None:

@@ -157,7 +157,9 @@ class Run:
                     await sandbox.files.write(item.path, file)
             except FileRefused as error:  # what the user named is no fault of the notebook's
                 message = f"the input {item.path} cannot go in: {error.message}"
-                raise ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting) from None
+                raise ConfigurationError(
+                    error.code, message, limit=error.limit, value=error.value, setting=error.setting
+                ) from None
             self.report.inputs.append(reader.row())
 
     async def _run_cell(self, sandbox: AsyncSandbox, record: CellRecord) -> bool:

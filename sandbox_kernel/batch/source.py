@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import MIB, format_bytes
 from ..files.places import open_file
@@ -59,11 +60,13 @@ def fetch(name: str) -> bytes:
             with os.fdopen(open_file(name, pipes=True), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigurationError(f"{name} cannot be read: {error.strerror or error}") from None
+        raise ConfigurationError(
+            UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read: {error.strerror or error}"
+        ) from None
     except FileRefused as error:
-        raise ConfigurationError(f"{name} cannot be read: {error.message}") from None
+        raise ConfigurationError(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read: {error.message}") from None
     if len(data) > MAX_BYTES:
-        raise ConfigurationError(f"{name} is too large", limit=format_bytes(MAX_BYTES))
+        raise ConfigurationError(UsageCode.NOTEBOOK_TOO_LARGE, f"{name} is too large", limit=format_bytes(MAX_BYTES))
     return data
 
 
@@ -72,13 +75,20 @@ def read(name: str, data: bytes) -> Source:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise ConfigurationError(
+            UsageCode.NOTEBOOK_UNREADABLE, f"{name} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from None
     suffix = Path(name).suffix.lower()
     is_notebook = suffix == ".ipynb" or (suffix != ".py" and _looks_like_a_notebook(text))
     with _quiet():
         notebook = _notebook(name, text) if is_notebook else _script(name, text)
     if len(notebook.cells) > MAX_CELLS:
-        raise ConfigurationError(f"{name} has too many cells", limit=str(MAX_CELLS), value=str(len(notebook.cells)))
+        raise ConfigurationError(
+            UsageCode.NOTEBOOK_TOO_LARGE,
+            f"{name} has too many cells",
+            limit=str(MAX_CELLS),
+            value=str(len(notebook.cells)),
+        )
     kind = "notebook" if is_notebook else "script"
     return Source(name, kind, hashlib.sha256(data).hexdigest(), notebook)
 
@@ -113,7 +123,9 @@ def parameterize(source: Source, parameters: Mapping[str, Any]) -> None:
         with _quiet():
             source.notebook = parameterize_notebook(notebook, values, kernel_name=KERNEL["name"], language="python")
     except Exception as error:  # papermill's own, and what a value of a strange type makes of it
-        raise ConfigurationError(f"the parameters cannot be put into the notebook: {error}") from error
+        raise ConfigurationError(
+            UsageCode.PARAMETERS_WRONG, f"the parameters cannot be put into the notebook: {error}"
+        ) from error
     source.notebook.metadata.papermill["parameters"] = notebook_node(plain(values))
     source.parameters = plain(values)
 
@@ -130,7 +142,11 @@ def read_parameters(
     found |= dict(raw)
     for name in found:
         if not name.isidentifier():
-            raise ConfigurationError(f"the parameter {name!r} has no name of a Python variable", setting="-p")
+            raise ConfigurationError(
+                UsageCode.PARAMETERS_WRONG,
+                f"the parameter {name!r} has no name of a Python variable",
+                setting="-p",
+            )
     return found
 
 
@@ -151,7 +167,9 @@ def _file(name: str) -> str:
         with os.fdopen(open_file(name, pipes=True), encoding="utf-8") as file:
             return file.read()
     except (OSError, ValueError, FileRefused) as error:
-        raise ConfigurationError(f"the parameters cannot be read from {name}: {error}", setting="-f") from None
+        raise ConfigurationError(
+            UsageCode.PARAMETERS_WRONG, f"the parameters cannot be read from {name}: {error}", setting="-f"
+        ) from None
 
 
 def _yaml(document: str) -> dict[str, Any]:
@@ -163,9 +181,11 @@ def _yaml(document: str) -> dict[str, Any]:
     try:
         found = yaml.load(document, Loader=NoDatesSafeLoader)  # noqa: S506 (a safe loader)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigurationError(f"the parameters are not YAML: {error}") from None
+        raise ConfigurationError(UsageCode.PARAMETERS_WRONG, f"the parameters are not YAML: {error}") from None
     if not isinstance(found or {}, dict) or not all(isinstance(name, str) for name in found or ()):
-        raise ConfigurationError("the parameters in YAML are not a mapping of names to values")
+        raise ConfigurationError(
+            UsageCode.PARAMETERS_WRONG, "the parameters in YAML are not a mapping of names to values"
+        )
     return dict(found or {})
 
 
@@ -207,12 +227,12 @@ def _notebook(name: str, text: str) -> Any:
     except Exception as error:  # a broken notebook breaks the converters in any way
         problem["error"] = f"{type(error).__name__}: {error}"
     if problem:
-        raise ConfigurationError(f"{name} is not a proper notebook: {problem['error'][:300]}")
+        raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is not a proper notebook: {problem['error'][:300]}")
     language = notebook.metadata.get("kernelspec", {}).get("language") or notebook.metadata.get(
         "language_info", {}
     ).get("name", "python")
     if str(language).lower() not in ("python", "ipython", "python3"):
-        raise ConfigurationError(f"{name} is a notebook in {language}; cells here are Python")
+        raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is a notebook in {language}; cells here are Python")
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -230,7 +250,9 @@ def _script(name: str, text: str) -> Any:
     import nbformat
 
     if "\0" in text:
-        raise ConfigurationError(f"{name} is neither a notebook nor a script: it contains NUL bytes")
+        raise ConfigurationError(
+            UsageCode.NOT_A_NOTEBOOK, f"{name} is neither a notebook nor a script: it contains NUL bytes"
+        )
     parts = _MARKER.split(text)
     cells = [] if not parts[0].strip() else [nbformat.v4.new_code_cell(parts[0].strip("\n"))]
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -261,7 +283,9 @@ def notebook_node(value: Mapping[str, Any]) -> Any:
 
 def missing(what: str, error: ImportError) -> ConfigurationError:
     """Return the error for a package of the extra that is not there."""
-    return ConfigurationError(f"{what} need more packages: pip install 'sandbox-kernel[run]' ({error})")
+    return ConfigurationError(
+        UsageCode.PACKAGE_MISSING, f"{what} need more packages: pip install 'sandbox-kernel[run]' ({error})"
+    )
 
 
 @contextmanager

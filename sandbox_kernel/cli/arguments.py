@@ -13,6 +13,7 @@ from .. import __version__
 from ..batch import command as run
 from ..batch.exits import HELP as EXIT_CODES_OF_RUN
 from ..config.sources import read_argv
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
 from ..setup.install import NAME
@@ -25,17 +26,21 @@ class _Refuse(argparse.Action):
     """An option of ipykernel's that a sandbox cannot honour: an error with its reason, not a surprise later."""
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        raise ConfigurationError(f"{self.option_strings[0]} has no place here: {self.const}")
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{self.option_strings[0]} has no place here: {self.const}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the options of a command, its settings in `values`, unchecked. Raises `ConfigurationError`."""
     options, rest = parser().parse_known_args(argv)
     if rest and not options.takes_settings:
-        raise ConfigurationError(f"{options.command} does not know the argument {rest[0]!r}")
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{options.command} does not know the argument {rest[0]!r}")
     connection_file, options.values = read_argv(rest)
     if connection_file is not None:
-        raise ConfigurationError(f"{options.command} has no use for a connection file", value=connection_file)
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT,
+            f"{options.command} has no use for a connection file",
+            value=connection_file,
+        )
     return options
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.sources import SETTINGS, from_files
+from ..core.codes import EndCode
 from ..core.errors import EngineUnavailable
 from ..core.model import format_bytes
 from ..policy.shown import ours
@@ -48,7 +49,10 @@ def set_up(options: argparse.Namespace) -> int:
     if not status.available and settings.engine == "docker" and not os.environ.get("DOCKER_HOST") and os.geteuid() == 0:
         print(f"engine      {status.problem}")
         if not options.yes and not _agreed("Install the distribution's engine, if there is none, and start it?"):
-            raise EngineUnavailable(f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}")
+            raise EngineUnavailable(
+                EndCode.ENGINE_NOT_SET_UP,
+                f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}",
+            )
         status = machine.install_engine(_progress)
     machine.require_engine(status)
     print(f"engine      {status.product} {status.server_version} at {status.host}")
@@ -182,7 +186,9 @@ def _engine_call(options: argparse.Namespace, method: str) -> Any:
             async with asyncio.timeout(SECONDS_FOR_LISTS):
                 return await getattr(engine, method)()
         except TimeoutError:
-            raise EngineUnavailable("the container engine does not answer", limit=f"{SECONDS_FOR_LISTS:g} s") from None
+            raise EngineUnavailable(
+                EndCode.ENGINE_SILENT, "the container engine does not answer", limit=f"{SECONDS_FOR_LISTS:g} s"
+            ) from None
 
     return asyncio.run(call())
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError
 from ..core.model import SecretSource
 from .values import Form, home_folder, refuse
@@ -177,6 +178,26 @@ def _hosts(where: str, raw: object) -> list[str]:
     return found
 
 
+def require_rules(secrets: Iterable[SecretSource], network: tuple[str, ...]) -> None:
+    """Raise `ConfigurationError` for a secret's host to which no rule allows TLS: a secret allows no connection."""
+    from ..policy.network import NetworkPolicy, Refused, Rule
+
+    policy = NetworkPolicy(network)
+    for secret in secrets:
+        for rule in map(Rule.parse, secret.hosts):
+            try:
+                policy.allow(policy.target(rule.host, rule.port, default_port=443), None)
+            except Refused as refused:
+                what = f"secrets.{secret.name} is for {rule.text}, and a secret allows no connection by itself"
+                raise ConfigurationError(
+                    EndCode.WRONG_SETTING,
+                    what,
+                    limit=f"network has the rule {refused.rule}",
+                    value="no such rule",
+                    setting="network",
+                ) from None
+
+
 def _header(where: str, raw: object) -> str | None:
     if raw is None or raw == "":
         return None
@@ -190,7 +211,7 @@ def _header(where: str, raw: object) -> str | None:
 
 def _wrong(where: str, what: str) -> ConfigurationError:
     """Return an error that does not repeat what was given."""
-    return ConfigurationError(f"{where} {what}", value="not shown", setting="secrets")
+    return ConfigurationError(EndCode.WRONG_SETTING, f"{where} {what}", value="not shown", setting="secrets")
 
 
 def _table(secret: SecretSource) -> dict[str, object]:
@@ -221,7 +242,7 @@ def _proxy(name: str, raw: object) -> str | None:
         return "environment"
     if "@" in text:
         what = f"{name} is no place for a user and a password; use `environment`, whose variables may have them"
-        raise ConfigurationError(what, value="not shown", setting=name)
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, value="not shown", setting=name)
     if not _PROXY.fullmatch(text) or not 0 < int(text.rstrip("/").rpartition(":")[2]) < 1 << 16:
         raise refuse(name, raw, f"{name} is neither the address of a proxy, http://HOST:PORT, nor environment")
     return text.rstrip("/")

@@ -16,6 +16,8 @@ from typing import Any, cast
 
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
+from ..core.usage_codes import UsageCode
+from .network_values import require_rules
 from .table import SETTINGS
 from .values import config_path, did_you_mean, refuse
 
@@ -40,7 +42,11 @@ def _known(name: str) -> str:
         for setting in SETTINGS.values():
             if setting.singular == name:
                 return setting.name
-        raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}", setting=name)
+        raise ConfigurationError(
+            UsageCode.UNKNOWN_SETTING,
+            f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}",
+            setting=name,
+        )
     return name
 
 
@@ -60,7 +66,7 @@ def from_files(path: Iterable[str] | None = None) -> dict[str, Any]:
         try:
             values |= {_known(name): value for name, value in _load(file).items()}
         except ConfigurationError as error:
-            raise ConfigurationError(f"{error.message}, in {file}", setting=error.setting) from None
+            raise ConfigurationError(error.code, f"{error.message}, in {file}", setting=error.setting) from None
     return values
 
 
@@ -81,10 +87,16 @@ def _load(file: Path) -> Mapping[str, Any]:
     try:
         config: Config = loader(str(file)).load_config()
     except Exception as error:  # a config file is a program of the user's: whatever it raises is the user's to see
-        raise ConfigurationError(f"the config file fails with {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            UsageCode.CONFIG_FILE_FAILED, f"the config file fails with {type(error).__name__}: {error}"
+        ) from error
     for section in config:
         if section != CLASS_NAME and _resembles_ours(section):
-            raise ConfigurationError(f"there is no section {section!r} (did you mean {CLASS_NAME}?)", setting=section)
+            raise ConfigurationError(
+                UsageCode.UNKNOWN_SETTING,
+                f"there is no section {section!r} (did you mean {CLASS_NAME}?)",
+                setting=section,
+            )
     return cast("Mapping[str, Any]", config.get(CLASS_NAME, {}))
 
 
@@ -107,25 +119,35 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
         if not flag.startswith("-") or not name:
             if scripts and connection_file is not None and Path(word).is_file():
                 continue
-            raise ConfigurationError(f"the argument {word!r} is not a setting", value=repr(word))
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, f"the argument {word!r} is not a setting", value=repr(word)
+            )
         if dot and owner != CLASS_NAME:
             if not given or _resembles_ours(owner):
-                raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(trait, SETTINGS)}", setting=name)
+                raise ConfigurationError(
+                    UsageCode.UNKNOWN_SETTING,
+                    f"there is no setting {name!r}{did_you_mean(trait, SETTINGS)}",
+                    setting=name,
+                )
             continue
         is_file = flag in ("-f", "--f", "--connection-file", "--connection_file")
         if not is_file:
             if not flag.startswith("--"):
-                raise ConfigurationError(f"there is no setting {flag!r}", setting=flag)
+                raise ConfigurationError(UsageCode.UNKNOWN_SETTING, f"there is no setting {flag!r}", setting=flag)
             name = _known(trait)
         if not given:
             # `--image --memory 2G` is a forgotten image, not an image named --memory.
             value = next(words, "-")
             if value.startswith("-"):
-                raise ConfigurationError(f"{flag} has no value", setting=name)
+                raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{flag} has no value", setting=name)
         if not is_file:
             values[name] = [*values.get(name, ()), value] if SETTINGS[name].form.adds_up else value
         elif connection_file not in (None, value):
-            raise ConfigurationError("two connection files are given", value=f"{connection_file!r} and {value!r}")
+            raise ConfigurationError(
+                UsageCode.NOT_TOGETHER,
+                "two connection files are given",
+                value=f"{connection_file!r} and {value!r}",
+            )
         else:
             connection_file = value
     return connection_file, values
@@ -141,6 +163,8 @@ def resolve(values: Mapping[str, object]) -> Settings:
     settings = Settings(limits=Limits(**limits), **others)
     if settings.audit and settings.downloads and Path(settings.audit).is_relative_to(settings.downloads):
         raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
+    if settings.secrets:
+        require_rules(settings.secrets, settings.network)
     return settings
 
 

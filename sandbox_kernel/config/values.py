@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, KIB, MIB, format_bytes
 from ..files.grounds import config_path, why_not
@@ -53,7 +54,7 @@ class Form(Generic[T]):
 
 def refuse(name: str, value: object, message: str, *, limit: str | None = None) -> ConfigurationError:
     """Return the error for a value that cannot work."""
-    return ConfigurationError(message, limit=limit, value=repr(value), setting=name)
+    return ConfigurationError(EndCode.WRONG_SETTING, message, limit=limit, value=repr(value), setting=name)
 
 
 def _check(name: str, raw: object, value: float, bounds: tuple[float, float], show: Callable[[float], str]) -> None:

@@ -1,4 +1,4 @@
-"""The table of all codes, of six parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of seven parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -14,10 +14,11 @@ from .message_codes import MessageCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
 from .secret_codes import SecretCode
+from .usage_codes import UsageCode
 
 __all__ = [
     "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "NetworkCode", "Note", "OutputCode", "SecretCode",
-    "Severity", "Survived", "find",
+    "Severity", "Survived", "UsageCode", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -27,6 +28,7 @@ TABLE: dict[str, type[Code]] = {
     "Network": NetworkCode,
     "Secrets": SecretCode,
     "Ends": EndCode,
+    "Usage": UsageCode,
 }
 """The parts, by the titles that people read."""
 

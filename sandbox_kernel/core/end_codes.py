@@ -60,6 +60,14 @@ class EndCode(Code):
         "See what the machine does, or raise start_timeout.",
     )
     NOT_FRAMES = "violation", "the sandbox sent bytes that are not frames", _FORGED
+    INTRODUCED_TWICE = "violation", "the sandbox introduced itself twice", _FORGED
+    PARKED_AND_SPOKE = "violation", "the sandbox sent more after it was parked", _FORGED
+    NOT_READING = "limit", "the sandbox does not read what it is sent", _AGAIN
+    NO_REPORT = "failure", "the sandbox did not report as it should", _ENGINE
+    NO_INTRODUCTION = "failure", "the kernel did not say what it is", _AGAIN
+    WRITE_CUT_SHORT = "failure", "the sandbox ended while the file was written", "Write the file again."
+    SHUTTING_DOWN = "notice", "the kernel is being shut down", "Nothing: somebody asked for it."
+    PIPE_GONE = "failure", "the pipe into the sandbox is gone", _AGAIN
     NOT_ATTESTED = "violation", "the sandbox did not attest itself before its first kernel was ready", _FORGED
     REQUEST_REFUSED = (
         "limit",
@@ -77,12 +85,53 @@ class EndCode(Code):
     ENGINE_UNAVAILABLE = "failure", "the container engine cannot be reached", _ENGINE
     ENGINE_STOPPED = "failure", "the container engine stopped: {why}", _ENGINE
     CONTAINER_GONE = "failure", "the container is gone", _AGAIN
+    ENGINE_NOT_FOUND = "failure", "there is no container engine there", "Start it, or name its socket."
+    ENGINE_FORBIDDEN = "failure", "the container engine may not be asked by this user", "Join the group of its socket."
+    ENGINE_SILENT = "limit", "the container engine does not answer in time", _ENGINE
+    ENGINE_LOST = "failure", "the connection to the container engine was lost", _ENGINE
+    ENGINE_UNKNOWN_ANSWER = "failure", "the container engine gave an answer that is not understood", _ENGINE
+    ENGINE_TOO_OLD = "failure", "the container engine is too old", "Use Docker 20.10 or Podman 4, or later."
+    ENGINE_LACKS_RUNTIME = "failure", "the engine has no such runtime", "Add it to the engine, or change runtime."
+    ENGINE_LACKS_PROTECTION = "failure", "the engine does not take all protections", "Use Docker 20.10 or later."
+    ENGINE_NOT_SET_UP = (
+        "failure",
+        "an engine, or what it needs, cannot be set up",
+        "See what is said, and run it again.",
+    )
+    CONTAINER_BEING_REMOVED = "notice", "the container is being removed", "Nothing: somebody asked for it."
+    CONTAINER_NOT_REMOVED = "limit", "the engine did not remove the container in time", "Run `sandbox-kernel reap`."
+    CONTAINER_NOT_ADOPTED = "failure", "no container can be adopted from this state", _AGAIN
+    IMAGE_NOT_BUILT = "failure", "the image cannot be built", "See what is said, and run it again."
+    WHEELS_NOT_FETCHED = "failure", "the packages of an image cannot be fetched", "See what pip says."
     IMAGE_MISSING = "failure", "the engine has no image of that name", "Run `sandbox-kernel build`."
     ATTESTATION_FAILED = "failure", "the sandbox is not what was asked for; no cell ran in it", _ENGINE
 
     # --- callers and policies ---
     WRONG_SETTING = "failure", "a setting has a value that cannot work", "Change the setting that is named."
     SANDBOX_CLOSED = "failure", "a sandbox was used after its end, or outside of its loop or process", _OWNER
+    SANDBOX_KILLED = "failure", "the sandbox was killed: make a new one", "Make a new one."
+    SANDBOX_DROPPED = "failure", "the sandbox of these files is gone: nobody held it", _OWNER
+    SANDBOX_OF_ANOTHER_PROCESS = (
+        "failure",
+        "the sandbox belongs to the process that made it, and this is a fork of it",
+        _OWNER,
+    )
+    SANDBOX_OF_ANOTHER_LOOP = (
+        "failure",
+        "the sandbox belongs to another event loop: the one it was started on",
+        _OWNER,
+    )
+    LOOP_CLOSED = "failure", "the sandbox ended with its event loop, which was closed", _OWNER
+    LOOP_STOPPED = (
+        "failure",
+        "the sandbox belongs to an event loop that does not run, so it cannot be ended there",
+        _OWNER,
+    )
+    WOULD_WAIT_FOR_ITSELF = (
+        "failure",
+        "a blocking call would wait for itself here: use AsyncSandbox in async functions",
+        _OWNER,
+    )
     CALL_CANCELLED = (
         "notice",
         "nobody waits for the cell any more, so it was ended",

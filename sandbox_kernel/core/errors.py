@@ -30,6 +30,7 @@ class SandboxError(Exception):
     def __init__(
         self,
         message: str | Code | Note,
+        words: str | None = None,
         *,
         limit: str | None = None,
         value: str | None = None,
@@ -39,14 +40,15 @@ class SandboxError(Exception):
     ) -> None:
         """Keep the parts of the message, so that a report can name them one by one.
 
-        `message` is a code, one with its text filled in, or words for the class's usual code.
+        `message` is a code, or one with its text filled in; `words` are said in place of the code's own, where there
+        is more to say. Tests may give words alone, for the class's usual code.
         `limit` and `value` are for people and carry their units ("2.0 GiB", "3 s"); `setting` is the name of the
         trait to change; `kept` is what is left, and `because` why more is lost than one would think.
         """
         if isinstance(message, str):
             message = Note(self.usual, message)
         elif isinstance(message, Code):
-            message = message.note()
+            message = message.note() if words is None else Note(message, words)
         super().__init__(message.text)
         self.code = message.code
         self.message = message.text

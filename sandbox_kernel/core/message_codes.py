@@ -48,6 +48,17 @@ class MessageCode(Code):
     # --- requests of front ends ---
     NOT_A_REQUEST = "violation", "not a request: {why}", "Send what the protocol says."
     WRONG_SIGNATURE = "violation", "not signed with the key of the connection file", "Use the kernel's connection file."
+    FILE_REQUEST_IMPROPER = (
+        "violation",
+        "a field of a file message is not proper",
+        "Send what docs/jupyter-server.md says.",
+    )
+    FILE_VERSION_UNKNOWN = "violation", "this version of the file messages is not known", "Ask kernel_info for it."
+    FILE_REQUESTS_WAIT = "limit", "too many file requests are waiting", "Wait for replies."
+    REPLIES_NOT_READ = "limit", "the replies are not read", "Read the replies."
+    CHUNK_TOO_LARGE = "limit", "the chunk is too large", "Send smaller chunks."
+    CHUNK_MISPLACED = "violation", "the chunk does not follow the one before it", "Begin the write again."
+    FILE_LENGTH_WRONG = "violation", "the file is not as long as it was said to be", "Begin the write again."
     SENT_TWICE = "violation", "the message came before", "Send it under an id of its own."
     REQUEST_TOO_LARGE = "limit", "the request is too large", "Send less at once, or raise message_limit."
     REQUEST_NOT_SENT = "violation", "the request cannot be sent: {why}", "Send what the protocol says."

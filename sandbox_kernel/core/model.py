@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .end_codes import EndCode
 from .errors import ConfigurationError
+from .usage_codes import UsageCode
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -62,10 +64,13 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}", setting=name)
+                raise ConfigurationError(
+                    EndCode.WRONG_SETTING, f"{name} must be positive, not {getattr(self, name)}", setting=name
+                )
         files = self.scratch_bytes + self.tmp_bytes + self.shm_bytes
         if files > self.memory_bytes * 3 // 4:
             raise ConfigurationError(
+                UsageCode.MEMORY_TOO_SMALL,
                 "scratch, /tmp and /dev/shm live in the sandbox's memory and would fill more than three quarters of it",
                 limit=format_bytes(self.memory_bytes * 3 // 4),
                 value=format_bytes(files),
@@ -162,7 +167,7 @@ class SandboxSpec:
 
     def __post_init__(self) -> None:
         if self.uid <= 0:
-            raise ConfigurationError(f"a session must not run as uid {self.uid}", setting="uid")
+            raise ConfigurationError(EndCode.WRONG_SETTING, f"a session must not run as uid {self.uid}", setting="uid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,11 @@ the asking module may lie in it.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from .errors import ConfigurationError
+from .usage_codes import UsageCode
 
 PACKAGE = Path(__file__).resolve().parent.parent
 """The folder of the whole package."""
@@ -22,4 +24,14 @@ def brought(name: str) -> Path:
     for folder in (PACKAGE / "resources" / name, PACKAGE.parent / name):
         if folder.is_dir():
             return folder
-    raise ConfigurationError(f"this installation lacks its folder {name!r}; install sandbox-kernel again")
+    raise ConfigurationError(
+        UsageCode.INSTALLATION_UNFIT, f"this installation lacks its folder {name!r}; install sandbox-kernel again"
+    )
+
+
+_FOR_HELPERS = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+def environment_of_helpers() -> dict[str, str]:
+    """Return the variables that a small process of ours needs; one of the others may be a secret."""
+    return {name: os.environ[name] for name in _FOR_HELPERS if name in os.environ}

@@ -107,6 +107,8 @@ class Guard:
     def _start(self) -> bool:
         import subprocess
 
+        from ..core.resources import environment_of_helpers
+
         self._close()
         try:
             process = subprocess.Popen(
@@ -115,6 +117,7 @@ class Guard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env=environment_of_helpers(),
                 start_new_session=True,  # what kills this process's group is to leave it alone
             )
         except OSError:

@@ -14,7 +14,7 @@ import socket
 import weakref
 from typing import Any
 
-from ..core.codes import Survived
+from ..core.codes import EndCode, Survived
 from ..core.errors import EngineError
 
 READ_BYTES = 512 << 10
@@ -99,7 +99,7 @@ class Pipe:
                     except BlockingIOError:
                         await self._until_writable()
             except OSError as error:
-                raise EngineError("the pipe into the sandbox is gone", kept=Survived.NOTHING) from error
+                raise EngineError(EndCode.PIPE_GONE, kept=Survived.NOTHING) from error
 
     def offer(self, data: bytes) -> int:
         """Write what can be written at once and return how many bytes that was; 0 also if the pipe is gone."""

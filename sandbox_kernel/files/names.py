@@ -15,6 +15,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.file_codes import FileCode
 from ..core.model import MIB, Limits, format_bytes
@@ -110,7 +111,9 @@ class FileLimits:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}", setting=name)
+                raise ConfigurationError(
+                    EndCode.WRONG_SETTING, f"{name} must be positive, not {getattr(self, name)}", setting=name
+                )
 
 
 def check_name(path: str) -> PurePosixPath:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.file_codes import FileCode
 from .ways import Way, kind
@@ -117,7 +118,7 @@ class Held:
         try:
             self.path = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 (no link is followed)
         except (OSError, RuntimeError, ValueError) as error:
-            raise ConfigurationError(f"no such folder: {error}", setting=setting) from None
+            raise ConfigurationError(UsageCode.PLACE_UNFIT, f"no such folder: {error}", setting=setting) from None
         with suppress(FileRefused):  # it is told when the folder is used
             self._keep()
 

@@ -15,6 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 
 try:
@@ -31,7 +32,9 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError as missing:
     raise ConfigurationError(
-        "secrets need the library cryptography: pip install 'sandbox-kernel[secrets]'", setting="secrets"
+        UsageCode.PACKAGE_MISSING,
+        "secrets need the library cryptography: pip install 'sandbox-kernel[secrets]'",
+        setting="secrets",
     ) from missing
 
 SKEW = timedelta(hours=1)

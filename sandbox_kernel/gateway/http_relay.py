@@ -195,7 +195,8 @@ class Relay:
         pending.passed.status = head.status
         body = None
         if pending.looker is not None:
-            head = replace(head, headers=pending.looker.response(head).headers)
+            changed = pending.looker.response(head)
+            head = replace(head, reason=changed.reason, headers=changed.headers)
             if pending.head.method != "HEAD" and head.status not in BARE:
                 body = pending.looker.body()
         await pending.cell.answer(head, length if body is None else None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.codes import Note
+from ..core.codes import EndCode, Note
 from ..core.errors import ConfigurationError, NetworkDenied
 from ..core.model import Settings, format_bytes
 from ..policy.network import NetworkPolicy, Rule
@@ -123,9 +123,9 @@ def _certificates(path: str | None) -> str:
             found = _CERTIFICATE.findall(file.read(MOST_READ).decode("latin-1"))
     except OSError as error:
         what = f"the file of certificates cannot be read: {error.strerror}"
-        raise ConfigurationError(what, value=path, setting="network_certificates") from None
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, value=path, setting="network_certificates") from None
     text = "".join(f"{one}\n" for one in found)
     if not 0 < len(text) <= MOST_CERTIFICATES:
         what, limit = "the file of certificates holds none in PEM, or too many", format_bytes(MOST_CERTIFICATES)
-        raise ConfigurationError(what, limit=limit, value=path, setting="network_certificates")
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, limit=limit, value=path, setting="network_certificates")
     return text

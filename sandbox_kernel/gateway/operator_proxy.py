@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
+from ..core.codes import EndCode
 from ..core.errors import ConfigurationError
 
 
@@ -32,10 +33,14 @@ class Proxy:
         except ValueError:
             host, port, user, parts = None, 0, ("", ""), urlsplit("")
         if parts.scheme != "http" or not host or parts.path not in {"", "/"} or parts.query or parts.fragment:
-            raise ConfigurationError("the host's proxy is not at http://HOST:PORT", setting="network_proxy")
+            raise ConfigurationError(
+                EndCode.WRONG_SETTING, "the host's proxy is not at http://HOST:PORT", setting="network_proxy"
+            )
         credentials = f"{user[0]}:{user[1]}".encode()
         if min(credentials) < 32:
-            raise ConfigurationError("the host's proxy has an improper user or password", setting="network_proxy")
+            raise ConfigurationError(
+                EndCode.WRONG_SETTING, "the host's proxy has an improper user or password", setting="network_proxy"
+            )
         authorization = b"Basic " + base64.b64encode(credentials) if credentials != b":" else None
         return cls(host, port, authorization)
 

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from ..core.codes import EndCode
 from ..core.errors import ConfigurationError
 from ..core.secret_codes import SecretCode
 from ..policy.network import BadRule, Refused, Rule
@@ -64,7 +65,9 @@ class Secrets:
             verifying = tls.towards_hosts(certificates)
         except OSError as error:
             what = f"the file of certificates cannot be used: {error.strerror or 'it holds none'}"
-            raise ConfigurationError(what, value=certificates, setting="network_certificates") from None
+            raise ConfigurationError(
+                EndCode.WRONG_SETTING, what, value=certificates, setting="network_certificates"
+            ) from None
         return cls(held, authority, verifying)
 
     def __repr__(self) -> str:
@@ -184,12 +187,12 @@ def _check_headers(held: Iterable[Held]) -> None:
         places = {(*host, one.header[0].lower()) for host in one.hosts} if one.header is not None else set()
         if places & taken:
             what = f"secrets.{one.name} sets a header that another secret sets for the same host"
-            raise ConfigurationError(what, setting="secrets")
+            raise ConfigurationError(EndCode.WRONG_SETTING, what, setting="secrets")
         taken |= places
 
 
 def _wrong(source: Source, what: str) -> ConfigurationError:
-    return ConfigurationError(f"secrets.{source.name} {what}", setting="secrets")
+    return ConfigurationError(EndCode.WRONG_SETTING, f"secrets.{source.name} {what}", setting="secrets")
 
 
 def keep_out_of_cores() -> None:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import Literal, NoReturn, Protocol
 
+from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..files.places import open_file
 
@@ -112,4 +113,6 @@ def bits(value: bytes) -> float:
 
 
 def _wrong(where: str, what: str, *, limit: str | None = None) -> ConfigurationError:
-    return ConfigurationError(f"{where} {what}", limit=limit, value="not shown", setting="secrets")
+    return ConfigurationError(
+        EndCode.WRONG_SETTING, f"{where} {what}", limit=limit, value="not shown", setting="secrets"
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..files.places import open_folder
 from . import failure, missing, printed, timed_out, told
@@ -67,7 +68,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 
         from_keywords(**settings)  # a mistake is told here, and not at the first block
         if timeout is not None and timeout <= 0:
-            raise ConfigurationError("timeout must be positive", value=f"{timeout:g} s", setting="timeout")
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, "timeout must be positive", value=f"{timeout:g} s", setting="timeout"
+            )
         self._output_dir = Path(output_dir) if output_dir is not None else None
         self._timeout = timeout
         self._settings: dict[str, Any] = {

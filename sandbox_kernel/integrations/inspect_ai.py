@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
-from ..core.codes import Survived
+from ..core.codes import Survived, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..files.names import printable
 from . import inspect_commands, missing
@@ -263,7 +263,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            raise ConfigurationError("a sandbox_kernel runs on asyncio, and not on trio") from None
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "sandbox_kernel runs on asyncio, not on trio") from None
         return {"default": cls(await AsyncSandbox.create(**DEFAULTS | _settings(config)))}
 
     @classmethod
@@ -310,7 +310,8 @@ def _settings(config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
     if isinstance(config, str):  # as in --sandbox sandbox_kernel:settings.json
         config = SandboxKernelConfig.model_validate_json(Path(config).read_text(encoding="utf-8"))
     if config is not None and not isinstance(config, SandboxKernelConfig):
-        raise ConfigurationError(f"a sandbox_kernel takes a SandboxKernelConfig, not a {type(config).__name__}")
+        what = type(config).__name__
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"it takes a SandboxKernelConfig, and no {what}")
     return config.model_dump() if config is not None else {}
 
 

@@ -6,6 +6,7 @@
 - `guests`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
 - `signatures`: Who may send a request, and that none is sent twice.
 - `sockets`: The five ZMQ sockets: binding, signing, reading from asyncio.
+- `file_fields`: The fields of a file message, read one by one.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `overflow`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.

@@ -13,17 +13,17 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from ..core.codes import FileCode, Survived
+from ..core.codes import EndCode, FileCode, MessageCode, Survived
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
 from ..files import scratch
 from ..files.names import CHUNK_BYTES, check_name, check_size, printable
 from ..files.scratch import Ask, Stamp
+from .file_fields import VERSION, Fields
 
-VERSION = 1
 MAX_WAITING = 32
 """Requests that have no reply yet: so many chunks of one MiB are held at most."""
 MAX_UNSENT_BYTES = 64 << 20
@@ -37,7 +37,6 @@ QUIET_SECONDS = 60.0
 CLOSE_SECONDS = 0.5
 
 Answer = tuple[dict[str, Any], list[bytes]]
-D = TypeVar("D", int, None)
 
 
 @dataclass(slots=True)
@@ -98,16 +97,20 @@ class FileMessages:
 
     async def answer(self, request: Message) -> Answer:
         """Return content and buffers of the reply, whatever is wrong with the request."""
-        fields = _Fields(request)
+        fields = Fields(request)
         if self._waiting >= MAX_WAITING:
             limit = f"{MAX_WAITING} requests without a reply"
-            return self._refuse(request, fields, ProtocolError("too many file requests are waiting", limit=limit))
+            return self._refuse(
+                request,
+                fields,
+                ProtocolError(MessageCode.FILE_REQUESTS_WAIT, limit=limit),
+            )
         self._waiting += 1
         try:
             fields.version()
             async with self._turn:
                 if self._closed:
-                    raise SandboxDied("the kernel is being shut down")
+                    raise SandboxDied(EndCode.SHUTTING_DOWN)
                 content, buffers = await self._operations[request.type](fields)
         except SandboxError as error:
             return self._refuse(request, fields, error)
@@ -128,7 +131,7 @@ class FileMessages:
 
     # --- the five requests ---
 
-    async def _write(self, fields: _Fields) -> Answer:
+    async def _write(self, fields: Fields) -> Answer:
         path, token = fields.path(), fields.text("upload")
         offset, size = fields.number("offset", 0), fields.number("size", None)
         final, abort, data = fields.flag("final", True), fields.flag("abort", False), fields.data()
@@ -174,27 +177,45 @@ class FileMessages:
         """Send one chunk; return the file's stamp with the last one."""
         total = offset + len(data)
         if offset != upload.offset:
-            raise ProtocolError("the chunk does not follow the one before it", value=f"{offset}, not {upload.offset}")
+            raise ProtocolError(
+                MessageCode.CHUNK_MISPLACED,
+                value=f"{offset}, not {upload.offset}",
+            )
         if size is not None and (total > size or (final and total != size)):
-            raise ProtocolError("the file is not as long as it was said to be", value=f"{total} of {size} bytes")
+            raise ProtocolError(
+                MessageCode.FILE_LENGTH_WRONG,
+                value=f"{total} of {size} bytes",
+            )
         if upload.container != await self._started():
-            raise SandboxDied("the sandbox ended while the file was written", kept=Survived.NOTHING)
+            raise SandboxDied(EndCode.WRITE_CUT_SHORT, kept=Survived.NOTHING)
         fields = {"path": upload.path, "token": token, "offset": offset, "size": size, "final": final}
         reply, _ = await scratch.call(self._ask, "file.write", data, **fields)
         upload.offset = total
         return Stamp.parse(reply.get("stamp")) if final else None
 
-    async def _read(self, fields: _Fields) -> Answer:
+    async def _read(self, fields: Fields) -> Answer:
         path, offset, size = fields.path(), fields.number("offset", 0), fields.number("size", CHUNK_BYTES)
         etag, encoding = fields.text("etag"), fields.text("encoding") or "buffer"
         fields.end()
         if encoding not in ("buffer", "base64"):
-            raise ProtocolError("encoding is 'buffer' or 'base64'", value=printable(repr(encoding)))
+            raise ProtocolError(
+                MessageCode.FILE_REQUEST_IMPROPER,
+                "encoding is 'buffer' or 'base64'",
+                value=printable(repr(encoding)),
+            )
         if not size or size > CHUNK_BYTES:
-            raise ProtocolError("size is that of one chunk", limit=f"1 to {CHUNK_BYTES}", value=str(size))
+            raise ProtocolError(
+                MessageCode.FILE_REQUEST_IMPROPER,
+                "size is that of one chunk",
+                limit=f"1 to {CHUNK_BYTES}",
+                value=str(size),
+            )
         check_name(path)
         if self._unsent_bytes() >= MAX_UNSENT_BYTES:
-            raise ProtocolError("the replies are not read", limit=f"{format_bytes(MAX_UNSENT_BYTES)} on their way")
+            raise ProtocolError(
+                MessageCode.REPLIES_NOT_READ,
+                limit=f"{format_bytes(MAX_UNSENT_BYTES)} on their way",
+            )
         await self._started()
         stamp, data = await scratch.chunk(self._ask, path, offset, size, self._limit)
         if etag and etag != _etag(stamp):
@@ -208,12 +229,17 @@ class FileMessages:
             return content, [data]
         return content | {"data": base64.b64encode(data).decode()}, []
 
-    async def _list(self, fields: _Fields) -> Answer:
+    async def _list(self, fields: Fields) -> Answer:
         folder, after = fields.text("folder"), fields.text("after")
         limit = fields.number("limit", MAX_PAGE)
         fields.end()
         if not limit or limit > MAX_PAGE:
-            raise ProtocolError("limit is a number of files", limit=f"1 to {MAX_PAGE}", value=str(limit))
+            raise ProtocolError(
+                MessageCode.FILE_REQUEST_IMPROPER,
+                "limit is a number of files",
+                limit=f"1 to {MAX_PAGE}",
+                value=str(limit),
+            )
         folder = folder.rstrip("/") or folder
         folder = "" if folder == SCRATCH else folder.removeprefix(SCRATCH + "/")
         if folder:
@@ -228,13 +254,13 @@ class FileMessages:
         ]
         return {"files": page, "more": len(found) > limit, "complete": complete}, []
 
-    async def _mkdir(self, fields: _Fields) -> Answer:
+    async def _mkdir(self, fields: Fields) -> Answer:
         return await self._change(fields, "mkdir", scratch.make_folder)
 
-    async def _remove(self, fields: _Fields) -> Answer:
+    async def _remove(self, fields: Fields) -> Answer:
         return await self._change(fields, "remove", scratch.remove)
 
-    async def _change(self, fields: _Fields, op: str, change: Callable[[Ask, str], Awaitable[None]]) -> Answer:
+    async def _change(self, fields: Fields, op: str, change: Callable[[Ask, str], Awaitable[None]]) -> Answer:
         path = fields.path()
         fields.end()
         check_name(path)
@@ -245,7 +271,7 @@ class FileMessages:
 
     # --- what goes wrong ---
 
-    def _refuse(self, request: Message, fields: _Fields, error: SandboxError) -> Answer:
+    def _refuse(self, request: Message, fields: Fields, error: SandboxError) -> Answer:
         path = fields.given.get("path")
         path = path if isinstance(path, str) else type(path).__name__  # JSON may nest deeper than Python writes it
         self._audit("file_refused", type=request.type, path=printable(path), code=error.code.code, reason=str(error))
@@ -271,64 +297,6 @@ class FileMessages:
         with suppress(SandboxError, TimeoutError):
             async with asyncio.timeout(scratch.DISCARD_SECONDS):
                 await self._ask("file.discard", token=token)
-
-
-class _Fields:
-    """The content of a request, field by field; one that is not asked for is refused rather than overlooked."""
-
-    def __init__(self, request: Message) -> None:
-        self.given: dict[str, Any] = dict(request.content)
-        self._left = dict(self.given)
-        self._buffers = request.buffers
-
-    def version(self) -> None:
-        if self.number("version", VERSION) != VERSION:
-            raise ProtocolError("this version of the file messages is not known", limit=f"version {VERSION}")
-
-    def text(self, name: str, default: str = "") -> str:
-        return str(self._take(name, str, default, "text"))
-
-    def path(self, name: str = "path") -> str:
-        """A path relative to scratch, or an absolute one in it; its rules are those of `check_name`."""
-        if name not in self._left:
-            raise ProtocolError(f"the request has no {name}")
-        return self.text(name).removeprefix(SCRATCH + "/")
-
-    def number(self, name: str, default: D) -> int | D:
-        value: int | D = self._take(name, int, default, "a whole number")
-        if value is not None and not 0 <= value < 1 << 62:
-            raise ProtocolError(f"{name} is not a whole number of 0 or more")
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        return bool(self._take(name, bool, default, "true or false"))
-
-    def data(self) -> bytes:
-        """The one buffer, or the text in base64 of front ends that cannot send buffers; none is an empty chunk."""
-        text, buffers, self._buffers = self.text("data"), self._buffers, ()
-        if len(buffers) > 1 or (buffers and text):
-            raise ProtocolError("a chunk is one buffer, or base64 in data")
-        size = len(buffers[0]) if buffers else len(text) * 3 // 4 - 2
-        if size > CHUNK_BYTES:
-            raise ProtocolError("the chunk is too large", limit=format_bytes(CHUNK_BYTES), value=format_bytes(size))
-        try:
-            return bytes(buffers[0]) if buffers else base64.b64decode(text, validate=True)
-        except ValueError:
-            raise ProtocolError("data is not base64") from None
-
-    def end(self) -> None:
-        if self._left:
-            raise ProtocolError(f"this request has no field {printable(min(self._left))!r}")
-        if self._buffers:
-            raise ProtocolError("this request has no use for a buffer")
-
-    def _take(self, name: str, kind: type, default: object, what: str) -> Any:
-        value = self._left.pop(name, None)
-        if value is None:  # as many front ends write what is not given
-            return default
-        if type(value) is not kind:
-            raise ProtocolError(f"{name} is not {what}")
-        return value
 
 
 def _etag(stamp: Stamp) -> str:

@@ -14,6 +14,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.resources import environment_of_helpers
 from . import keeper
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ async def leave(session: Session, place: keeper.Place, way_out: dict[str, Any] |
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env=environment_of_helpers(),
                 pass_fds=(listener.fileno(), handover.fd),
                 start_new_session=True,  # a front end may kill this process's group
             )

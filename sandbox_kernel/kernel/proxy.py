@@ -330,4 +330,4 @@ class Proxy:
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:
     message = f"{error.message}. No sandbox is started; restart the kernel once this is mended"
-    return ConfigurationError(message, limit=error.limit, value=error.value, setting=error.setting)
+    return ConfigurationError(error.code, message, limit=error.limit, value=error.value, setting=error.setting)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..config.sources import from_files_for_all, resolve
 from ..config.values import seconds
+from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Settings
 
@@ -82,15 +83,16 @@ def serve(options: argparse.Namespace) -> int:
     settings = resolve(files | options.values)
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigurationError(
-            f"the MCP server needs more packages ({', '.join(missing)}): pip install 'sandbox-kernel[mcp]'"
+            UsageCode.PACKAGE_MISSING,
+            f"the MCP server needs more packages ({', '.join(missing)}): pip install 'sandbox-kernel[mcp]'",
         )
     from .clients import ServerLimits
 
     for name in ("sessions", "sessions_per_client"):
         if not 1 <= getattr(options, name) <= 1000:
-            raise ConfigurationError(f"{name} must be 1 to 1000", setting=name.replace("_", "-"))
+            raise ConfigurationError(EndCode.WRONG_SETTING, f"{name} must be 1 to 1000", setting=name.replace("_", "-"))
     if not 1000 <= options.text_limit <= 10_000_000:
-        raise ConfigurationError("text-limit must be 1,000 to 10,000,000", setting="text-limit")
+        raise ConfigurationError(EndCode.WRONG_SETTING, "text-limit must be 1,000 to 10,000,000", setting="text-limit")
     limits = ServerLimits(
         sessions=options.sessions,
         sessions_per_client=options.sessions_per_client,
@@ -103,11 +105,12 @@ def serve(options: argparse.Namespace) -> int:
 
     if settings.downloads is not None:
         raise ConfigurationError(
+            UsageCode.NOT_TOGETHER,
             "downloads is one folder, where clients would replace each other's files: it goes with stdio only",
             setting="downloads",
         )
     if options.port > 65535:
-        raise ConfigurationError("port must be 0 to 65535", setting="port")
+        raise ConfigurationError(EndCode.WRONG_SETTING, "port must be 0 to 65535", setting="port")
     place = Place(host=options.host, port=options.port, names=tuple(options.allowed_host), remote=options.allow_remote)
     tokens = [new_token()] if options.token_file is None else tokens_of(options.token_file)
     said = f"token: {tokens[0]}" if options.token_file is None else f"tokens: in {options.token_file}"

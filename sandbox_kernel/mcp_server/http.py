@@ -31,6 +31,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import MIB
 from ..files.places import open_file, open_parent
@@ -69,7 +70,9 @@ class Place:
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
         except (OSError, UnicodeError) as error:
-            raise ConfigurationError(f"there is no address {self.host!r}: {error}", setting="host") from None
+            raise ConfigurationError(
+                UsageCode.ADDRESS_UNUSABLE, f"there is no address {self.host!r}: {error}", setting="host"
+            ) from None
         if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
             self._check_remote()
         self.known()
@@ -81,19 +84,23 @@ class Place:
         except OSError as error:
             listener.close()
             raise ConfigurationError(
-                f"port {self.port} of {self.host} cannot be used: {error.strerror}", setting="port"
+                UsageCode.ADDRESS_UNUSABLE,
+                f"port {self.port} of {self.host} cannot be used: {error.strerror}",
+                setting="port",
             ) from None
         return listener
 
     def _check_remote(self) -> None:
         if not self.remote:
             raise ConfigurationError(
+                UsageCode.SERVER_EXPOSED,
                 f"{self.host} can be reached from other machines. Add --allow-remote if that is meant, and put a proxy "
                 "with TLS before it: the token is sent as it is",
                 setting="host",
             )
         if not self.names:
             raise ConfigurationError(
+                UsageCode.SERVER_EXPOSED,
                 "with --allow-remote, say with --allowed-host under which names clients reach the server: a request "
                 "for any other is refused",
                 setting="allowed-host",
@@ -111,6 +118,7 @@ class Place:
             found = authority(name)
             if found is None:
                 raise ConfigurationError(
+                    EndCode.WRONG_SETTING,
                     "a name is what stands in a request's Host: box.example.com, box.example.com:8443 or [::1]",
                     value=repr(name),
                     setting="allowed-host",
@@ -146,9 +154,13 @@ def tokens_of(path: Path) -> list[str]:
     except FileExistsError:
         return _read(path)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be made: {error.strerror}", setting="token-file") from None
+        raise ConfigurationError(
+            UsageCode.TOKENS_UNFIT, f"{path} cannot be made: {error.strerror}", setting="token-file"
+        ) from None
     except FileRefused as error:
-        raise ConfigurationError(f"{path} cannot be made: {error.message}", setting="token-file") from None
+        raise ConfigurationError(
+            UsageCode.TOKENS_UNFIT, f"{path} cannot be made: {error.message}", setting="token-file"
+        ) from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         token = new_token()
         file.write(token + "\n")
@@ -163,17 +175,26 @@ def _read(path: Path) -> list[str]:
     try:
         descriptor = open_file(path)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}", setting="token-file") from None
+        raise ConfigurationError(
+            UsageCode.TOKENS_UNFIT, f"{path} cannot be read: {error.strerror}", setting="token-file"
+        ) from None
     except FileRefused as error:
-        raise ConfigurationError(f"{path} is no regular file: {error.message}", setting="token-file") from None
+        raise ConfigurationError(
+            UsageCode.TOKENS_UNFIT, f"{path} is no regular file: {error.message}", setting="token-file"
+        ) from None
     status = os.fstat(descriptor)
     with os.fdopen(descriptor, "rb") as file:
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
-            raise ConfigurationError(f"{path} can be read or changed by others: chmod 600", setting="token-file")
+            raise ConfigurationError(
+                UsageCode.TOKENS_UNFIT,
+                f"{path} can be read or changed by others: chmod 600",
+                setting="token-file",
+            )
         lines = file.read(TOKEN_FILE_BYTES).decode("utf-8", "replace").splitlines()
     tokens = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not tokens or not all(TOKEN.fullmatch(token) for token in tokens):
         raise ConfigurationError(
+            UsageCode.TOKENS_UNFIT,
             f"{path} must hold tokens, one a line, of 16 to 512 letters, digits and any of ._~+/=-",
             setting="token-file",
         )

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import MIB, format_bytes
 
@@ -50,7 +51,10 @@ class OutputStore:
         """Keep an output and return its address."""
         if len(data) > OUTPUT_BYTES:
             if not isinstance(data, str):
-                raise ConfigurationError("an output is too large to be kept", limit=format_bytes(OUTPUT_BYTES))
+                raise ConfigurationError(
+                    UsageCode.OUTPUT_NOT_KEPT,
+                    limit=format_bytes(OUTPUT_BYTES),
+                )
             data = data[:OUTPUT_BYTES] + f"\n[cut after {format_bytes(OUTPUT_BYTES)}]\n"
         self._count += 1
         output = Output(f"{self._count}{suffix}", mime, data)

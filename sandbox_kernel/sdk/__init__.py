@@ -3,6 +3,7 @@
 - `execution`: What `run_code` brings back, and how it is put together from messages.
 - `callbacks`: The functions that a caller gives along: plain or async, and none can lose a cell.
 - `lifetimes`: What ends a container when its owner goes without a word.
+- `starts`: Turns for starts on one event loop.
 - `values`: What callers give and get besides executions and files.
 - `cell`: One call of `run_code` as a request of a session.
 - `network`: The way out of its cells, if the settings ask for one.

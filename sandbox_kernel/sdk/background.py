@@ -11,6 +11,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
+from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.tasks import Tasks
 from .client import AsyncSandbox
@@ -90,7 +91,9 @@ class Background:
     def check_thread(self) -> None:
         """Raise `SandboxClosed` in the loop's own thread."""
         if threading.current_thread() is self.thread:
-            raise SandboxClosed("a blocking call would wait for itself here: use AsyncSandbox in async functions")
+            raise SandboxClosed(
+                EndCode.WOULD_WAIT_FOR_ITSELF,
+            )
 
     def drop(self, identity: str) -> None:
         """End a sandbox that nobody holds any more. Called by the garbage collector, in any thread."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
+from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.model import Message, Settings
 from .background import Background
@@ -169,9 +170,11 @@ class Sandbox:
 
     def _join(self) -> Background:
         if self._killed:
-            raise SandboxClosed("the sandbox was killed: make a new one")
+            raise SandboxClosed(EndCode.SANDBOX_KILLED)
         if os.getpid() != self._pid:
-            raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
+            raise SandboxClosed(
+                EndCode.SANDBOX_OF_ANOTHER_PROCESS,
+            )
         with self._lock:
             if self._background is None:
                 self._background = Background.join(self._inner)
@@ -200,7 +203,7 @@ class Files:
         call = self._bound()
         if call is None:
             work.close()
-            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
+            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
         result: T = call(work)
         return result
 

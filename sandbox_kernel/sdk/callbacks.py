@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from ..core.codes import UsageCode
 from ..core.errors import CallbackFailed, ConfigurationError
 from .execution import Execution
 
@@ -33,7 +34,11 @@ class Callbacks:
     def __init__(self, **functions: Callable[[Any], Any] | None) -> None:
         for name, function in functions.items():
             if function is not None and not callable(function):
-                raise ConfigurationError(f"{name} must be a function, not {type(function).__name__}", setting=name)
+                raise ConfigurationError(
+                    UsageCode.WRONG_ARGUMENT,
+                    f"{name} must be a function, not {type(function).__name__}",
+                    setting=name,
+                )
         self._functions = {name.removeprefix("on_"): given for name, given in functions.items() if given is not None}
         self._failures: list[tuple[str, Exception]] = []
 

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
+from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
 from ..core.tasks import Tasks
@@ -140,7 +141,7 @@ class Cell:
         if self._metering is not None:
             self._metering.cancel()
         if pending is not None and not pending.finished:
-            self._session.router.withdraw(pending, CallCancelled("the caller gave the cell up"))
+            self._session.router.withdraw(pending, CallCancelled(EndCode.CALL_CANCELLED, "the caller gave the cell up"))
 
     async def finish(self) -> Execution:
         execution, pending = self._recorder.execution, self.pending

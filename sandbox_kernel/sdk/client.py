@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
 from ..config.sources import from_keywords
 from ..config.values import seconds as parse_seconds
-from ..core.codes import EndCode, Survived
+from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings, format_bytes
 from ..core.tasks import Tasks, noted_in
 from ..engines.select import make_engine
 from ..files.names import FileLimits
 from ..session.session import Session
+from . import starts
 from .callbacks import Callback, Callbacks, Prompt
 from .cell import Cell, Front
 from .execution import Execution, ExecutionError, Result
@@ -30,13 +30,9 @@ from .lifetimes import Finalizers
 from .network import Network
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
 
-STARTS_PER_CPU = 2
-"""Sandboxes that start at once on one loop: more of them only take turns, and each start has a time limit."""
 MARGIN_SECONDS = 5.0
 
 Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
-
-_starts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 
 class AsyncSandbox:
@@ -52,7 +48,9 @@ class AsyncSandbox:
     def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         if settings is not None and keywords:
-            raise ConfigurationError("give either settings or keywords", setting=next(iter(keywords)))
+            raise ConfigurationError(
+                UsageCode.NOT_TOGETHER, "give either settings or keywords", setting=next(iter(keywords))
+            )
         self.settings = settings or from_keywords(**keywords)
         self._cells: dict[str, Cell] = {}
         self._network = network = Network(self.settings, self._cells)
@@ -138,7 +136,9 @@ class AsyncSandbox:
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
-            raise ConfigurationError(f"code must be text, not {type(code).__name__}", setting="code")
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
+            )
         limit = None if timeout is None else _seconds(timeout)
         interrupts = self._interrupts
         self._calls += 1
@@ -256,7 +256,9 @@ class AsyncSandbox:
         elif own is not running and own.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.kill(), own))
         elif own is not running:
-            raise SandboxClosed("the sandbox belongs to an event loop that does not run, so it cannot be ended there")
+            raise SandboxClosed(
+                EndCode.LOOP_STOPPED,
+            )
         else:
             self._closing = self._closing or self._tasks.hold(self._close(), "the end of a sandbox")
             await asyncio.shield(self._closing)
@@ -280,9 +282,9 @@ class AsyncSandbox:
             if session.is_open and not again:
                 return
             if session.is_gone and not fresh:
-                raise session.failure or SandboxDied("the sandbox is gone", kept=Survived.NOTHING)
+                raise session.failure or SandboxDied(EndCode.SANDBOX_DIED, "the sandbox is gone", kept=Survived.NOTHING)
             self._begin(asyncio.get_running_loop())
-            async with _starts_of(asyncio.get_running_loop()):
+            async with starts.turn(asyncio.get_running_loop()):
                 self._check()
                 await self._started()
         if not AsyncSandbox._reaped:
@@ -296,7 +298,7 @@ class AsyncSandbox:
             async with asyncio.timeout(seconds):
                 await self._session.started()
         except TimeoutError:
-            raise SandboxDied("the kernel did not say what it is", limit=f"{seconds:g} s") from None
+            raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{seconds:g} s") from None
         except SandboxError:
             self._check()  # killed meanwhile: that is the reason, then
             raise
@@ -317,24 +319,20 @@ class AsyncSandbox:
     def _check(self) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here."""
         if self._pid != os.getpid():
-            raise SandboxClosed("the sandbox belongs to the process that made it, and this is a fork of it")
+            raise SandboxClosed(
+                EndCode.SANDBOX_OF_ANOTHER_PROCESS,
+            )
         if self._loop is not None and self._loop.is_closed():
-            raise SandboxClosed("the sandbox ended with its event loop, which was closed")
+            raise SandboxClosed(EndCode.LOOP_CLOSED)
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise SandboxClosed("the sandbox belongs to another event loop: the one it was started on")
+            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_LOOP)
         if self._closing is not None or self._session.is_closed:
-            raise SandboxClosed("the sandbox was killed: make a new one")
+            raise SandboxClosed(EndCode.SANDBOX_KILLED)
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:
     """Return what stands behind a sandbox; for the doors of this package."""
     return sandbox._session  # noqa: SLF001 (a part of the class that its users need not see)
-
-
-def _starts_of(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
-    if loop not in _starts:
-        _starts[loop] = asyncio.Semaphore(STARTS_PER_CPU * (os.cpu_count() or 1))
-    return _starts[loop]
 
 
 def _seconds(value: object) -> float:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, Protocol, TypeVar, overload
 
-from ..core.codes import FileCode
+from ..core.codes import EndCode, FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxClosed
 from ..core.model import SCRATCH, format_bytes
 from ..files import scratch
@@ -65,7 +65,7 @@ class Place:
 
     async def ask(self, *, fresh: bool) -> Ask:
         if (ready := self._bound()) is None:
-            raise SandboxClosed("the sandbox of these files is gone: nobody held it")
+            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
         await ready(fresh=fresh)
         return self._session.ask
 
@@ -90,7 +90,9 @@ class AsyncFiles:
             data = data.encode()
         if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
             raise ConfigurationError(
-                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}", setting="data"
+                UsageCode.WRONG_ARGUMENT,
+                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}",
+                setting="data",
             )
         return await self._write(name, data)
 
@@ -107,7 +109,11 @@ class AsyncFiles:
     ) -> bytes | str | AsyncIterator[bytes]:
         """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
         if format not in {"bytes", "text", "stream"}:
-            raise ConfigurationError(f'format must be "bytes", "text" or "stream", not {format!r}', setting="format")
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT,
+                f'format must be "bytes", "text" or "stream", not {format!r}',
+                setting="format",
+            )
         pieces = self._pieces(relative(path))
         if format == "stream":
             return pieces
@@ -201,7 +207,9 @@ class AsyncFiles:
                 else:
                     piece = await asyncio.to_thread(data.read, CHUNK_BYTES)  # type: ignore[union-attr]
                     if not isinstance(piece, bytes):
-                        raise ConfigurationError("the file must be opened in binary mode", setting="data")
+                        raise ConfigurationError(
+                            UsageCode.WRONG_ARGUMENT, "the file must be opened in binary mode", setting="data"
+                        )
                 if not piece:
                     return
                 done += len(piece)
@@ -219,7 +227,11 @@ class AsyncFiles:
 
     async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
-            raise ConfigurationError("offset and size are numbers of bytes, not below 0", setting="offset or size")
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT,
+                "offset and size are numbers of bytes, not below 0",
+                setting="offset or size",
+            )
         ask = await self._place.ask(fresh=False)
         stamp, data = await scratch.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
         pieces, end = [data], min(offset + size, stamp.size)
@@ -242,7 +254,9 @@ class AsyncFiles:
 def relative(path: Name) -> str:
     """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
     if not isinstance(path, (str, PurePath)):
-        raise ConfigurationError(f"a path must be text, not {type(path).__name__}", setting="path")
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT, f"a path must be text, not {type(path).__name__}", setting="path"
+        )
     text = str(path)
     text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
     while text.startswith("./"):

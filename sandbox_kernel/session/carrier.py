@@ -12,6 +12,7 @@ import contextlib
 import math
 
 from ..container import flow, wire
+from ..core.codes import EndCode
 from ..core.errors import SandboxDied, WireError
 from ..core.tasks import Report, Tasks
 from .connection import Connection
@@ -105,7 +106,7 @@ class Carrier:
             else:
                 self._take(number, op, amount, data)
         except wire.FrameError as error:
-            raise WireError(f"the sandbox sent what is no frame of a stream: {error}") from None
+            raise WireError(EndCode.NOT_FRAMES, f"the sandbox sent what is no frame of a stream: {error}") from None
 
     def reset_all(self, code: str) -> None:
         """Break all streams; who serves them is cancelled."""

@@ -123,7 +123,10 @@ class Completion:
     def fail(self, request: PendingRequest, defect: BaseException) -> None:
         """End a request whose handling met a defect of ours: whoever asked must not wait for ever."""
         self._requests.take_waiting(request)
-        self.condemn_and_end(request, SandboxError(f"sandbox_kernel failed at this {request.message.type}: {defect!r}"))
+        self.condemn_and_end(
+            request,
+            SandboxError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at this {request.message.type}: {defect!r}"),
+        )
 
     def abort(self, request: PendingRequest) -> None:
         """End a cell that does not run, since one before it failed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from ..core.codes import EndCode, Survived
+from ..core.codes import EndCode, Note, Survived
 from ..core.errors import KernelDied, OutOfMemory, SandboxDied, SandboxError
 from ..core.model import ExitReason, Limits, format_bytes
 from ..files.names import printable
@@ -45,10 +45,10 @@ def of_kernel(death: Death, memory_bytes: int) -> SandboxError:
             how = f"was ended by signal {death.signal}"
     else:
         how = f"ended itself with exit code {'unknown' if death.code is None else death.code}"
-    return KernelDied(f"the kernel {how}", kept=Survived.FILES)
+    return KernelDied(EndCode.KERNEL_DIED, f"the kernel {how}", kept=Survived.FILES)
 
 
-def of_sandbox(reason: ExitReason, memory_bytes: int, link_failure: str | None) -> SandboxError:
+def of_sandbox(reason: ExitReason, memory_bytes: int, link_failure: Note | None) -> SandboxError:
     """Name the reason why a container's stream ended; `link_failure` says why its pipe was given up, if it was."""
     detail = _last_words(reason.detail)
     if reason.kind == "out_of_memory":
@@ -58,7 +58,9 @@ def of_sandbox(reason: ExitReason, memory_bytes: int, link_failure: str | None) 
     if link_failure is not None:
         return SandboxDied(link_failure, kept=Survived.NOTHING)
     how = "was killed" if reason.kind == "killed" else f"ended with exit code {reason.exit_code}"
-    return SandboxDied(f"the sandbox {how}{': ' + detail if detail else ''}", kept=Survived.NOTHING)
+    return SandboxDied(
+        EndCode.SANDBOX_DIED, f"the sandbox {how}{': ' + detail if detail else ''}", kept=Survived.NOTHING
+    )
 
 
 def _last_words(text: str) -> str:

@@ -147,7 +147,7 @@ class Life:
         await self._streams.close()
         await link.ask("park", timeout=EXIT_SECONDS)
         if link.pending:
-            raise SandboxDied("the sandbox sent more after it was parked")
+            raise SandboxDied(EndCode.PARKED_AND_SPOKE)
         self._go(Event.PARK)
         self._link = None
         handover = link.container.detach()
@@ -186,11 +186,11 @@ class Life:
         except SandboxError as failure:
             error = failure
         except OSError as failure:
-            error = EngineUnavailable(f"the container engine cannot be asked: {failure}")
+            error = EngineUnavailable(EndCode.ENGINE_UNAVAILABLE, f"the container engine cannot be asked: {failure}")
         except Exception as defect:
             # What an engine says may find one of ours; whoever waits for a sandbox must be told all the same.
             log_defect("the start of a sandbox", defect)
-            error = EngineError(f"sandbox_kernel failed at starting a sandbox: {defect!r}")
+            error = EngineError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at starting a sandbox: {defect!r}")
         else:
             error = await self._attached(container, spec, deadline)
             error = self._verdict or error
@@ -311,7 +311,7 @@ class Life:
 
     async def _attest(self, link: Link, report: Any, spec: SandboxSpec | None) -> None:
         if self._state is not State.ATTESTING or spec is None:
-            raise WireError("the sandbox introduced itself twice")
+            raise WireError(EndCode.INTRODUCED_TWICE)
         await link.container.attest(report, spec)
         if self._state is State.ATTESTING:  # else it was ended meanwhile
             self._audit("attested", image=self._settings.image, runtime=self._settings.runtime or "default")

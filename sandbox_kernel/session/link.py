@@ -53,13 +53,13 @@ class Link:
         self._tasks.start(self._write(), "writing to a sandbox")
         self._tasks.start(self._ping(), "asking a sandbox whether it is there")
         self._over = False
-        self.failure: str | None = None
+        self.failure: Note | None = None
         """Why the link was given up, where it was not the container's end."""
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:
         """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` if nobody takes it."""
         if self._over:
-            raise SandboxDied("the sandbox ended")
+            raise SandboxDied(EndCode.SANDBOX_DIED)
         try:
             frame = wire.encode(kind, tuple(parts))
         except wire.FrameError as error:
@@ -69,7 +69,10 @@ class Link:
             limit, value = format_bytes(self._max_sent), format_bytes(size)
             raise ProtocolError(MessageCode.REQUEST_TOO_LARGE, limit=limit, value=value, setting="message_limit")
         if self._queued_bytes + size > MAX_QUEUED_BYTES:
-            raise SandboxDied("the sandbox does not read what it is sent", limit=f"{MAX_QUEUED_BYTES} bytes waiting")
+            raise SandboxDied(
+                EndCode.NOT_READING,
+                limit=f"{MAX_QUEUED_BYTES} bytes waiting",
+            )
         if not self._queued_bytes and size <= AT_ONCE:
             data = b"".join(frame)
             frame = [data[self.container.offer(data) :]]
@@ -121,7 +124,9 @@ class Link:
                 try:
                     frames = self._decoder.feed(data)
                 except wire.FrameError as error:
-                    raise WireError(f"the sandbox sent bytes that are not frames: {error}") from None
+                    raise WireError(
+                        EndCode.NOT_FRAMES, f"the sandbox sent bytes that are not frames: {error}"
+                    ) from None
                 frames.reverse()
                 while frames:
                     kind, parts = frames[-1][0], list(frames.pop()[1])
@@ -146,7 +151,7 @@ class Link:
             if not isinstance(head["op"], str) or not isinstance(head.get("id", 0), int):
                 raise TypeError
         except (ValueError, LookupError, TypeError):
-            raise WireError("the sandbox sent an agent frame without a proper head") from None
+            raise WireError(EndCode.NOT_FRAMES, "the sandbox sent an agent frame without a proper head") from None
         return head, parts[1] if len(parts) > 1 else b""
 
     @property
@@ -163,14 +168,14 @@ class Link:
         """End the container: the link does not work any more."""
         log_defect(name, error)
         if self.failure is None:
-            self.failure = f"sandbox_kernel failed at {name}: {error!r}"
+            self.failure = Note(EndCode.DEFECT, f"sandbox_kernel failed at {name}: {error!r}")
             self._tasks.start(self.container.kill(), "the end of a sandbox")
 
     def _abandon(self) -> None:
         self._over = True  # nobody would answer what is asked from here on
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(SandboxDied("the sandbox ended"))
+                future.set_exception(SandboxDied(EndCode.SANDBOX_DIED))
                 future.exception()  # the one who asks may be gone
 
     async def _write(self) -> None:
@@ -202,6 +207,6 @@ class Link:
                 if self._over:
                     return  # whoever reads has met the end of the stream, and looks for its reason
                 if self.failure is None:
-                    self.failure = error.message
+                    self.failure = Note(error.code, error.message)
                 await self.container.kill()
                 return

@@ -73,7 +73,9 @@ class Quota:
             return
         self._flooded, self._flood = True, error
         self._publisher.audit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
-        self._ladder.end_kernel(error or OutputLimit("a thread of an earlier cell went on sending"))
+        self._ladder.end_kernel(
+            error or OutputLimit(EndCode.OUTPUT_TOO_LARGE, "a thread of an earlier cell went on sending")
+        )
 
 
 def too_much() -> OutputLimit:

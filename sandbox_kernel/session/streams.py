@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..core.codes import Note
+from ..core.codes import EndCode, Note
 from ..core.errors import WireError
 
 CHUNK_BYTES = 64 << 10
@@ -128,7 +128,7 @@ class NoStreams:
     def begin(self) -> None: ...
 
     def take(self, parts: list[bytes]) -> None:
-        raise WireError("the sandbox sent a frame of a stream, and was never allowed to open one")
+        raise WireError(EndCode.NOT_FRAMES, "the sandbox sent a frame of a stream, and was never allowed to open one")
 
     def reset_all(self, code: str) -> None: ...
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 
 EXTENSION = "sandbox_kernel.server_extension"
@@ -51,6 +52,7 @@ def switch_on(*, user: bool, prefix: str | None) -> Path:
         pass
     except OSError as error:
         raise ConfigurationError(
+            UsageCode.PLACE_UNFIT,
             f"Jupyter Server's configuration cannot be written ({error.strerror}); choose --user or --sys-prefix",
             value=str(path),
         ) from error

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
 from . import machine, wheels
@@ -76,7 +77,12 @@ def build(
     Raises `EngineUnavailable`, `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
     if tag is not None and not _TAG.fullmatch(tag):
-        raise ConfigurationError("that is no name of an image, which is like name:version", value=tag, setting="--tag")
+        raise ConfigurationError(
+            EndCode.WRONG_SETTING,
+            "that is no name of an image, which is like name:version",
+            value=tag,
+            setting="--tag",
+        )
     status = machine.require_engine()
     stages = chain(kind, tag, requirements, status.architecture, fresh=force)
     with _engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
@@ -165,7 +171,11 @@ class _Builder:
                 with self.steps.during("waiting for another build to end"):
                     while not _locked(lock):
                         if time.monotonic() > until:
-                            raise EngineError("another build does not end", limit=f"{OTHER_BUILD_SECONDS:g} s")
+                            raise EngineError(
+                                EndCode.IMAGE_NOT_BUILT,
+                                "another build does not end",
+                                limit=f"{OTHER_BUILD_SECONDS:g} s",
+                            )
                         time.sleep(0.5)
             yield
 
@@ -212,8 +222,9 @@ class _Builder:
                 result = machine.run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
             if result.returncode != 0:
                 raise EngineError(
+                    EndCode.IMAGE_NOT_BUILT,
                     f"mmdebstrap cannot make a root file system: {machine.tail(result.stdout)}. It needs root, or user "
-                    f"namespaces and newuidmap (package uidmap); or let the engine pull {ROOT_IMAGE}"
+                    f"namespaces and newuidmap (package uidmap); or let the engine pull {ROOT_IMAGE}",
                 )
             with archive.open("rb") as tar:
                 self._import(tar, BOOTSTRAP_IMAGE, [])
@@ -270,13 +281,18 @@ class _Builder:
             lines.append(line.decode(errors="replace").rstrip())
             self.steps(f"  {lines[-1]}")
         if code := container.wait()["StatusCode"]:
-            raise EngineError(f"building {tag} failed with exit code {code}: {machine.tail(chr(10).join(lines))}")
+            raise EngineError(
+                EndCode.IMAGE_NOT_BUILT,
+                f"building {tag} failed with exit code {code}: {machine.tail(chr(10).join(lines))}",
+            )
 
     def _import(self, tar: Any, name: str, changes: list[str]) -> None:
         repository, _, tag = name.partition(":")
         said = self.client.api.import_image(tar, repository=repository, tag=tag or "latest", changes=changes)
         if '"error"' in said:
-            raise EngineError(f"the engine does not take the image {name}: {said.strip()[-500:]}")
+            raise EngineError(
+                EndCode.IMAGE_NOT_BUILT, f"the engine does not take the image {name}: {said.strip()[-500:]}"
+            )
 
     @contextmanager
     def _replacing(self, tag: str) -> Iterator[None]:
@@ -306,9 +322,13 @@ def _engine_errors() -> Iterator[None]:
     try:
         yield
     except RequestException as error:
-        raise EngineUnavailable(f"the container engine went away, or was silent for {SILENCE_SECONDS:g} s") from error
+        raise EngineUnavailable(
+            EndCode.ENGINE_LOST, f"the container engine went away, or was silent for {SILENCE_SECONDS:g} s"
+        ) from error
     except DockerException as error:
-        raise EngineError(f"the container engine refused a step of the build: {error}") from error
+        raise EngineError(
+            EndCode.IMAGE_NOT_BUILT, f"the container engine refused a step of the build: {error}"
+        ) from error
 
 
 def _locked(file: IO[str]) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import sandbox_kernel
 
 from ..config.sources import SETTINGS, from_files, is_for_all, resolve
-from ..core.codes import FileCode
+from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import Settings, format_bytes
 from ..core.resources import brought
@@ -80,6 +80,7 @@ def isolation_flags(python: str) -> list[str]:
         if found.returncode == 0 and Path(found.stdout.strip()).samefile(sandbox_kernel.__file__):
             return flags
     raise ConfigurationError(
+        UsageCode.INSTALLATION_UNFIT,
         "this Python finds sandbox_kernel only in the current folder or through PYTHONPATH, which a kernel must not "
         "look at; install it first (pip install sandbox-kernel, or pip install -e . in a checkout)",
         value=python,
@@ -102,7 +103,7 @@ def install(
 
     values = dict(values or {})
     if prefix == "":
-        raise ConfigurationError("an empty prefix is no folder", setting="--prefix")
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an empty prefix is no folder", setting="--prefix")
     if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
         values.setdefault("engine", host)
     python = sys.executable
@@ -117,9 +118,12 @@ def install(
                 _refuse_links(prefix, name)
             return Path(KernelSpecManager().install_kernel_spec(str(source), name, user=user, prefix=prefix))
         except ValueError as error:
-            raise ConfigurationError(str(error), value=repr(name), setting="--name") from error
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, str(error), value=repr(name), setting="--name"
+            ) from error
         except OSError as error:
             raise ConfigurationError(
+                UsageCode.KERNELSPEC_NOT_WRITTEN,
                 f"the kernelspec cannot be written ({error.strerror}); "
                 "choose --user or --sys-prefix, or install as root",
                 value=str(error.filename),
@@ -136,4 +140,4 @@ def _refuse_links(prefix: str, name: str) -> None:
         return
     except FileRefused as error:
         message = f"the kernelspec cannot go there; choose --user or --sys-prefix: {error.message}"
-        raise ConfigurationError(message, value=prefix, setting="--prefix") from None
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, message, value=prefix, setting="--prefix") from None

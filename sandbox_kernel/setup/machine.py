@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..engines.select import addresses
 
@@ -117,7 +118,7 @@ def require_engine(status: EngineStatus | None = None) -> EngineStatus:
     """Return an engine that answers. Raises `EngineUnavailable`, which says what to do."""
     status = status or find_engine()
     if not status.available:
-        raise EngineUnavailable(f"{status.problem}. {status.remedy}")
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
     return status
 
 
@@ -208,7 +209,7 @@ def install_engine(progress: Say = print) -> EngineStatus:
     if status.available:
         return status
     if not _may_install() or os.environ.get("DOCKER_HOST"):
-        raise EngineUnavailable(f"{status.problem}. {status.remedy}")
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
     steps = Steps(progress)
     if not shutil.which("dockerd"):
         install_packages(["docker.io", "iptables", *BOOTSTRAP_PACKAGES], steps)
@@ -220,8 +221,9 @@ def ensure_mmdebstrap(progress: Say = print) -> str:
     if not shutil.which("mmdebstrap"):
         if not _may_install():
             raise EngineError(
+                EndCode.ENGINE_NOT_SET_UP,
                 "no container registry answers, and mmdebstrap, which can do without one, is not installed. "
-                "Run `sudo apt-get install mmdebstrap`, or let the engine pull python:3.13-slim-trixie"
+                "Run `sudo apt-get install mmdebstrap`, or let the engine pull python:3.13-slim-trixie",
             )
         install_packages([*BOOTSTRAP_PACKAGES], Steps(progress))
     return str(shutil.which("mmdebstrap"))
@@ -238,7 +240,7 @@ def install_packages(names: list[str], steps: Steps) -> None:
     with steps.during(f"installing {', '.join(names)} with apt-get"):
         result = run(command, seconds=900)
     if result.returncode != 0:
-        raise EngineError(f"`{' '.join(command)}` failed: {tail(result.stdout)}")
+        raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"`{' '.join(command)}` failed: {tail(result.stdout)}")
 
 
 def systemd_runs() -> bool:
@@ -268,7 +270,7 @@ def _start_daemon(steps: Steps) -> EngineStatus:
             break
     if not status.available:
         lines = tail(DAEMON_LOG.read_text(errors="replace"))
-        raise EngineUnavailable(f"dockerd does not start: {lines}. Its log is {DAEMON_LOG}")
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"dockerd does not start: {lines}. Its log is {DAEMON_LOG}")
     return status
 
 
@@ -292,7 +294,9 @@ def install_gvisor(progress: Say = print) -> EngineStatus:
     steps = Steps(progress)
     if not shutil.which("runsc"):
         if not _may_install():
-            raise EngineUnavailable("gVisor is not installed. Install the package runsc, as root")
+            raise EngineUnavailable(
+                EndCode.ENGINE_NOT_SET_UP, "gVisor is not installed. Install the package runsc, as root"
+            )
         install_packages(["runsc"], steps)
     before = DAEMON_SETTINGS.read_text() if DAEMON_SETTINGS.exists() else ""
     DAEMON_SETTINGS.parent.mkdir(parents=True, exist_ok=True)
@@ -302,7 +306,9 @@ def install_gvisor(progress: Say = print) -> EngineStatus:
     until = time.monotonic() + 10
     while "runsc" not in (status := require_engine()).runtimes:
         if time.monotonic() > until:
-            raise EngineUnavailable(f"dockerd did not take the runtime runsc from {DAEMON_SETTINGS} within 10 s")
+            raise EngineUnavailable(
+                EndCode.ENGINE_NOT_SET_UP, f"dockerd did not take the runtime runsc from {DAEMON_SETTINGS} within 10 s"
+            )
         time.sleep(0.1)
     return status
 
@@ -313,9 +319,13 @@ def with_runtime(settings: str, name: str, path: str, arguments: tuple[str, ...]
     try:
         values = json.loads(settings) if settings.strip() else {}
     except ValueError as error:
-        raise ConfigurationError(f"{where} is not valid JSON: {error}", setting=where) from error
+        raise ConfigurationError(
+            UsageCode.CONFIG_FILE_FAILED, f"{where} is not valid JSON: {error}", setting=where
+        ) from error
     if not isinstance(values, dict) or not isinstance(values.setdefault("runtimes", {}), dict):
-        raise ConfigurationError(f"{where} does not hold an object of objects", setting=where)
+        raise ConfigurationError(
+            UsageCode.CONFIG_FILE_FAILED, f"{where} does not hold an object of objects", setting=where
+        )
     values["runtimes"].setdefault(name, {"path": path, "runtimeArgs": list(arguments)})
     return json.dumps(values, indent=4) + "\n"
 
@@ -351,7 +361,9 @@ def run(command: list[str], *, seconds: float) -> subprocess.CompletedProcess[st
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise EngineError(f"`{' '.join(command)}` did not end", limit=f"{seconds:g} s") from error
+        raise EngineError(
+            EndCode.ENGINE_NOT_SET_UP, f"`{' '.join(command)}` did not end", limit=f"{seconds:g} s"
+        ) from error
 
 
 def tail(text: str, lines: int = 5) -> str:

@@ -25,6 +25,7 @@ from typing import IO, NoReturn
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import MIB
 from ..files.names import printable
@@ -80,7 +81,9 @@ class NamedWheel:
             shutil.copyfileobj(file, copy)
         with target.open("rb") as copy:
             if hashlib.file_digest(copy, "sha256").hexdigest() != self.sha256:
-                raise ConfigurationError(f"{self.name} is being changed", setting=SETTING)
+                raise ConfigurationError(
+                    UsageCode.REQUIREMENTS_UNREADABLE, f"{self.name} is being changed", setting=SETTING
+                )
         return target
 
     def _opened(self) -> io.BufferedReader:
@@ -134,19 +137,27 @@ class _Reader:
     def file(self, path: str, *, constraints: bool, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise ConfigurationError(
-                "the requirements name files too deep", limit=str(MAX_DEPTH), setting="requirements"
+                UsageCode.REQUIREMENTS_UNREADABLE,
+                "the requirements name files too deep",
+                limit=str(MAX_DEPTH),
+                setting="requirements",
             )
         for number, line in _logical_lines(_text(path)):
             self.lines_left -= 1
             if self.lines_left < 0:
                 limit = f"{MAX_LINES} lines"
-                raise ConfigurationError("the requirements are too long", limit=limit, setting=SETTING)
+                raise ConfigurationError(
+                    UsageCode.REQUIREMENTS_UNREADABLE,
+                    "the requirements are too long",
+                    limit=limit,
+                    setting=SETTING,
+                )
             try:
                 self.line(line, os.path.dirname(path), constraints=constraints, depth=depth)  # noqa: PTH120 (as written)
             except _Refused as reason:
                 where = f"line {number} of {printable(path)}"
                 message = f"{where} is not taken: {reason}. It says: {printable(line)}"
-                raise ConfigurationError(message, setting=SETTING) from None
+                raise ConfigurationError(UsageCode.REQUIREMENTS_UNREADABLE, message, setting=SETTING) from None
 
     def line(self, line: str, folder: str, *, constraints: bool, depth: int) -> None:
         if "${" in line:
@@ -212,16 +223,29 @@ def _text(path: str) -> str:
         with os.fdopen(open_file(path), "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigurationError(f"there is no requirements file {printable(path)}", setting=SETTING) from None
+        raise ConfigurationError(
+            UsageCode.REQUIREMENTS_UNREADABLE,
+            f"there is no requirements file {printable(path)}",
+            setting=SETTING,
+        ) from None
     except (OSError, FileRefused) as error:
         reason = error.message if isinstance(error, FileRefused) else error.strerror
-        raise ConfigurationError(f"{printable(path)} cannot be read: {reason}", setting=SETTING) from None
+        raise ConfigurationError(
+            UsageCode.REQUIREMENTS_UNREADABLE, f"{printable(path)} cannot be read: {reason}", setting=SETTING
+        ) from None
     if len(data) > MAX_BYTES:
-        raise ConfigurationError("the requirements are too long", limit=f"{MAX_BYTES} bytes", setting=SETTING)
+        raise ConfigurationError(
+            UsageCode.REQUIREMENTS_UNREADABLE,
+            "the requirements are too long",
+            limit=f"{MAX_BYTES} bytes",
+            setting=SETTING,
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{printable(path)} is not UTF-8 text", setting=SETTING) from None
+        raise ConfigurationError(
+            UsageCode.REQUIREMENTS_UNREADABLE, f"{printable(path)} is not UTF-8 text", setting=SETTING
+        ) from None
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

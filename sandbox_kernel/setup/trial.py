@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..container import wire
+from ..core.codes import EndCode
 from ..core.errors import SandboxDied
 from ..core.model import Message, Settings
 from ..engines.base import Check, Engine
@@ -34,9 +35,13 @@ async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
                     if kind == wire.AGENT and (event := json.loads(parts[0])).get("op") == "hello":
                         return await container.compare(event.get("report"), spec)
             reason = await container.wait()
-            raise SandboxDied(f"the sandbox {reason.kind} before it reported: {reason.detail.strip()[-500:]}")
+            raise SandboxDied(
+                EndCode.NO_REPORT, f"the sandbox {reason.kind} before it reported: {reason.detail.strip()[-500:]}"
+            )
     except (TimeoutError, wire.FrameError, ValueError) as error:
-        raise SandboxDied(f"the sandbox did not report as it should: {error or 'it was too slow'}") from error
+        raise SandboxDied(
+            EndCode.NO_REPORT, f"the sandbox did not report as it should: {error or 'it was too slow'}"
+        ) from error
     finally:
         if container is not None:
             await container.kill()
@@ -54,7 +59,7 @@ async def first_cell(settings: Settings, engine: Engine) -> str:
         async with asyncio.timeout(settings.limits.start_seconds + 5):
             await front.done.wait()
     except TimeoutError as error:
-        raise session.failure or SandboxDied("the first cell has no answer") from error
+        raise session.failure or SandboxDied(EndCode.NO_REPORT, "the first cell has no answer") from error
     finally:
         await session.close()
     if session.failure is not None and front.status != "ok":

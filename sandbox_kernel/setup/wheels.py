@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError
 from .requirements import Wanted
 
@@ -162,7 +163,11 @@ def _fetch(folder: Path, command: list[str], architecture: str, name: str) -> No
             if not folder.is_dir():  # else another build was faster
                 raise
     except subprocess.TimeoutExpired as error:
-        raise EngineError(f"pip did not fetch the wheels of {name}", limit=f"{DOWNLOAD_SECONDS:g} s") from error
+        raise EngineError(
+            EndCode.WHEELS_NOT_FETCHED,
+            f"pip did not fetch the wheels of {name}",
+            limit=f"{DOWNLOAD_SECONDS:g} s",
+        ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -176,14 +181,17 @@ def explain(stderr: str, name: str, architecture: str) -> EngineError | Configur
         none = "(from versions: none)" in text
         what = "has no wheel" if none else "has no wheel in a version that fits"
         return ConfigurationError(
+            UsageCode.REQUIREMENTS_UNMET,
             f"{missing[1]} {what} for Python {PYTHON_VERSION} on Linux {architecture}, or does not exist; the image "
             "has no compiler and is built offline. Ask for another version, or make the wheel on Debian 13 with "
             f"`pip wheel {missing[1]}` and name its path in the requirements",
             setting="requirements",
         )
     if name == "custom":
-        return ConfigurationError(f"pip cannot meet the requirements: {text}", setting="requirements")
-    return EngineError(f"pip cannot fetch the wheels of images/{name}.lock: {text}")
+        return ConfigurationError(
+            UsageCode.REQUIREMENTS_UNMET, f"pip cannot meet the requirements: {text}", setting="requirements"
+        )
+    return EngineError(EndCode.WHEELS_NOT_FETCHED, f"pip cannot fetch the wheels of images/{name}.lock: {text}")
 
 
 def platform_tags(architecture: str) -> list[str]:
@@ -198,7 +206,10 @@ def _pip() -> list[str]:
         return [sys.executable, "-I", "-m", "pip"]
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return [pip]
-    raise EngineError(f"fetching wheels needs pip, which this Python lacks. Run `{sys.executable} -m ensurepip`")
+    raise EngineError(
+        EndCode.WHEELS_NOT_FETCHED,
+        f"fetching wheels needs pip, which this Python lacks. Run `{sys.executable} -m ensurepip`",
+    )
 
 
 def _has_pip() -> bool:

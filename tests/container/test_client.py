@@ -138,15 +138,14 @@ def test_an_update_is_for_the_displays_before_it() -> None:
     assert [result.text for result in recorder.execution.results] == ["two", "three"]
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("ids", [1, 10_000])
 def test_many_updates_of_many_displays_do_not_hold_up_the_process(ids: int) -> None:
-    recorder, began = Recorder(""), time.monotonic()
+    recorder, began = Recorder(""), time.thread_time()
     for kind in ("display_data", "update_display_data"):
         for number in range(10_000):
             list(recorder.take(shown(kind, kind, str(number % ids)), None))
     assert {result.text for result in recorder.execution.results} == {"update_display_data"}
-    assert time.monotonic() - began < 2.5  # each with each takes many times that
+    assert time.thread_time() - began < 2.5  # each with each takes many times that
 
 
 def test_what_was_used_is_told(shared: Sandbox) -> None:

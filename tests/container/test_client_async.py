@@ -25,7 +25,7 @@ from sandbox_kernel import (
     SandboxDied,
 )
 from sandbox_kernel.engines.about import Listed
-from sandbox_kernel.sdk.client import STARTS_PER_CPU
+from sandbox_kernel.sdk.starts import STARTS_PER_CPU
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import containers_of
 

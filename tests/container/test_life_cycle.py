@@ -15,28 +15,32 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox_kernel.container.agent import LEASE
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from tests.support.kernels import Kernel, containers_of, eventually
+from sandbox_kernel.session.link import PING_SECONDS
+from tests.support.kernels import WAIT, Kernel, containers_of, eventually
+from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
 
 STARTS = int(os.environ.get("SANDBOX_KERNEL_TEST_STARTS", "10"))
 
 
-@pytest.mark.alone
 def test_shutdown_leaves_nothing(start_kernel: Start) -> None:
+    """Before jupyter_client sends SIGTERM, which it does when half of its patience is over."""
     kernel = start_kernel()
     kernel.run("1 + 1")
     pid = kernel.pid
     assert len(containers_of(pid)) == 1
     kernel.client.stop_channels()
-    begin = time.monotonic()
-    kernel.manager.shutdown_kernel()
-    assert time.monotonic() - begin < 2.5, "jupyter_client had to send SIGTERM"
+    least = kernel.manager.shutdown_wait_time / 2
+    kernel.manager.shutdown_wait_time *= WAIT  # seconds of a busy machine are short
+    with Stopwatch() as watch:
+        kernel.manager.shutdown_kernel()
+    assert watch.seconds < least
     assert not containers_of(pid)
 
 
-@pytest.mark.alone
 def test_the_killed_proxy_takes_its_container_along(start_kernel: Start) -> None:
     """After SIGKILL in the middle of a cell, nothing of ours is there a second later."""
     before = set(volumes())
@@ -79,7 +83,6 @@ while True: pass
 """Gives the processor to so many spinners and as little of it as can be to the agent, and stops that where it can."""
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, runtime: str) -> None:
     """What is too slow here did not end at all. gVisor ends itself beside 40 spinners, so it has fewer."""
@@ -88,9 +91,11 @@ def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, ru
     kernel = start_kernel("--runtime", runtime, "--cell-timeout", "600")
     kernel.start(STARVE.replace("SPINNERS", "200" if runtime == "runc" else "8"), until="stream")
     pid = kernel.pid
+    killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    seconds = eventually(lambda: not containers_of(pid), 8, "the container of a killed proxy is gone")
-    print(f"{runtime}: gone after {seconds:.2f} s")
+    eventually(lambda: not containers_of(pid), 8, "the container of a killed proxy is gone")
+    print(f"{runtime}: gone after {time.monotonic() - killed:.2f} s")
+    assert time.monotonic() - killed < LEASE - 2 * PING_SECONDS, "it may have ended by itself, having heard of nobody"
 
 
 def test_a_starved_sandbox_is_replaced_for_the_next_cell(start_kernel: Start) -> None:
@@ -126,7 +131,6 @@ def volumes() -> list[str]:
     ).stdout.splitlines()
 
 
-@pytest.mark.alone
 def test_a_killed_group_takes_its_container_along(start_kernel: Start) -> None:
     """`shutdown_kernel(now=True)` sends SIGKILL to the process group; batch runners do it all day."""
     kernel = start_kernel()

@@ -70,7 +70,7 @@ async def test_without_the_token_nothing_is_served(server: HttpServer) -> None:
         assert TOKENS[0] not in answer.text
     async with httpx2.AsyncClient() as client:
         for method in ("GET", "DELETE", "OPTIONS", "PUT"):
-            assert (await client.request(method, server.url)).status_code in {401, 405}
+            assert (await client.request(method, server.url)).status_code == 401, method
     assert (await post(server.url, INITIALIZE, Authorization=good)).status_code == 200
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +13,10 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from sandbox_kernel.cli import main
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from tests.support.patience import STEP, Patience
 
 WAIT = 60.0
 """Seconds for what takes two on a quiet machine."""
@@ -138,16 +138,18 @@ def containers_of(pid: int) -> list[Listed]:
 
 
 def eventually(condition: Callable[[], object], seconds: float, what: str) -> float:
-    """Wait until `condition` holds; return how long it took. Fails when it does not in time."""
-    begin = time.monotonic()
+    """Wait until `condition` holds; return how long it took. Fails when it does not in time.
+
+    A second counts for as much as the machine has to give in it, both in the bound and in what is returned.
+    """
+    patience = Patience()
     while not condition():
-        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)  # the step of a bounded wait, not a wait itself
-    return time.monotonic() - begin
+        assert patience.count() < seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(STEP)  # the step of a bounded wait, not a wait itself
+    return patience.count()
 
 
 def install(folder: Path, *settings: str, name: str = "sandbox-python") -> KernelSpecManager:
-    """Install a kernelspec below `folder` as a user would, and return a manager that finds only that."""
-    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", name, *settings]
-    subprocess.run(command, check=True, capture_output=True)
+    """Install a kernelspec below `folder` as the command line does, and return a manager that finds only that."""
+    assert main(["install", "--prefix", str(folder), "--name", name, *settings]) == 0
     return KernelSpecManager(kernel_dirs=[str(folder / "share/jupyter/kernels")])

@@ -30,7 +30,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from tests.support import ROOT
 
 PACKAGE = ROOT / "sandbox_kernel"
-TABLES = ("output_codes", "message_codes", "file_codes", "network_codes", "secret_codes", "end_codes")
+TABLES = ("output_codes", "message_codes", "file_codes", "network_codes", "secret_codes", "usage_codes", "end_codes")
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}
 SAYING = {"note", "add", "noted", "RefusedError"}
@@ -115,8 +115,58 @@ def test_an_error_that_is_raised_with_a_bare_code_has_nothing_to_fill_in() -> No
     for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
-                code = code_of(node.args[0])
+                code = code_of(node.args[0]) if len(node.args) == 1 else None
                 assert code is None or "{" not in code.text, (name, node.lineno)
+
+
+OWN_WORDS = {"AttestationFailed", "CallbackFailed", "FileRefused", "TooHeavyError"}
+"""Errors that have one code only and take something else, and one that takes no words, as mypy sees."""
+
+
+@cache
+def error_names() -> frozenset[str]:
+    """Return the names of all errors that take a code, wherever they are defined."""
+    found = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SandboxError)}
+    classes = [node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    while more := {c.name for c in classes if {ast.unparse(base) for base in c.bases} & found} - found:
+        found |= more
+    return frozenset(found - OWN_WORDS)
+
+
+def without_code(tree: ast.AST) -> list[int]:
+    """Return the lines on which an error is made of words alone, for which a program would have to read them."""
+    found = []
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in error_names()
+            and node.args
+        ):
+            first = node.args[0]
+            named = any(code_of(part) for part in ast.walk(first) if isinstance(part, ast.expr))
+            named = named or (isinstance(first, ast.Call) and ast.unparse(first.func) == "Note")
+            named = named or any(isinstance(part, ast.Attribute) and part.attr == "code" for part in ast.walk(first))
+            found += [node.lineno] * (not named and not (isinstance(first, ast.Name) and first.id in CODES))
+    return found
+
+
+CODES = {"code", "note", "why", "link_failure"}
+"""Names of variables that hold a code or a note, as mypy knows."""
+
+
+def test_no_error_is_made_of_words_alone() -> None:
+    """Write `SomeError(EndCode.ROW, "the words")`, or a row whose own text is enough: see core/codes.py."""
+    assert {name: lines for name, tree in trees().items() if (lines := without_code(tree))} == {}
+
+
+def test_control_an_error_made_of_words_alone_is_seen() -> None:
+    assert without_code(ast.parse('raise EngineError("it failed")')) == [1]
+    assert without_code(ast.parse('raise EngineError(f"it failed: {error}", limit="3 s")')) == [1]
+    assert without_code(ast.parse("raise SandboxDied(message)")) == [1]
+    assert not without_code(ast.parse('raise EngineError(EndCode.ENGINE_FAILED, "it failed")'))
+    assert not without_code(ast.parse("raise SandboxDied(EndCode.START_TOO_SLOW.note(what=what))"))
+    assert not without_code(ast.parse("raise ConfigurationError(error.code, message)"))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.session import link as module
 from sandbox_kernel.session.link import Link
 
@@ -79,7 +80,7 @@ async def test_control_a_container_that_does_not_answer_is_ended_for_that(monkey
     async with linked(container) as (link, reading):
         await container.killed.wait()
         await reading
-    assert link.failure == "the sandbox did not answer 'ping'"
+    assert link.failure == (EndCode.SANDBOX_SILENT, "the sandbox did not answer 'ping'")
 
 
 async def test_a_defect_of_ours_in_the_link_ends_the_container_and_is_its_reason(

@@ -25,6 +25,8 @@ TABLES = {
     "API_KEY": {"env": "TOKEN_OF_MINE", "hosts": ["api.example.org"]},
     "OTHER": {"file": "/run/a secret@home", "hosts": "a.test, b.test:8443", "header": "X-Key: k {}"},
 }
+ALLOWED = ("api.example.org", "a.test", "b.test:8443")
+"""A secret allows no connection: its hosts need rules too."""
 WORDS = [
     "API_KEY=env:TOKEN_OF_MINE@api.example.org",
     "OTHER=file:/run/a secret@home@a.test,b.test:8443 X-Key: k {}",
@@ -100,25 +102,26 @@ SECRETS: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", SECRETS)
 def test_secrets_are_the_same_in_every_form(case: str) -> None:
-    assert config.from_keywords(secrets=SECRETS[case]).secrets == (TOKEN, BEARER)
+    assert config.from_keywords(secrets=SECRETS[case], network=ALLOWED).secrets == (TOKEN, BEARER)
 
 
 def test_a_config_file_has_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path)])
     python, plain = (tmp_path / f"jupyter_sandbox_kernel_config{suffix}" for suffix in (".py", ".json"))
-    python.write_text(f"c.SandboxKernel.secrets = {TABLES!r}\n")
+    python.write_text(f"c.SandboxKernel.secrets = {TABLES!r}\nc.SandboxKernel.network = {ALLOWED!r}\n")
     assert config.from_argv([])[1].secrets == (TOKEN, BEARER)
     python.unlink()
-    plain.write_text(json.dumps({"SandboxKernel": {"secrets": TABLES, "network": ["a.test"]}}))
+    plain.write_text(json.dumps({"SandboxKernel": {"secrets": TABLES, "network": ALLOWED}}))
     settings = config.from_argv([])[1]
-    assert (settings.secrets, settings.network) == ((TOKEN, BEARER), ("a.test",))
+    assert (settings.secrets, settings.network) == ((TOKEN, BEARER), ALLOWED)
     assert config.from_argv(["--secret=none"])[1].secrets == ()
 
 
 def test_a_flag_gives_one_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    allowed = [f"--network={rule}" for rule in ALLOWED]
     argv = [word for text in WORDS for word in ("--secret", text)]
-    assert config.from_argv(argv)[1].secrets == (TOKEN, BEARER)
-    assert config.from_argv([f"--secrets={WORDS[0]}"])[1].secrets == (TOKEN,)
+    assert config.from_argv([*argv, *allowed])[1].secrets == (TOKEN, BEARER)
+    assert config.from_argv([f"--secrets={WORDS[0]}", *allowed])[1].secrets == (TOKEN,)
 
 
 VALUE = "sk-Ha7fVerySecretValue"
@@ -241,14 +244,14 @@ def test_limits_of_the_network() -> None:
 def test_a_kernelspec_says_the_same_again(tmp_path: Path) -> None:
     """What `install` writes into argv is what the kernel reads, for each form that it was given in."""
     for values in (
-        {"network": ["a.test", "GET b.test"], "secrets": TABLES},
-        {"network": "a.test, GET b.test", "secrets": WORDS},
+        {"network": [*ALLOWED, "GET b.test"], "secrets": TABLES},
+        {"network": ", ".join((*ALLOWED, "GET b.test")), "secrets": WORDS},
     ):
         settings = config.resolve(values)
         spec = kernel_spec(values, settings, python="python", isolation=[])
         given = spec["argv"][spec["argv"].index("{connection_file}") + 1 :]
         assert config.from_argv(given)[1] == settings
-        assert spec["metadata"]["sandbox_kernel"]["network"] == ["a.test", "GET b.test"]
+        assert spec["metadata"]["sandbox_kernel"]["network"] == [*ALLOWED, "GET b.test"]
         assert spec["metadata"]["sandbox_kernel"]["secrets"] == ["API_KEY", "OTHER"]
 
 
@@ -268,16 +271,16 @@ def test_a_kernelspec_that_allows_nothing_says_so_against_a_config_file(
 def test_the_command_line_of_run_takes_flags_that_add_up() -> None:
     from sandbox_kernel.batch.command import _settings
 
-    argv = ["run", "x.ipynb", "--network", "a.test", "--network", "b.test", *("--secret", WORDS[0])]
+    argv = ["run", "x.ipynb", "--network", "a.test", "--network", ALLOWED[0], *("--secret", WORDS[0])]
     settings = _settings(parse(argv))
-    assert (settings.network, settings.secrets) == (("a.test", "b.test"), (TOKEN,))
+    assert (settings.network, settings.secrets) == (("a.test", ALLOWED[0]), (TOKEN,))
 
 
 def test_the_settings_that_are_shown_hold_no_value(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN_OF_MINE", VALUE)
-    assert cli.main(["settings", "--json", "--secret", WORDS[0], "--network", "a.test"]) == 0
+    assert cli.main(["settings", "--json", "--secret", WORDS[0], "--network", ALLOWED[0]]) == 0
     shown = capsys.readouterr().out
     assert WORDS[0] in shown
     assert VALUE not in shown
@@ -297,3 +300,32 @@ def test_a_start_without_a_network_does_not_load_the_rules() -> None:
 
     assert loaded() == loaded("--network=none") == "[]"
     assert "policy.network" in loaded("--network=a.test")
+
+
+# --- a secret allows no connection ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("network", "host", "wanted"),
+    [
+        ([], "api.example.org", "api.example.org"),
+        (["other.example.org"], "api.example.org", "api.example.org"),
+        (["api.example.org:8443"], "api.example.org", "api.example.org:443"),
+        (["api.example.org"], "api.example.org:8443", "api.example.org:8443"),
+        (["GET api.example.org"], "api.example.org", "api.example.org"),
+        (["*.api.example.org"], "api.example.org", "api.example.org"),
+    ],
+)
+def test_a_secret_whose_host_no_rule_allows_is_said_at_once(network: list[str], host: str, wanted: str) -> None:
+    with pytest.raises(ConfigurationError, match="a secret allows no connection by itself") as raised:
+        config.resolve({"network": network, "secrets": {"API_KEY": {"env": "GIVEN", "hosts": [host]}}})
+    assert raised.value.setting == "network"
+    assert raised.value.limit == f"network has the rule {wanted}"
+
+
+@pytest.mark.parametrize("rule", ["api.example.org", "api.example.org:443", "*.example.org"])
+def test_control_a_secret_whose_host_a_rule_allows_is_taken(rule: str) -> None:
+    settings = config.resolve(
+        {"network": [rule], "secrets": {"API_KEY": {"env": "GIVEN", "hosts": ["api.example.org"]}}}
+    )
+    assert settings.secrets[0].hosts == ("api.example.org",)

@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import scratch, transfer
 from sandbox_kernel.files.names import CHUNK_BYTES, FileLimits
-from sandbox_kernel.files.scratch import Stamp
+from sandbox_kernel.files.scratch import Ask, Stamp
 from sandbox_kernel.files.transfer import Downloads, Report, SyncState, Uploads
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 from tests.support.files_agent import Liar, real
@@ -72,6 +73,24 @@ def open_files() -> int:
 
 def names(report: Report) -> set[str]:
     return {path for path, _ in report.copied}
+
+
+async def cancelled_after_a_chunk(sync: Callable[[Ask], Coroutine[Any, Any, Report]]) -> None:
+    """Copy a file of several chunks, and cancel that while the second is on its way."""
+    reached = asyncio.Event()
+
+    async def ask(op: str, data: bytes = b"", **fields: Any) -> Any:
+        if fields.get("offset"):
+            reached.set()
+            await asyncio.Event().wait()
+        return await real(op, data, **fields)
+
+    task = asyncio.create_task(sync(ask))
+    async with asyncio.timeout(20):
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 # --- the agent's side ------------------------------------------------------------------------------------------------
@@ -317,21 +336,8 @@ async def test_a_lying_agent_gets_its_upload_refused(place: Place, answer: Any) 
 
 async def test_cancelling_leaves_nothing_in_scratch_and_no_open_file(place: Place) -> None:
     (place.up / "a").write_bytes(bytes(3 * CHUNK_BYTES))
-    reached = asyncio.Event()
     before = open_files()
-
-    async def ask(op: str, data: bytes = b"", **fields: Any) -> Any:
-        if fields.get("offset"):
-            reached.set()
-            await asyncio.Event().wait()
-        return await real(op, data, **fields)
-
-    task = asyncio.create_task(place.uploads.sync(ask))
-    async with asyncio.timeout(20):
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    await cancelled_after_a_chunk(place.uploads.sync)
     assert tree(place.scratch) == set()
     assert open_files() == before
 
@@ -586,21 +592,8 @@ async def test_a_failed_copy_is_tried_again(place: Place) -> None:
 async def test_cancelling_leaves_nothing_in_the_folder_and_no_open_file(place: Place) -> None:
     (place.scratch / "new").mkdir()
     (place.scratch / "new" / "a").write_bytes(bytes(3 * CHUNK_BYTES))
-    reached = asyncio.Event()
     before = open_files()
-
-    async def ask(op: str, data: bytes = b"", **fields: Any) -> Any:
-        if fields.get("offset"):
-            reached.set()
-            await asyncio.Event().wait()
-        return await real(op, data, **fields)
-
-    task = asyncio.create_task(place.downloads.sync(ask))
-    async with asyncio.timeout(20):
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    await cancelled_after_a_chunk(place.downloads.sync)
     assert tree(place.down) == set()
     assert open_files() == before
 

@@ -134,7 +134,11 @@ class DockerContainer:
             raise
         except TimeoutError as error:
             self._engine.guard.remove(self.id)
-            raise EngineError("the engine did not remove the container", limit=f"{KILL_SECONDS:.0f} s") from error
+            raise EngineError(
+                EndCode.CONTAINER_NOT_REMOVED,
+                "the engine did not remove the container",
+                limit=f"{KILL_SECONDS:.0f} s",
+            ) from error
         finally:
             removing.cancel()
 

@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Mapping
 
+from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 
 
@@ -22,6 +23,7 @@ def socket_path(base_url: str | None) -> str:
         return url.removeprefix("unix://")
     if url:
         raise ConfigurationError(
+            EndCode.WRONG_SETTING,
             f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
             "network would have to be secured first; ssh -L can forward the socket of another machine",
             setting="engine",

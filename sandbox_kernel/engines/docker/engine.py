@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
@@ -104,7 +105,9 @@ class DockerEngine:
             identity, session_id, since = str(state["id"]), str(state["session"]), float(state["since"])
             pipe = Pipe.attach(fd, state["pipe"])
         except (KeyError, TypeError, ValueError) as error:
-            raise EngineError(f"no container can be adopted from this state ({error!r})") from error
+            raise EngineError(
+                EndCode.CONTAINER_NOT_ADOPTED, f"no container can be adopted from this state ({error!r})"
+            ) from error
         events: Connection | None = None
         try:
             events = await self.subscribe(session_id, since)
@@ -169,7 +172,10 @@ class DockerEngine:
         text = str(version.get("ApiVersion", "0"))
         if tuple(int(part) for part in text.split(".") if part.isdigit()) < API:
             raise EngineError(
-                "the container engine is too old: it must be Docker 20.10 or Podman 4", limit="API 1.41", value=text
+                EndCode.ENGINE_TOO_OLD,
+                "the container engine is too old: it must be Docker 20.10 or Podman 4",
+                limit="API 1.41",
+                value=text,
             )
         return engine_info(version, await self.request("GET", "/info"))
 

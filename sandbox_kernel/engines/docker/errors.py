@@ -20,13 +20,18 @@ class BeingRemoved(EngineError):
 def silent(target: str, seconds: float) -> EngineUnavailable:
     """Translate that an engine said nothing for so long."""
     return EngineUnavailable(
-        f"the container engine does not answer {target.partition('?')[0]}", limit=f"{seconds:.0f} s"
+        EndCode.ENGINE_SILENT,
+        f"the container engine does not answer {target.partition('?')[0]}",
+        limit=f"{seconds:.0f} s",
     )
 
 
 def odd(what: str, error: Exception) -> EngineError:
     """Translate an answer that is JSON and has not what belongs there."""
-    return EngineError(f"the container engine gave an answer to {what} that is not understood: {error!r}")
+    return EngineError(
+        EndCode.ENGINE_UNKNOWN_ANSWER,
+        f"the container engine gave an answer to {what} that is not understood: {error!r}",
+    )
 
 
 def refusal(status: int, message: str, body: object) -> EngineError:
@@ -35,33 +40,43 @@ def refusal(status: int, message: str, body: object) -> EngineError:
     if status == 404 and "no such container" in text:
         return NoSuchContainer(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
     if status == 409 and "removal" in text:
-        return BeingRemoved("the container is being removed", kept=Survived.NOTHING)
+        return BeingRemoved(EndCode.CONTAINER_BEING_REMOVED, kept=Survived.NOTHING)
     host = body.get("HostConfig", {}) if isinstance(body, dict) else {}
     if status == 404 and ("image" in text or "manifest" in text):
         image = body.get("Image", "") if isinstance(body, dict) else ""
-        return ImageMissing(f"there is no image {image!r}: build it with: sandbox-kernel build", setting="image")
+        return ImageMissing(
+            EndCode.IMAGE_MISSING,
+            f"there is no image {image!r}: build it with: sandbox-kernel build",
+            setting="image",
+        )
     if "runtime" in text and ("unknown" in text or "not found" in text or "invalid" in text) and host.get("Runtime"):
         return EngineError(
+            EndCode.ENGINE_LACKS_RUNTIME,
             f"the engine has no runtime {host['Runtime']!r}: add it to /etc/docker/daemon.json and restart the engine",
             setting="runtime",
         )
     if "seccomp profile" in text or "unknown mount option" in text:
         return EngineError(
+            EndCode.ENGINE_LACKS_PROTECTION,
             "this engine does not take all protections of a sandbox over Docker's API (nor does Podman 4): use Docker "
             f"Engine 20.10 or later (it said: {message.strip()[:100]})",
             setting="engine",
         )
-    return EngineError(f"the container engine refused ({status}): {message.strip()[:500]}")
+    return EngineError(EndCode.ENGINE_FAILED, f"the container engine refused ({status}): {message.strip()[:500]}")
 
 
 def unavailable(path: str, error: OSError) -> EngineUnavailable:
     """Translate what the system says of a socket into what a person can do about it."""
     if isinstance(error, FileNotFoundError):
+        code = EndCode.ENGINE_NOT_FOUND
         why = f"there is no container engine at {path}: start it (systemctl start docker), or name its socket"
     elif isinstance(error, PermissionError):
+        code = EndCode.ENGINE_FORBIDDEN
         why = f"{path} may not be opened by this user: join its group (usermod -aG docker USER), log in again"
     elif isinstance(error, ConnectionRefusedError):
+        code = EndCode.ENGINE_UNAVAILABLE
         why = f"nothing answers at {path}: start the container engine (systemctl start docker)"
     else:
+        code = EndCode.ENGINE_LOST
         why = f"the connection to the container engine at {path} was lost ({error})"
-    return EngineUnavailable(why, setting="engine")
+    return EngineUnavailable(code, why, setting="engine")

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ...core.codes import EndCode
 from ...core.errors import EngineError
 from .ahead import encode
 from .errors import unavailable
@@ -66,7 +67,9 @@ class Connection:
             self.status = int(lines[0].split(" ", 2)[1])
         except (IndexError, ValueError) as error:
             self.close()
-            raise EngineError(f"{self._path} does not speak HTTP: {lines[0][:80]!r}") from error
+            raise EngineError(
+                EndCode.ENGINE_UNKNOWN_ANSWER, f"{self._path} does not speak HTTP: {lines[0][:80]!r}"
+            ) from error
         self.headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines[1:])}
         return self.status
 
@@ -79,12 +82,14 @@ class Connection:
             async for piece in self._pieces():
                 content += piece
                 if len(content) > BODY_BYTES:
-                    raise EngineError(f"the engine's reply is over the limit of {BODY_BYTES} bytes")
+                    raise EngineError(
+                        EndCode.ENGINE_UNKNOWN_ANSWER, f"the engine's reply is over the limit of {BODY_BYTES} bytes"
+                    )
             return json.loads(content) if content.strip() else None
         except OSError as error:
             raise unavailable(self._path, error) from error
         except ValueError as error:
-            raise EngineError("the engine's reply is not JSON") from error
+            raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER, "the engine's reply is not JSON") from error
         finally:
             self.close()
 
@@ -94,7 +99,9 @@ class Connection:
         async for piece in self._pieces():
             *whole, rest = (rest + piece).split(b"\n")
             if len(rest) > LINE_BYTES:
-                raise EngineError(f"the engine sent a line over the limit of {LINE_BYTES} bytes")
+                raise EngineError(
+                    EndCode.ENGINE_UNKNOWN_ANSWER, f"the engine sent a line over the limit of {LINE_BYTES} bytes"
+                )
             for line in whole:
                 if line.strip():
                     yield json.loads(line)
@@ -133,7 +140,10 @@ class Connection:
     async def _until(self, end: bytes, limit: int) -> bytes:
         while (position := self._buffer.find(end)) < 0:
             if len(self._buffer) > limit:
-                raise EngineError(f"{self._path} does not speak HTTP: no end of a line within {limit} bytes")
+                raise EngineError(
+                    EndCode.ENGINE_UNKNOWN_ANSWER,
+                    f"{self._path} does not speak HTTP: no end of a line within {limit} bytes",
+                )
             if not await self._fill():
                 raise ConnectionResetError("the reply ended in the middle")
         found = bytes(self._buffer[:position])

@@ -1,0 +1,51 @@
+"""The codes of what is asked for and cannot be: settings, arguments, notebooks, packages and places. Imports code only.
+
+`EndCode.WRONG_SETTING` is for the value of one setting; these are for the rest.
+"""
+
+from __future__ import annotations
+
+from enum import unique
+
+from .code import Code
+
+_HELP = "Run the command with --help, or see the call's documentation."
+_PLACE = "Name another file or folder."
+_SERVER = "See docs/mcp.md on a server that others reach."
+
+
+@unique
+class UsageCode(Code):
+    """Why nothing could be begun as it was asked for."""
+
+    # --- settings and arguments ---
+    UNKNOWN_SETTING = "failure", "there is no such setting", "Run `sandbox-kernel settings`."
+    WRONG_ARGUMENT = "failure", "an argument cannot be taken", _HELP
+    NOT_TOGETHER = "failure", "two settings or arguments do not go together", _HELP
+    CONFIG_FILE_FAILED = "failure", "a config file cannot be read", "Mend the file that is named."
+    MEMORY_TOO_SMALL = (
+        "failure",
+        "the places in memory would fill too much of it",
+        "Raise memory, or lower scratch_size.",
+    )
+
+    # --- what a run takes and makes ---
+    NOTEBOOK_UNREADABLE = "failure", "the notebook or script cannot be read", _PLACE
+    NOTEBOOK_TOO_LARGE = "limit", "the notebook or script is too large", "Cut it into several."
+    NOT_A_NOTEBOOK = "failure", "it is no notebook or script of Python", _PLACE
+    PARAMETERS_WRONG = "failure", "the parameters cannot be used", "Give a mapping of names to values."
+    INPUT_REFUSED = "failure", "an input cannot go in", "Give other inputs."
+    PLACE_UNFIT = "failure", "what is to be written cannot lie there", _PLACE
+    OUTPUT_NOT_KEPT = "limit", "an output is too large to be kept", "Show less, or write it to a file in /mnt/data."
+
+    # --- packages and installations ---
+    PACKAGE_MISSING = "failure", "this needs packages that are not installed", "Install the extra that is named."
+    INSTALLATION_UNFIT = "failure", "this installation cannot be used", "Install sandbox-kernel again."
+    KERNELSPEC_NOT_WRITTEN = "failure", "the kernelspec cannot be written", "Choose --user or --sys-prefix."
+    REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", "Mend the file that is named."
+    REQUIREMENTS_UNMET = "failure", "the requirements cannot be met", "Ask for other packages or versions."
+
+    # --- a server that others reach ---
+    ADDRESS_UNUSABLE = "failure", "the server cannot listen there", "Choose another host or port."
+    SERVER_EXPOSED = "failure", "the server would be open to others", _SERVER
+    TOKENS_UNFIT = "failure", "the file of tokens cannot be used", _SERVER
