@@ -45,6 +45,17 @@ class UsageCode(Code):
     REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", "Mend the file that is named."
     REQUIREMENTS_UNMET = "failure", "the requirements cannot be met", "Ask for other packages or versions."
 
+    # --- what clients of the MCP server ask for ---
+    NO_SUCH_TOOL = "failure", "there is no such tool", "Ask for the list of tools."
+    NO_SUCH_SESSION = "failure", "there is no such session", "Begin one with run_code or upload_file."
+    NO_SUCH_RESOURCE = "failure", "there is no such resource", "Ask for the list of resources."
+    SESSION_NAME_IMPROPER = "failure", "that is no name of a session", "Use letters, digits, dots and dashes."
+    SESSION_BUSY = "limit", "too many calls run or wait in the session", "Wait for one of them, or interrupt it."
+    TOO_MANY_SESSIONS = "limit", "there are as many sessions as there may be", "End one, or use one that is there."
+    CONNECTION_CLOSED = "failure", "the connection was closed, or the server stops", "Connect again."
+    PART_MISPLACED = "failure", "a part of a file does not follow the ones that came", "Begin again with offset 0."
+    RESOURCE_TOO_LARGE = "limit", "the resource is too large for one answer", "Read it in parts."
+
     # --- a server that others reach ---
     ADDRESS_UNUSABLE = "failure", "the server cannot listen there", "Choose another host or port."
     SERVER_EXPOSED = "failure", "the server would be open to others", _SERVER

@@ -43,6 +43,11 @@ def failure(execution: Execution) -> str | None:
     return None if error is None else plain(error.traceback or str(error))
 
 
+def code_of(execution: Execution) -> str | None:
+    """Return why the sandbox ended a cell, for programs: a row of docs/codes.md; None for what the cell raised."""
+    return None if execution.error is None else execution.error.code
+
+
 def timed_out(execution: Execution) -> bool:
     """Return whether the sandbox ended a cell because its time was up; a cell can only raise what is called so."""
     error = execution.error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..files.places import open_folder
-from . import failure, missing, printed, timed_out, told
+from . import code_of, failure, missing, printed, timed_out, told
 
 try:
     from autogen_core import CancellationToken, Component
@@ -42,6 +42,8 @@ class SandboxCodeResult(CodeResult):
     """The result of some blocks, and the files of what they showed."""
 
     output_files: list[Path]
+    error_code: str | None = None
+    """Why the sandbox ended a block, as docs/codes.md lists it; None for an exception of the block's own."""
 
 
 class SandboxCodeExecutorConfig(BaseModel):
@@ -98,6 +100,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         outputs: list[str] = []
         files: list[Path] = []
         exit_code = 0
+        code: str | None = None
         async with self._turn:
             for block in code_blocks:
                 magic = _MAGIC.get(block.language.strip().lower())
@@ -107,10 +110,11 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                     break
                 task = asyncio.ensure_future(self.sandbox.run_code(magic + block.code, timeout=self._timeout))
                 cancellation_token.link_future(task)
-                exit_code = self._collect(await task, outputs, files)
+                execution = await task
+                exit_code, code = self._collect(execution, outputs, files), code_of(execution)
                 if exit_code:
                     break
-        return SandboxCodeResult(exit_code=exit_code, output="\n".join(outputs), output_files=files)
+        return SandboxCodeResult(exit_code=exit_code, output="\n".join(outputs), output_files=files, error_code=code)
 
     async def start(self) -> None:
         """Start the sandbox."""

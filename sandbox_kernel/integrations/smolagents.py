@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..policy.shown import plain
-from . import failure, missing, printed
+from . import code_of, failure, missing, printed
 from .answers import AnswerError, image, read
 
 try:
@@ -37,6 +37,14 @@ def _absent(names):
 _absent({names!r})
 del _absent
 """
+
+
+class StepFailed(AgentError):  # type: ignore[misc] # the framework is untyped
+    """A step that failed; `code` is why the sandbox ended it (docs/codes.md), None for an exception of its own."""
+
+    def __init__(self, message: str, logger: AgentLogger, code: str | None) -> None:
+        super().__init__(message, logger)
+        self.code = code
 
 
 class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framework is untyped
@@ -89,7 +97,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         return output
 
     def run_code_raise_errors(self, code: str) -> CodeOutput:
-        """Run a cell. Raises `AgentError`, whose text is for the model to read."""
+        """Run a cell. Raises `StepFailed`, an `AgentError` whose text is for the model to read."""
         execution = self.sandbox.run_code(code)
         logs = printed(execution)
         if execution.error is None:
@@ -97,7 +105,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         if execution.error.name == self.FINAL_ANSWER_EXCEPTION and not execution.error.from_sandbox:
             answer = self._deserialize_final_answer(execution.error.value)
             return CodeOutput(output=answer, logs=logs, is_final_answer=True)
-        raise AgentError(f"{logs}\n{failure(execution)}".lstrip(), self.logger)
+        raise StepFailed(f"{logs}\n{failure(execution)}".lstrip(), self.logger, code_of(execution))
 
     def send_tools(self, tools: dict[str, Tool]) -> None:
         """Define tools in the sandbox; `final_answer` ends a run."""

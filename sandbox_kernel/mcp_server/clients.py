@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
+from ..core.codes import Code, UsageCode
 from ..core.errors import SandboxError
 from ..core.model import Settings
 from ..core.tasks import Tasks
@@ -44,7 +45,11 @@ class ServerLimits:
 
 
 class Refused(Exception):
-    """A call that cannot be served now; the text is for the model."""
+    """A call that cannot be served now; the text is for the model, and the code for programs."""
+
+    def __init__(self, code: Code, words: str) -> None:
+        super().__init__(words)
+        self.code = code
 
 
 class SandboxSession:
@@ -110,7 +115,7 @@ class Client:
         if name not in self.sessions:
             reason = self._ends.get(name)
             why = f": it ended because {reason}" if reason else ". run_code and upload_file start one"
-            raise Refused(f"There is no session {name!r}{why}.")
+            raise Refused(UsageCode.NO_SUCH_SESSION, f"There is no session {name!r}{why}.")
         return self.sessions[name]
 
     def alive(self) -> list[SandboxSession]:
@@ -127,7 +132,10 @@ class Client:
         """
         session, notes = self._find_or_make(name) if make else (self.find(name), [])
         if session.busy >= self._clients.limits.calls_per_session:
-            raise Refused(f"Session {name!r} is busy with {session.busy} calls. Wait for one of them, or interrupt it.")
+            raise Refused(
+                UsageCode.SESSION_BUSY,
+                f"Session {name!r} is busy with {session.busy} calls. Wait for one of them, or interrupt it.",
+            )
         session.busy += 1
         self._stop_timer(name)
         try:
@@ -156,9 +164,12 @@ class Client:
 
     def _find_or_make(self, name: str) -> tuple[SandboxSession, list[str]]:
         if not SESSION_NAME.fullmatch(name):
-            raise Refused("The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.")
+            raise Refused(
+                UsageCode.SESSION_NAME_IMPROPER,
+                "The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.",
+            )
         if self.gone:
-            raise Refused("The connection was closed.")
+            raise Refused(UsageCode.CONNECTION_CLOSED, "The connection was closed.")
         self._bury(name)
         if name in self.sessions:
             return self.sessions[name], []
@@ -222,7 +233,7 @@ class Clients:
     def client(self, key: Hashable) -> Client:
         """Return the client of a key, which must be one that no other client can know or choose."""
         if self._closed:
-            raise Refused("The server stops.")
+            raise Refused(UsageCode.CONNECTION_CLOSED, "The server stops.")
         return self._clients.setdefault(key, Client(self))
 
     async def leave(self, key: Hashable) -> None:
@@ -247,13 +258,15 @@ class Clients:
         if len(client.sessions) >= self.limits.sessions_per_client:
             names = ", ".join(sorted(client.sessions))
             raise Refused(
+                UsageCode.TOO_MANY_SESSIONS,
                 f"You have {len(client.sessions)} sessions, which is the limit: {names}. Use one of them, or end one "
-                "with end_session."
+                "with end_session.",
             )
         if sum(len(other.sessions) for other in self._clients.values()) >= self.limits.sessions:
             raise Refused(
+                UsageCode.TOO_MANY_SESSIONS,
                 f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
-                "Use a session that you have, or try again later."
+                "Use a session that you have, or try again later.",
             )
 
     def close_later(self, session: SandboxSession) -> None:

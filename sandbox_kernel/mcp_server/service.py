@@ -37,6 +37,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from .. import __version__
+from ..core.codes import Code, UsageCode
 from ..core.errors import SandboxError
 from ..core.model import MIB, Settings, format_bytes
 from . import descriptions, tools
@@ -111,16 +112,18 @@ class _Service:
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         handler = self._handlers.get(params.name)
         if handler is None:
-            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}")
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}", _said(UsageCode.NO_SUCH_TOOL))
         try:
             given = handler.arguments.model_validate(params.arguments or {})
         except ValidationError as error:
-            raise MCPError(INVALID_PARAMS, f"{params.name}: {_first_mistake(error)}") from None
+            said = _said(UsageCode.WRONG_ARGUMENT)
+            raise MCPError(INVALID_PARAMS, f"{params.name}: {_first_mistake(error)}", said) from None
         try:
             call = tools.Call(self._client(context), self._answers, context.session.report_progress)
             return await handler.run(call, given)
         except (Refused, SandboxError) as error:
-            return CallToolResult(content=[TextContent(text=_text_of(error))], is_error=True)
+            mark = {"sandbox-kernel/code": error.code.code}
+            return CallToolResult(content=[TextContent(text=_text_of(error))], is_error=True, _meta=mark)
 
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         start = _page(params)
@@ -162,11 +165,13 @@ class _Service:
     async def read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         address = parse(params.uri)
         if address is None:
-            raise MCPError(INVALID_PARAMS, "this is no address of a resource", {"uri": params.uri})
+            raise MCPError(
+                INVALID_PARAMS, "this is no address of a resource", _said(UsageCode.NO_SUCH_RESOURCE, uri=params.uri)
+            )
         try:
             mime, data, mark = await self._read(self._client(context), address)
         except (Refused, SandboxError) as error:
-            raise MCPError(INVALID_PARAMS, _text_of(error), {"uri": params.uri}) from None
+            raise MCPError(INVALID_PARAMS, _text_of(error), _said(error.code, uri=params.uri)) from None
         uri = params.uri
         text = _text(data, mime) if isinstance(data, bytes) else data
         if text is not None:
@@ -180,14 +185,20 @@ class _Service:
             if address.kind == "outputs":
                 output = session.outputs.get(address.name)
                 if output is None:
-                    raise Refused(f"There is no output {address.name!r} any more in session {address.session!r}.")
+                    raise Refused(
+                        UsageCode.NO_SUCH_RESOURCE,
+                        f"There is no output {address.name!r} any more in session {address.session!r}.",
+                    )
                 start, end = address.offset, None if address.length is None else address.offset + address.length
                 return output.mime, output.data[start:end], None
             length = RESOURCE_BYTES if address.length is None else min(address.length, RESOURCE_BYTES)
             data, size = await session.sandbox.files.read_part(address.name, address.offset, length)
         if address.length is None and address.offset + len(data) < size:
             most = format_bytes(RESOURCE_BYTES)
-            raise Refused(f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.")
+            raise Refused(
+                UsageCode.RESOURCE_TOO_LARGE,
+                f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.",
+            )
         return tools.mime_of(address.name), data, {"sandbox-kernel/size": size}
 
     def _client(self, context: Context) -> Client:
@@ -208,6 +219,11 @@ def _first_mistake(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def _said(code: Code, **more: str) -> dict[str, str]:
+    """Return what an error of the protocol carries for programs."""
+    return {"code": code.code, **more}
 
 
 def _text_of(error: Refused | SandboxError) -> str:
@@ -233,5 +249,5 @@ def _page(params: PaginatedRequestParams | None) -> int:
     if cursor is None:
         return 0
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9:
-        raise MCPError(INVALID_PARAMS, "this cursor is none of ours")
+        raise MCPError(INVALID_PARAMS, "this cursor is none of ours", _said(UsageCode.WRONG_ARGUMENT))
     return int(cursor)

@@ -28,7 +28,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..core.codes import FileCode
+from ..core.codes import FileCode, UsageCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
 from ..policy import shown as doors
@@ -148,7 +148,8 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
             file = await asyncio.to_thread(session.part, given.path, given.offset, data)
             if file is None:
                 raise Refused(
-                    f"{given.path!r}: this part does not follow the ones that came; start again with offset 0."
+                    UsageCode.PART_MISPLACED,
+                    f"{given.path!r}: this part does not follow the ones that came; start again with offset 0.",
                 )
             done = given.offset + len(data)
             if not given.final:
@@ -293,7 +294,7 @@ def _content(given: UploadFile) -> bytes:
         try:
             data = binascii.a2b_base64("".join((given.base64 or "").split()), strict_mode=True)
         except ValueError as error:
-            raise Refused(f"`base64` cannot be decoded: {error}.") from None
+            raise Refused(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
     if len(data) > descriptions.CALL_BYTES:
         most, got = format_bytes(descriptions.CALL_BYTES), format_bytes(len(data))
         raise FileRefused(FileCode.CALL_BYTES, limit=most, value=got)

@@ -17,7 +17,9 @@ be worded better some day, and a code keeps its meaning. The codes stand in
 
 - `code` of `policy_events` and of `error`, and `why` of `exit`, in the report of a batch run;
 - `code` of the lines of the audit, and of each error of the file messages;
-- `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`.
+- `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`;
+- `sandbox-kernel/code` in `_meta` of a call over MCP that is refused, `code` in `data` of an error of that protocol;
+- `error_code` of AutoGen's result, `code` of `StepFailed` in smolagents, the artifact of a LangChain tool.
 
 The severity says what it means for a run (`--fail-on-policy`). **violation**: it could have acted, loaded, leaked or
 forged something. **limit**: something was used up. **notice**: honest code does so too. **failure**: a kernel, a

@@ -18,8 +18,21 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import ImageContent, TextResourceContents
 
+from sandbox_kernel.core.codes import FileCode, UsageCode, find
 from tests.support.kernels import containers_of, eventually
-from tests.support.mcp_hosts import COMMAND, blob_of, images_of, links_of, over_stdio, pid_of, run, soon, text_of, until
+from tests.support.mcp_hosts import (
+    COMMAND,
+    blob_of,
+    code_in,
+    images_of,
+    links_of,
+    over_stdio,
+    pid_of,
+    run,
+    soon,
+    text_of,
+    until,
+)
 
 SMALL = ("--memory", "512M")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -196,12 +209,17 @@ async def test_an_error_of_the_code_is_an_answer_and_a_wrong_argument_is_an_erro
             with pytest.raises(MCPError) as raised:
                 await client.call_tool(name, arguments)
             assert raised.value.code == -32602, (name, arguments)
+            assert find(raised.value.error.data["code"]) is UsageCode.WRONG_ARGUMENT, (name, arguments)
+        with pytest.raises(MCPError) as raised:
+            await client.call_tool("no_such_tool", {})
+        assert raised.value.error.data["code"] == "no-such-tool"
         hostile = ["/etc/passwd", "../../etc/passwd", "a/../../x", "/mnt/data/../x", "a\x00b", "~/x\n"]
         for path in hostile:
             for name, content in (("download_file", {}), ("upload_file", {"text": "x"})):
                 refused = await client.call_tool(name, {"path": path, **content})
                 assert refused.is_error, (name, path)
                 assert "FileRefused" in text_of(refused)
+                assert type(find(code_in(refused))) is FileCode
         await run(client, "import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('fifo')")
         for path in ("link", "fifo", "missing"):
             assert (await client.call_tool("download_file", {"path": path})).is_error
@@ -246,7 +264,7 @@ async def test_parts_that_do_not_follow_each_other_are_refused_and_leave_no_file
         await client.call_tool("upload_file", {"path": "a", "text": "123", "final": False})
         for offset in (2, 4):
             wrong = await client.call_tool("upload_file", {"path": "a", "text": "4", "offset": offset})
-            assert wrong.is_error
+            assert (wrong.is_error, code_in(wrong)) == (True, "part-misplaced")
         assert text_of(await client.call_tool("list_files")) == "There are no files."
         last = await client.call_tool("upload_file", {"path": "a", "text": "4", "offset": 3})
         assert last.structured_content["size"] == 4
@@ -266,10 +284,11 @@ async def test_long_text_is_cut_and_all_of_it_is_a_resource() -> None:
         assert isinstance(content, TextResourceContents)
         assert content.text == "".join(f"{i}\n" for i in range(20000))
         assert uri in {resource.uri for resource in (await client.list_resources()).resources}
-        with pytest.raises(MCPError):
-            await client.read_resource("sandbox://other/outputs/1-stdout.txt")
-        with pytest.raises(MCPError):
-            await client.read_resource("file:///etc/passwd")
+        wanted = {"sandbox://other/outputs/1-stdout.txt": "no-such-session", "file:///etc/passwd": "no-such-resource"}
+        for address, code in wanted.items():
+            with pytest.raises(MCPError) as raised:
+                await client.read_resource(address)
+            assert raised.value.error.data == {"code": code, "uri": address}
 
 
 async def test_what_a_limit_took_is_said_and_the_next_call_tells_the_truth() -> None:
@@ -300,7 +319,7 @@ async def test_sessions_are_separate_and_their_number_is_limited() -> None:
         await run(client, "x = 'a'", session="a")
         assert "NameError" in text_of(await run(client, "x", session="b"))
         third = await run(client, "1", session="c")
-        assert third.is_error
+        assert (third.is_error, code_in(third)) == (True, "too-many-sessions")
         assert "a, b" in text_of(third)
         await client.call_tool("end_session", {"session": "b"})
         assert text_of(await run(client, "2", session="c")).endswith("2")

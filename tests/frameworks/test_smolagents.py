@@ -193,6 +193,7 @@ def test_a_step_that_runs_out_of_time_is_told_with_what_is_left() -> None:
         assert agent.run("?") == 5
     assert "CellTimeout" in str(agent.memory.steps[2].error)
     assert "Kept: variables and files" in str(agent.memory.steps[2].error)
+    assert agent.memory.steps[2].error.__context__.code == "cell-timeout"  # the framework makes an error of its own
 
 
 def test_packages_must_be_in_the_image(executor: SandboxExecutor) -> None:

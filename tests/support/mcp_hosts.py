@@ -84,6 +84,11 @@ def text_of(result: CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
+def code_in(result: CallToolResult) -> str:
+    """Return why a call was refused, for programs."""
+    return str((result.meta or {})["sandbox-kernel/code"])
+
+
 def images_of(result: CallToolResult) -> list[bytes]:
     return [base64.b64decode(block.data) for block in result.content if isinstance(block, ImageContent)]
 
