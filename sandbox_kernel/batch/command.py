@@ -21,11 +21,11 @@ from .. import __version__
 from ..config.sources import SETTINGS, from_files_for_all, resolve
 from ..config.values import seconds
 from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.errors import ConfigurationError, SandboxError
 from ..core.model import Settings, format_bytes
 from ..files.grounds import why_not
 from ..files.names import FileLimits, printable
-from ..files.places import open_folder
+from ..files.places import open_folder, usable
 from .exits import End, decide, of_error
 from .outlet import Outlet
 from .report import OutputFile, Report, now, write_report
@@ -195,16 +195,8 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
             UsageCode.PLACE_UNFIT, "the report lies where cells choose the names of files", setting="--report"
         )
     # In the folder that the notebook came in, a link of these names may lie ready: it is not followed.
-    try:
+    with usable(UsageCode.PLACE_UNFIT, f"{output} cannot be made", setting="--output"):
         folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)
-    except OSError as error:
-        raise ConfigurationError(
-            UsageCode.PLACE_UNFIT, f"{output} cannot be made: {error.strerror}", setting="--output"
-        ) from None
-    except FileRefused as error:
-        raise ConfigurationError(
-            UsageCode.PLACE_UNFIT, f"{output} cannot be made: {error.message}", setting="--output"
-        ) from None
     if reason := why_not(files):
         raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{output} cannot be used: it {reason}", setting="--output")
     return Plan(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -17,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.codes import Survived, UsageCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..files.places import Folder, open_parent
+from ..files.places import Folder, open_parent, usable
 from ..sdk.values import NetworkUsage
 from .events import Events
 from .exits import End
@@ -199,15 +197,8 @@ class OutputFile:
             file.write(text.encode("utf-8", "backslashreplace"))
             file.commit()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, FileRefused) as error:
-            reason = error.message if isinstance(error, FileRefused) else error.strerror or error
-            raise ConfigurationError(
-                UsageCode.PLACE_UNFIT, f"{self.path} cannot be written: {reason}", setting=self._setting
-            ) from None
+    def _errors(self) -> AbstractContextManager[None]:
+        return usable(UsageCode.PLACE_UNFIT, f"{self.path} cannot be written", setting=self._setting)
 
 
 def write_report(file: OutputFile, report: Report) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import MIB, format_bytes
-from ..files.places import open_file
+from ..files.places import open_file, usable
 from ..session.introduction import Introduction
 
 MAX_BYTES = 256 * MIB
@@ -53,18 +53,12 @@ class Source:
 
 def fetch(name: str) -> bytes:
     """Return what is in a file, or what comes from stdin for "-"; waits for a pipe as long as its writer lets it."""
-    try:
+    with usable(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read"):
         if name == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with os.fdopen(open_file(name, pipes=True), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(
-            UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read: {error.strerror or error}"
-        ) from None
-    except FileRefused as error:
-        raise ConfigurationError(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read: {error.message}") from None
     if len(data) > MAX_BYTES:
         raise ConfigurationError(UsageCode.NOTEBOOK_TOO_LARGE, f"{name} is too large", limit=format_bytes(MAX_BYTES))
     return data

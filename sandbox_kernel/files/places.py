@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 import stat
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..core.codes import UsageCode
+from ..core.codes import Code, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.file_codes import FileCode
 from .ways import Way, kind
@@ -45,6 +45,18 @@ def require_regular(status: os.stat_result) -> None:
         raise FileRefused(FileCode.NOT_A_FILE.note(what=kind(status)))
     if status.st_nlink > 1:
         raise FileRefused(FileCode.HARD_LINK)
+
+
+@contextmanager
+def usable(code: Code, what: str, *, setting: str | None = None) -> Iterator[None]:
+    """Say which file or folder could not be used: what forbids it becomes a `ConfigurationError` that begins so."""
+    try:
+        yield
+    except FileRefused as error:
+        words = f"{what}: {error.message}"
+        raise ConfigurationError(code, words, limit=error.limit, value=error.value, setting=setting) from None
+    except OSError as error:
+        raise ConfigurationError(code, f"{what}: {error.strerror or error}", setting=setting) from None
 
 
 class Folder:

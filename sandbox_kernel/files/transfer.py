@@ -108,21 +108,31 @@ class SyncState:
         )
 
 
-class Uploads:
-    """Copies what is new or changed in a host folder into scratch. What is gone on the host stays inside."""
+class _Direction:
+    """What both directions have."""
 
-    def __init__(self, folder: UploadFolder, state: SyncState, limits: FileLimits) -> None:
-        self._folder = folder
+    def __init__(self, state: SyncState, limits: FileLimits) -> None:
         self._state = state
         self._limits = limits
         self._disk = Disk()
         self._notes = _Notes()
 
     async def sync(self, ask: Ask) -> Report:
-        """Run before a cell. A file that cannot go in is a line of the report; raises `SandboxError` of `ask` only."""
+        """Copy. A file that is refused is a line of the report; raises `SandboxError` of `ask` only."""
         async with self._state.lock:
             await self._sync(ask)
             return self._notes.report()
+
+    async def _sync(self, ask: Ask) -> None:
+        raise NotImplementedError
+
+
+class Uploads(_Direction):
+    """Before a cell: copies what is new or changed in a host folder into scratch. What is gone there stays inside."""
+
+    def __init__(self, folder: UploadFolder, state: SyncState, limits: FileLimits) -> None:
+        super().__init__(state, limits)
+        self._folder = folder
 
     async def _sync(self, ask: Ask) -> None:
         try:
@@ -156,22 +166,13 @@ class Uploads:
         return file.stamp.size
 
 
-class Downloads:
-    """Copies the regular files that cells made or changed in scratch into a host folder. Nothing is deleted there."""
+class Downloads(_Direction):
+    """After a cell: copies the regular files that are new or changed in scratch into a host folder; deletes nothing."""
 
     def __init__(self, folder: DownloadFolder, state: SyncState, limits: FileLimits) -> None:
+        super().__init__(state, limits)
         self.folder = folder
-        self._state = state
-        self._limits = limits
         self._names = _Names()
-        self._disk = Disk()
-        self._notes = _Notes()
-
-    async def sync(self, ask: Ask) -> Report:
-        """Run after a cell. A file that cannot go out is a line of the report; raises `SandboxError` of `ask` only."""
-        async with self._state.lock:
-            await self._sync(ask)
-            return self._notes.report()
 
     async def _sync(self, ask: Ask) -> None:
         try:

@@ -32,9 +32,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.codes import EndCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused
+from ..core.errors import ConfigurationError
 from ..core.model import MIB
-from ..files.places import open_file, open_parent
+from ..files.places import open_file, open_parent, usable
 from .clients import Clients
 from .connections import Config
 from .descriptions import CALL_BYTES
@@ -147,20 +147,13 @@ def tokens_of(path: Path) -> list[str]:
 
     Raises `ConfigurationError`, also for a file that others may read or write.
     """
-    try:
+    with usable(UsageCode.TOKENS_UNFIT, f"{path} cannot be made", setting="token-file"):
         folder, name = open_parent(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600, dir_fd=folder.handle)
-    except FileExistsError:
-        return _read(path)
-    except OSError as error:
-        raise ConfigurationError(
-            UsageCode.TOKENS_UNFIT, f"{path} cannot be made: {error.strerror}", setting="token-file"
-        ) from None
-    except FileRefused as error:
-        raise ConfigurationError(
-            UsageCode.TOKENS_UNFIT, f"{path} cannot be made: {error.message}", setting="token-file"
-        ) from None
+        try:
+            descriptor = os.open(name, flags, 0o600, dir_fd=folder.handle)
+        except FileExistsError:
+            return _read(path)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         token = new_token()
         file.write(token + "\n")
@@ -172,16 +165,8 @@ def new_token() -> str:
 
 
 def _read(path: Path) -> list[str]:
-    try:
+    with usable(UsageCode.TOKENS_UNFIT, f"{path} cannot be read", setting="token-file"):
         descriptor = open_file(path)
-    except OSError as error:
-        raise ConfigurationError(
-            UsageCode.TOKENS_UNFIT, f"{path} cannot be read: {error.strerror}", setting="token-file"
-        ) from None
-    except FileRefused as error:
-        raise ConfigurationError(
-            UsageCode.TOKENS_UNFIT, f"{path} is no regular file: {error.message}", setting="token-file"
-        ) from None
     status = os.fstat(descriptor)
     with os.fdopen(descriptor, "rb") as file:
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...core.codes import EndCode
@@ -42,27 +43,26 @@ class Connection:
         Raises `EngineUnavailable` when nothing answers at the socket and `EngineError` for a reply that is not HTTP.
         """
         loop = asyncio.get_running_loop()
-        try:
+        with self._closed_if_it_fails():
             await loop.sock_connect(self._socket, self._path)
             await loop.sock_sendall(self._socket, encode(method, target, body, upgrade=upgrade))
+        return await self.answer()
+
+    @contextmanager
+    def _closed_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self.close()
             raise unavailable(self._path, error) from error
         except BaseException:
             self.close()
             raise
-        return await self.answer()
 
     async def answer(self) -> int:
         """Return the reply's status, once its head has arrived; raises as `ask` does."""
-        try:
+        with self._closed_if_it_fails():
             lines = (await self._until(b"\r\n\r\n", HEAD_BYTES)).decode("latin-1").split("\r\n")
-        except OSError as error:
-            self.close()
-            raise unavailable(self._path, error) from error
-        except BaseException:
-            self.close()
-            raise
         try:
             self.status = int(lines[0].split(" ", 2)[1])
         except (IndexError, ValueError) as error:
