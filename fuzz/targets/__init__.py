@@ -18,6 +18,7 @@ NAMES = {
     "wire": 600,
     "messages": 1500,
     "session": 200,
+    "streams": 200,
     "terminal": 400,
     "markup": 600,
     "outputs": 300,

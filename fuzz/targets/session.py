@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import math
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +22,7 @@ from sandbox_kernel.session import link, protocol
 from sandbox_kernel.session.session import Session
 
 from .. import judge
+from ..clock import Clock
 from ..judge import require
 from ..trees import Reader, encode, option
 from ..words import REQUESTS, SNIPPETS, TYPES
@@ -142,29 +142,7 @@ class _Defects(logging.Handler):
 _defects = _Defects()
 
 
-class _Clock(asyncio.SelectorEventLoop):
-    """A loop whose time passes when there is nothing else to do: a cell's minute costs nothing."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        super().__init__()
-        self._selector.select = self._pass  # type: ignore[attr-defined]
-
-    def _pass(self, seconds: float | None = None) -> list[Any]:
-        require(seconds is not None, "everybody waits, and nothing will ever happen")
-        if seconds > 0:
-            self._now = math.nextafter(self._now + seconds, math.inf)  # never just short of what is waited for
-        return []  # there is no file and no socket to wait for
-
-    def rewind(self) -> None:
-        """Begin anew, once nobody waits."""
-        self._now = 0.0
-
-    def time(self) -> float:
-        return self._now
-
-
-_loop: _Clock
+_loop: Clock
 
 
 @contextlib.contextmanager
@@ -173,7 +151,7 @@ def prepared() -> Iterator[None]:
     global _loop
     log = logging.getLogger("sandbox_kernel")
     with (
-        contextlib.closing(_Clock()) as _loop,
+        contextlib.closing(Clock()) as _loop,
         patch.object(link, "PING_SECONDS", 50.0),
         patch.object(log, "propagate", False),
     ):

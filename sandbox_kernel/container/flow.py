@@ -30,8 +30,8 @@ CHUNK = 64 << 10
 """Bytes of a DATA frame, at most; a message waits for one of them to be written."""
 WINDOW = 256 << 10
 """Bytes of one stream that one end holds for a reader who does not read."""
-PIPE_WINDOW = 512 << 10
-"""Bytes of all streams that are on their way in the pipe, in one direction."""
+PIPE_WINDOW = 256 << 10
+"""Bytes of all streams that are on their way in the pipe, in one direction: a message waits for these at most."""
 LEAST = 256
 """What a DATA frame counts for the pipe, at least: the work of a small one is that of a large one."""
 MAX_STREAMS = 128

@@ -103,9 +103,9 @@ class Connection:
     # --- for the carrier ---
 
     @property
-    def pieces(self) -> int:
-        """In how many pieces it holds what came."""
-        return len(self._came)
+    def held(self) -> tuple[int, int]:
+        """How many bytes came and wait for the service, and in how many pieces."""
+        return sum(map(len, self._came)), len(self._came)
 
     def tear(self, code: str) -> None:
         """Have the service's next words fail, without a word to the container."""

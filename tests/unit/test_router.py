@@ -25,6 +25,8 @@ from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import clock, ladder, publisher, requests
 from sandbox_kernel.session.completion import Hook
 from sandbox_kernel.session.router import Router
+from sandbox_kernel.session.streams import Cell, RunningCells
+from tests.support.relays import Served
 
 Content = dict[str, Any]
 
@@ -32,7 +34,13 @@ Content = dict[str, Any]
 class Bench:
     """A router between a front end and a kernel that are both the test's; it is the port and the front at once."""
 
-    def __init__(self, before_cell: Hook | None = None, after_cell: Hook | None = None, **limits: Any) -> None:
+    def __init__(
+        self,
+        before_cell: Hook | None = None,
+        after_cell: Hook | None = None,
+        cells: RunningCells | None = None,
+        **limits: Any,
+    ) -> None:
         self.ready = True
         self.sent: list[Message] = []
         """What the kernel was sent."""
@@ -56,6 +64,7 @@ class Bench:
             self._audit,
             before_cell=before_cell,
             after_cell=after_cell,
+            cells=cells,
         )
 
     def _audit(self, event: str, **fields: Any) -> None:
@@ -1066,3 +1075,71 @@ async def test_a_cell_ends_when_the_way_to_end_it_is_defective(
     bench.status("busy", cell)
     assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
     assert bench.did == ["kill sandbox"]
+
+
+# --- what a service hears, and says ---
+
+
+async def test_a_service_hears_of_each_cell_that_the_kernel_has(make: Callable[..., Bench]) -> None:
+    service = Served(lambda stream, cell: asyncio.sleep(0))
+    cells = RunningCells(service)
+    bench = make(cells=cells)
+    first, second = bench.submit(), bench.submit()
+    other = bench.submit("complete_request", {"code": "a", "cursor_pos": 1})
+    bench.run(first)
+    assert service.events == [("began", first.id), ("ended", first.id), ("began", second.id)]
+    assert cells.charged == Cell(second.id)
+    bench.router.kernel_died(KernelDied("it ended"))
+    assert service.events[-1] == ("ended", second.id)
+    assert other.id not in [name for _, name in service.events]
+    assert cells.charged is None, "the next kernel has run nothing yet"
+
+
+async def test_a_service_is_not_told_of_a_cell_that_never_ran(make: Callable[..., Bench]) -> None:
+    service = Served(lambda stream, cell: asyncio.sleep(0))
+    bench = make(cells=RunningCells(service))
+    first, aborted = bench.submit(), bench.submit()
+    bench.run(first, "error")
+    assert bench.told(aborted)[-2:] == ["aborted", "idle"]
+    assert service.events == [("began", first.id), ("ended", first.id)]
+
+
+async def test_what_the_host_says_in_a_cell_is_one_line_on_its_stderr(bench: Bench) -> None:
+    bench.router.outputs.tell("nobody runs")
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.router.outputs.tell("denied:\nexample.test\r" + "x" * 2000)
+    (said,) = [message for message, _ in bench.delivered if message.type == "stream"]
+    assert said.content["name"] == "stderr"
+    assert said.content["text"].startswith("[sandbox_kernel] denied: example.test xxx")
+    assert said.content["text"].count("\n") == 1
+    assert len(said.content["text"]) < 1100
+    assert said.parent["msg_id"] == cell.id
+    bench.reply(cell)
+    bench.status("idle", cell)
+    bench.router.outputs.tell("nobody runs")
+    assert len(bench.told(cell)) == 4
+
+
+async def test_the_host_says_only_so_much_in_a_cell_and_in_the_next_again(bench: Bench) -> None:
+    first, second = bench.submit(), bench.submit()
+    bench.status("busy", first)
+    for number in range(requests.MAX_TOLD + 10):
+        bench.router.outputs.tell(f"line {number}")
+    assert bench.told(first)[1:] == [f"[sandbox_kernel] line {number}\n" for number in range(requests.MAX_TOLD)]
+    bench.reply(first)
+    bench.status("idle", first)
+    bench.router.outputs.tell("again")
+    assert bench.told(second) == ["[sandbox_kernel] again\n"]
+
+
+async def test_what_the_host_says_counts_as_the_cell_s_output(make: Callable[..., Bench]) -> None:
+    """Whoever makes a cell be told things has that much less to say; the cell ends as for its own."""
+    bench = make(output_messages=3)
+    cell = bench.submit()
+    bench.on_signal = lambda: bench.run(cell, "error")
+    for _ in range(4):
+        bench.router.outputs.tell("denied")
+    found = await bench.ended(cell)
+    assert found.count("[sandbox_kernel] denied\n") == 3
+    assert "OutputLimit" in found
