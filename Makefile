@@ -29,8 +29,8 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes
 
-# Most tests wait for containers and browsers: three workers are busy with two processors. Those that need the machine for
-# themselves (the mark `alone`) run first, while the other workers wait.
+# Most tests wait for containers and browsers: three workers are busy with two processors. tests/support/order.py says who
+# begins with what. Tests that need the machine for themselves (the mark `alone`) run first, while the others wait.
 WORKERS := 3
 test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime
 	@echo "--- setting up engine, image and kernel"

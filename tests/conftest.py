@@ -30,8 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: needs the machine for itself; no other worker runs a test meanwhile")
     config.addinivalue_line("markers", "slow: takes seconds, of an attack on time or of programs; not for every save")
-    if turns := getattr(config, "workerinput", {}).get("turns"):
-        config.pluginmanager.register(TurnsPlugin(Turns(Path(turns))))
+    given = getattr(config, "workerinput", {})
+    if "turns" in given:
+        config.pluginmanager.register(TurnsPlugin(Turns(Path(given["turns"])), given["workercount"]))
     elif config.getoption("numprocesses", None):
         config.stash[TURNS] = tempfile.TemporaryDirectory(prefix="sandbox-kernel-turns-")
 

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.order import spread
+
 T = TypeVar("T")
 
 
@@ -46,12 +48,13 @@ def _lock(path: Path, how: int, until: ExitStack) -> None:
 class TurnsPlugin:
     """What pytest calls in a worker."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns = turns
+    def __init__(self, turns: Turns, workers: int) -> None:
+        self.turns, self.workers = turns, workers
         self.is_alone = False
 
     @pytest.hookimpl(trylast=True)  # after the order was made random
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = spread(items, self.workers, lambda item: item.nodeid.partition("::")[0])
         items.sort(key=lambda item: not is_alone(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # before the clock of a test's time limit starts
