@@ -24,6 +24,7 @@ NAMES = {
     "outputs": 300,
     "names": 400,
     "files": 300,
+    "secrets": 500,
     "network": 700,
 }
 """Each target, and the bytes of its longest input."""

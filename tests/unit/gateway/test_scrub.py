@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sandbox_kernel.gateway import codings
 from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
 from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits
-
-from .spellings import SPELLINGS
+from tests.support.spellings import SPELLINGS
 
 VALUES = {
     "a key": b"sk-test-8Jd02kQm3vXz71LpRt5W",

@@ -22,9 +22,9 @@ from sandbox_kernel.gateway.limits import EgressLimits
 from sandbox_kernel.gateway.secrets import Secrets
 from sandbox_kernel.policy.network import NetworkPolicy
 from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, proxy
+from tests.support.spellings import SPELLINGS
 
 from .hosts import HOST, KEY, Source
-from .spellings import SPELLINGS
 
 OTHER = "other.example.test"
 VALUE = KEY.encode()

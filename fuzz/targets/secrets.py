@@ -1,0 +1,154 @@
+"""What takes secrets out of answers, against spellings that are read back; any headers, and any packed bodies."""
+
+from __future__ import annotations
+
+import binascii
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+from sandbox_kernel.gateway.exchange import RequestHead, ResponseHead
+from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
+from sandbox_kernel.gateway.substitution import Held, Substitution
+from sandbox_kernel.gateway.unpacking import FREE_BYTES, MOST_TIMES
+from sandbox_kernel.gateway.value import Value
+from sandbox_kernel.policy.network import Refused
+from tests.support.spellings import SPELLINGS
+
+from ..judge import require
+
+HOST = "api.example.test"
+VALUES = (b"sk-live-8Jd02kQm3vXz71LpRt5W", b'p/q+r&s<t>"u"%25;x=y', b"90417263548172635", b"ab\\ncd\\u0041ef\\\\gh12")
+LETTERS = b"J0V3mzKp9X1RbT5WnHc8Ld2YfGs6Ae"
+PLACEHOLDERS = tuple((b"%d" % number + LETTERS)[: len(value)] for number, value in enumerate(VALUES))
+NAMES = tuple(sorted(SPELLINGS))
+INSERTED = 0xFE
+"""Before a byte that says which spelling of the value stands here."""
+UNREADABLE = (ValueError, SyntaxError, IndexError, TypeError, AttributeError, binascii.Error, MemoryError)
+
+
+SCRUBBERS: list[Scrubber] = []
+
+
+def prepared() -> AbstractContextManager[object]:
+    """Make the scrubbers, of the product as it is now."""
+    pairs = zip(VALUES, PLACEHOLDERS, strict=True)
+    SCRUBBERS[:] = [Scrubber([(Value(value), placeholder)]) for value, placeholder in pairs]
+    return nullcontext()
+
+
+def run(data: bytes) -> None:
+    """The first byte says what is tried, the second which value, the third how it is cut."""
+    mode, number, step, rest = (*(data[:3] + bytes(3))[:3], data[3:])
+    trials: tuple[Callable[[int, int, bytes], None], ...] = (answer, answer, packed, heads)
+    trials[mode % len(trials)](number % len(VALUES), step or 1 << 16, rest)
+
+
+def in_pieces(stream: Scrubbing, text: bytes, step: int) -> bytes:
+    pieces = [stream.feed(text[at : at + step]) for at in range(0, len(text), step)]
+    return b"".join(pieces) + stream.finish()
+
+
+def answer(number: int, step: int, data: bytes) -> None:
+    """Any text, with the value in it in any spelling: neither the text nor its length changes otherwise."""
+    value = VALUES[number]
+    pieces: list[tuple[bytes, str]] = []
+    at = 0
+    while at < len(data):
+        end = data.find(bytes((INSERTED,)), at)
+        end = len(data) if end < 0 else end
+        pieces.append((data[at:end], ""))
+        if end + 1 < len(data):
+            name = NAMES[data[end + 1] % len(NAMES)]
+            pieces += [(b"\n//\n", ""), (SPELLINGS[name].write(value), name), (b"\n//\n", "")]
+        at = end + 2
+    text = b"".join(piece for piece, _ in pieces)
+    found = in_pieces(Scrubbing(SCRUBBERS[number]), text, step)
+    require(len(found) == len(text), (len(found), len(text)))
+    require(value.lower() not in found.lower(), found)
+    at = 0
+    for piece, name in pieces:
+        if name:
+            require(not is_value(name, found[at : at + len(piece)], value), (name, found[at : at + len(piece)]))
+        elif not any(word in text.lower() for word in (value.lower(), value.hex().encode())) and len(pieces) == 1:
+            require(found == text, (found, text))
+        at += len(piece)
+
+
+def is_value(name: str, written: bytes, value: bytes) -> bool:
+    """Return whether a cell reads the value in what is left of a spelling."""
+    try:
+        return SPELLINGS[name].read(written).lower() == value.lower()
+    except UNREADABLE:
+        return False
+
+
+def packed(number: int, step: int, data: bytes) -> None:
+    """A body that says that it is packed, and may be: bounded, and refused if it is not what it says."""
+    coding = (b"gzip", b"deflate")[step % 2]
+    exchange = Substitution(HOST, (), SCRUBBERS[number])
+    exchange.request(RequestHead("GET", "https", HOST, 443, b"/", ()))
+    exchange.response(ResponseHead(200, b"", ((b"Content-Encoding", coding),)))
+    body = exchange.body()
+    given = 0
+    try:
+        for at in range(0, len(data), step):
+            given += len(body.feed(data[at : at + step]))
+        given += len(body.finish())
+    except Refused:
+        pass
+    else:
+        require(not data or plain(data, coding) is not None, data)
+    require(given <= FREE_BYTES + MOST_TIMES * len(data) + (64 << 10), given)
+
+
+def plain(data: bytes, coding: bytes) -> bytes | None:
+    """Return what the library makes of a packed body as a whole, None if that is nothing."""
+    for bits in (zlib.MAX_WBITS + 16,) if coding == b"gzip" else (zlib.MAX_WBITS, -zlib.MAX_WBITS):
+        unpacker = zlib.decompressobj(bits)
+        try:
+            text = unpacker.decompress(data, 1 << 24)
+        except zlib.error:
+            continue
+        if unpacker.eof:
+            return text
+    return None
+
+
+def heads(number: int, step: int, data: bytes) -> None:
+    """A request and an answer of any words: the value goes to the host alone."""
+    value, mine = VALUES[number], PLACEHOLDERS[number]
+    held = Held("API_KEY", Value(value), mine, frozenset([(HOST, 443)]), (b"X-Key", b"k ", b""))
+    exchange = Substitution(HOST, [held], SCRUBBERS[number])
+    words = data.replace(bytes((INSERTED,)), mine).split(b"\n")
+    headers = tuple((word[: step % 8] or b"X", word[step % 8 :]) for word in words)
+    head = exchange.request(RequestHead("GET", "https", HOST, 443, b"/" + words[0], headers))
+    require(head.path.startswith(b"/"), head)
+    require(not any(mine in text for text in (head.path, *(text for _, text in head.headers))), head)
+    echo = ResponseHead(200, value, tuple((value + name, b"<" + text + value) for name, text in head.headers))
+    try:
+        cleaned = exchange.response(echo)
+    except Refused:
+        return
+    require(value.lower() not in repr_of(cleaned).lower(), cleaned)
+
+
+def repr_of(head: ResponseHead) -> bytes:
+    return b"\n".join([head.reason, *(name + b": " + text for name, text in head.headers)])
+
+
+def seeds() -> Iterator[bytes]:
+    for number in range(len(VALUES)):
+        for name in range(len(NAMES)):
+            yield (
+                bytes([0, number, 7 * (name % 5), 60, INSERTED, name]) + b" & %25 \\u00 text" + bytes([INSERTED, name])
+            )
+        yield bytes([0, number, 1]) + VALUES[number][:-1] + b"." * 300
+    text = b"<" + VALUES[0] + b"> and more " * 20
+    yield bytes([2, 0, 2]) + gzip.compress(text)
+    yield bytes([2, 0, 2]) + gzip.compress(text) + gzip.compress(text)
+    yield bytes([2, 0, 3]) + zlib.compress(text)
+    yield bytes([2, 0, 2]) + gzip.compress(text)[:-4]
+    for step in range(8):
+        yield bytes([3, step % 4, step, INSERTED]) + b"a?k=\nAuthorization: Basic c29tZQ==\nx: " + bytes([INSERTED, 10])
