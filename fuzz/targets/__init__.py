@@ -26,6 +26,7 @@ NAMES = {
     "files": 300,
     "secrets": 500,
     "network": 700,
+    "requests": 700,
 }
 """Each target, and the bytes of its longest input."""
 
