@@ -29,6 +29,8 @@ class Left(NamedTuple):
     container: dict[str, Any]
     way_out: dict[str, Any] | None
     """What the container's cells know of their way out; it was made before they were."""
+    listeners: int
+    """Subscriptions to what the process published; they come again in a moment."""
 
 
 def collect(settings: Settings, place: keeper.Place, *, wanted: bool = True) -> Left | None:
@@ -38,12 +40,14 @@ def collect(settings: Settings, place: keeper.Place, *, wanted: bool = True) -> 
         return None
     fd, state = left
     if wanted and state.get("settings") == _digest(settings):
-        return Left(fd, state["container"], state.get("way_out"))
+        return Left(fd, state["container"], state.get("way_out"), int(state.get("listeners", 0)))
     os.close(fd)
     return None
 
 
-async def leave(session: Session, place: keeper.Place, way_out: dict[str, Any] | None = None) -> None:
+async def leave(
+    session: Session, place: keeper.Place, way_out: dict[str, Any] | None = None, *, listeners: int = 0
+) -> None:
     """Leave the session's container at `place`. Raises `SandboxError` or `OSError` if it cannot be left there.
 
     `way_out` is what only the two processes and the keeper get to know, in memory.
@@ -54,7 +58,7 @@ async def leave(session: Session, place: keeper.Place, way_out: dict[str, Any] |
         handover = await session.park()
         try:
             known = {"settings": _digest(session.settings), "container": handover.state, "way_out": way_out}
-            state = json.dumps(known).encode()
+            state = json.dumps({**known, "listeners": listeners}).encode()
             process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
                 [sys.executable, "-I", "-S", keeper.__file__, str(listener.fileno()), str(handover.fd), path],
                 stdin=subprocess.PIPE,

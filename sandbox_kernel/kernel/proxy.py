@@ -25,6 +25,7 @@ from . import handover, heap, keeper
 from .file_messages import Answer, FileMessages
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
+from .opening import Opening
 from .overflow import Overflow
 
 if TYPE_CHECKING:
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""
 PARENT_SECONDS = 1.0
-SUBSCRIBE_SECONDS = 0.25
-"""How long after the sockets are bound a request for the kernel waits at least.
-
-After a restart, clients connect again to each socket by itself, within 0.1 to 0.2 s. A kernel that is ready at once
-would publish the outputs of the first cell, and the idle that ends it, before they can be heard.
-"""
 
 NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
@@ -97,8 +92,7 @@ class Proxy:
         self._shutdown: tuple[Message, bytes] | None = None
         self._defect = noted_in(self.audit)
         self._tasks = Tasks(self._defect)
-        self._early: list[tuple[Message, bytes]] | None = []
-        """Requests that came before they could be answered in public; None once they can."""
+        self.opening = Opening(self.receive)
 
     async def run(self) -> int:
         heap.share_arena()
@@ -117,7 +111,7 @@ class Proxy:
         )
         self._publish_status("starting", {})
         self.sockets.listen()
-        loop.call_later(SUBSCRIBE_SECONDS, self.open)
+        self._tasks.start(self.opening.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
         self._tasks.start(self._watch_parent(), "watching the parent process")
         self._tasks.start(self._reap(), "removing what earlier kernels left")
         try:
@@ -157,16 +151,8 @@ class Proxy:
             self.audit("refused", reason=f"{request.type} on {request.channel}")
         elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
             self._tasks.start(self._answer(request, client), f"a {request.type}")
-        elif self._early is not None:
-            self._early.append((request, client))
-        else:
+        elif not self.opening.holds(request, client):
             self.session.submit(request, client)
-
-    def open(self) -> None:
-        """Let requests through to the session: whoever asks can hear the outputs by now."""
-        early, self._early = self._early or [], None
-        for request, client in early:
-            self.receive(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:
         """Answer with a reply and idle, whatever fails on the way."""
@@ -285,6 +271,7 @@ class Proxy:
         if self._left is None:
             self.session.launch()
             return
+        self.opening.listeners = max(self._left.listeners, 1)
         self.session.adopt(self._left.fd, self._left.container)
         if self._ahead is not None:
             self._ahead.give_up()
@@ -302,7 +289,7 @@ class Proxy:
             try:
                 async with asyncio.timeout(SHUTDOWN_SECONDS):
                     known = None if self._way_out is None else self._way_out.state()
-                    await handover.leave(self.session, self.meeting_place, known)
+                    await handover.leave(self.session, self.meeting_place, known, listeners=self.sockets.listeners)
             except (SandboxError, TimeoutError, OSError) as error:
                 self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
 

@@ -90,6 +90,9 @@ class FrontSockets:
         self._published_bytes = 0
         self._waiting_bytes = max(WAITING_BYTES, 4 * message_bytes)
         self._heap: Heap | None = None
+        self.listeners = 0
+        """Subscriptions to what is published that are in force."""
+        self._listening = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._guests = None if anybody else Guests(self._context, lambda why: _call(loop, self._shut_out, why))
         for channel, kind in (
@@ -117,7 +120,7 @@ class FrontSockets:
         if kind == zmq.ROUTER:
             socket.router_handover = 1
         else:
-            socket.xpub_verbose = 1  # every subscription gets its welcome
+            socket.xpub_verboser = 1  # every subscription gets its welcome, and the end of each is noticed
             # All of a cell's outputs may wait for a slow client; beyond ZMQ's 1,000, idle itself would be lost.
             socket.sndhwm = QUEUED_MESSAGES
         if connection.get("curve_secretkey"):
@@ -200,8 +203,18 @@ class FrontSockets:
         message = Message(channel=channel, header=header, metadata=metadata, content=content, buffers=tuple(rest[4:]))
         return message, client
 
+    async def until_heard_by(self, listeners: int) -> None:
+        """Wait until so many subscriptions are in force."""
+        while self.listeners < listeners:
+            self._listening.clear()
+            await self._listening.wait()
+
     def _subscribed(self, event: bytes) -> None:
-        if event[:1] == b"\x01":
+        if event[:1] == b"\x00":
+            self.listeners -= 1
+        elif event[:1] == b"\x01":
+            self.listeners += 1
+            self._listening.set()
             content = {"subscription": event[1:].decode(errors="replace")}
             message = Message(channel="iopub", header={"msg_type": "iopub_welcome"}, content=content)
             self.send(message, None, topic=event[1:])

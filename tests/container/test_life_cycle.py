@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import zmq
 
 from sandbox_kernel.container.agent import LEASE
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -154,6 +155,24 @@ def test_restart_keeps_files_and_clears_variables(start_kernel: Start) -> None:
     assert kernel.containers()[0].container == container
     again = kernel.run("1 + 1").header["session"]
     assert again == result.header["session"]
+
+
+def test_who_is_slow_to_listen_again_hears_the_first_cell_after_a_restart(start_kernel: Start) -> None:
+    """Its requests may be there long before its ears are: a busy client connects to each socket when it gets to it."""
+    kernel = start_kernel()
+    with kernel.manager.context.socket(zmq.SUB) as slow:
+        slow.reconnect_ivl = 2000
+        slow.subscribe(b"")
+        slow.connect(f"tcp://{kernel.manager.ip}:{kernel.manager.iopub_port}")
+        assert slow.poll(10_000), "it is welcomed"
+        kernel.manager.restart_kernel()
+        while slow.poll(0):
+            slow.recv_multipart()
+        kernel.run("print('heard')")
+        content = b""
+        while rb"heard\n" not in content:
+            assert slow.poll(10_000), "it hears the output"
+            content = slow.recv_multipart()[-1]
 
 
 def test_restart_in_the_middle_of_a_cell(start_kernel: Start) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.kernel import opening
 from sandbox_kernel.kernel.proxy import Proxy
 
 QUESTIONS = [
@@ -84,9 +85,44 @@ async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
 ) -> None:
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
-    proxy.open()
+    proxy.opening.open()
     monkeypatch.setattr(proxy.session, "submit", broken)
     proxy.receive(replace(request("execute_request"), channel="shell"), b"client")
     assert wire.said() == [("execute_reply", "error"), ("status", "idle")]
     assert "RuntimeError" in wire.sent[0].content["ename"]
     await proxy.session.close()
+
+
+async def test_an_early_request_waits_for_those_who_listened_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SUBSCRIBE_SECONDS", 0.0)
+    taken: list[bytes] = []
+    heard, asked = asyncio.Event(), asyncio.Event()
+    door = opening.Opening(lambda _, client: taken.append(client))
+    door.listeners = 2
+
+    async def until_heard_by(listeners: int) -> None:
+        assert listeners == 2
+        asked.set()
+        await heard.wait()
+
+    waiting = asyncio.create_task(door.open_once_heard(until_heard_by))
+    await asked.wait()
+    assert door.holds(request("execute_request"), b"first")
+    assert door.holds(request("execute_request"), b"second")
+    assert taken == []
+    heard.set()
+    await waiting
+    assert taken == [b"first", b"second"]
+    assert not door.holds(request("execute_request"), b"third")
+
+
+async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SUBSCRIBE_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "LISTENERS_SECONDS", 0.05)
+    taken: list[bytes] = []
+    door = opening.Opening(lambda _, client: taken.append(client))
+    assert door.holds(request("execute_request"), b"client")
+    never = asyncio.Event()
+    async with asyncio.timeout(5):
+        await door.open_once_heard(lambda _: never.wait())  # type: ignore[arg-type,return-value]
+    assert taken == [b"client"]

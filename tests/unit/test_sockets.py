@@ -14,6 +14,7 @@ from jupyter_client.session import Session
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.kernel import sockets
+from tests.support.kernels import eventually
 
 MIB = 1 << 20
 MANY = 64
@@ -30,9 +31,7 @@ def connection_file(folder: Path) -> dict[str, Any]:
     return connection | ports
 
 
-async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
-    """Return what was noted while many large messages were sent to one client, and how many small ones it got then."""
-    noted: list[str] = []
+def front_at(folder: Path, noted: list[str]) -> sockets.FrontSockets:
     front = sockets.FrontSockets(
         connection_file(folder),
         lambda *_: None,
@@ -41,6 +40,13 @@ async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
         anybody=True,
     )
     front.listen()
+    return front
+
+
+async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
+    """Return what was noted while many large messages were sent to one client, and how many small ones it got then."""
+    noted: list[str] = []
+    front = front_at(folder, noted)
     context = zmq.asyncio.Context()
     client = context.socket(zmq.SUB)
     client.rcvhwm = 1
@@ -125,6 +131,28 @@ async def test_a_request_passes_once_and_with_the_key_only(tmp_path: Path) -> No
         assert noted == ["sent-twice", "wrong-signature", "not-a-request", "not-a-request"]
     finally:
         client.close(linger=0)
+        context.term()
+        front.close()
+        await asyncio.to_thread(front.destroy)
+
+
+async def test_it_knows_how_many_listen(tmp_path: Path) -> None:
+    """Each subscription counts, also the second to the same, until its client is gone."""
+    front = front_at(tmp_path, [])
+    context = zmq.asyncio.Context()
+    clients = [context.socket(zmq.SUB) for _ in range(3)]
+    try:
+        for client in clients:
+            client.subscribe(b"")
+            client.connect(f"ipc://{tmp_path / 'k'}-4")
+        async with asyncio.timeout(10):
+            await front.until_heard_by(3)
+            assert front.listeners == 3
+            clients[0].close(linger=0)
+            await asyncio.to_thread(eventually, lambda: front.listeners == 2, 10, "the client that left is not counted")
+    finally:
+        for client in clients:
+            client.close(linger=0)
         context.term()
         front.close()
         await asyncio.to_thread(front.destroy)
