@@ -175,15 +175,20 @@ class Charge:
 
         if not self._appears():
             return
-        begin, first = time.monotonic(), None
+        begin = changed = time.monotonic()
+        first = last = None
+        # Each restart has a keeper, which is gone before the next process has put its own name: also the second one's.
+        patience = HANDED_OVER_SECONDS if handed_over else GRACE_SECONDS
         for found in self._while_there():
             owner = _owners().Owner.parse(str(found.get("Name")))
+            now = time.monotonic()
             first = first or owner
-            waited = time.monotonic() - begin
+            if owner != last:
+                last, changed = owner, now
             if owner is not None and owner.alive():
-                if owner != first and waited > HANDED_OVER_SECONDS:
+                if owner != first and now - begin > HANDED_OVER_SECONDS:
                     return
-            elif waited > (HANDED_OVER_SECONDS if handed_over and owner == first else GRACE_SECONDS):
+            elif now - changed > patience:
                 break
         self.remove()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines import guard
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -160,3 +162,29 @@ async def test_a_name_that_the_engine_refused_is_forgotten(start: Start, make_sp
         assert await engine.inspect(created["Id"]) is not None
     finally:
         await engine.remove(created["Id"])
+
+
+@pytest.mark.parametrize(("handed_over", "looks"), [(True, 4), (False, 1)], ids=["handed over", "control"])
+def test_a_restart_soon_after_another_is_no_end_of_its_container(
+    monkeypatch: pytest.MonkeyPatch, handed_over: bool, looks: int
+) -> None:
+    """The first process's guard sees the second keeper, which is dead, before the third process has put its name."""
+    monkeypatch.setattr(guard, "GRACE_SECONDS", -1.0)
+    keepers = Owner(os.getpid(), 1), Owner(os.getpid(), 2)  # others of before, with the number of this process
+    names = [keepers[0], Owner.of(os.getpid()), keepers[1], Owner.of(os.getppid())]
+    seen: list[Owner] = []
+
+    class Charge(guard.Charge):
+        def _appears(self) -> bool:
+            return True
+
+        def _while_there(self) -> Iterator[dict[str, Any]]:
+            for owner in names[len(seen) :]:
+                seen.append(owner)
+                yield {"Name": "/" + owner.container_name("session")}
+
+        def remove(self) -> None:
+            pass
+
+    Charge("nowhere", "c" * 64).end_with_its_owner(handed_over=handed_over)
+    assert len(seen) == looks
