@@ -84,7 +84,8 @@ _READINGS = (
         _BACKSLASH,
         _backslash,
         b"\\",
-        ((re.compile(rb"\\+(?![\\uxUnrtfbv])"), b""), (re.compile(rb"\\+n"), b"\n")),
+        # A run is looked at from its beginning only: from each of its bytes, that would be as many steps as its square.
+        ((re.compile(rb"(?<!\\)\\++(?![uxUnrtfbv])"), b""), (re.compile(rb"(?<!\\)\\++n"), b"\n")),
     ),
     _Reading(_ENTITY, _entity, b"&"),
 )

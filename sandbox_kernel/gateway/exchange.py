@@ -5,7 +5,7 @@ Values and protocols only. Imports nothing of ours: the relay, the tunnel and th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -70,8 +70,11 @@ class ResponseHead:
 class BodyFilter(Protocol):
     """Sees the body of an answer in pieces, and says what the cell gets in its place."""
 
-    def feed(self, data: bytes) -> bytes:
-        """Return what can be passed on by now, possibly nothing. Raises `Refused`: the connection breaks."""
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """Yield what can be passed on by now, in pieces. What is not taken yet needs no memory, however much it is.
+
+        Raises `Refused`: the connection breaks.
+        """
         ...
 
     def finish(self) -> bytes:

@@ -201,7 +201,7 @@ class Relay:
                 body = pending.looker.body()
         await pending.cell.answer(head, length if body is None else None)
         async for data in host.body():
-            if piece := data if body is None else body.feed(data):
+            for piece in (data,) if body is None else body.feed(data):
                 await pending.cell.send(piece)
         await pending.cell.end(b"" if body is None else body.finish())
 

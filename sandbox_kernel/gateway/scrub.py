@@ -6,7 +6,7 @@ guesses is held back a moment longer would learn a value one character at a time
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from . import codings
 from .value import Value
@@ -70,15 +70,14 @@ class Scrubbing:
         self._scrubber = scrubber
         self._held = bytearray()
 
-    def feed(self, data: bytes) -> bytes:
-        """Return what can be passed on: all but the window, and an eighth of it so that small pieces are cheap."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what can be passed on: all but the window, and an eighth of it so that small pieces are cheap."""
         self._held += data
         window = self._scrubber.window
-        if len(self._held) <= window + window // 8:
-            return b""
-        ready, left = self._scrubber.split(bytes(self._held), len(self._held) - window)
-        self._held = bytearray(left)
-        return ready
+        if len(self._held) > window + window // 8:
+            ready, left = self._scrubber.split(bytes(self._held), len(self._held) - window)
+            self._held = bytearray(left)
+            yield ready
 
     def finish(self) -> bytes:
         """Return what is left, at the end of the body."""

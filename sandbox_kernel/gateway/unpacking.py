@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
 from ..core.secret_codes import SecretCode
 from ..policy.network import Refused
@@ -16,6 +17,10 @@ STEP_BYTES = 64 << 10
 
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 PACKED = frozenset(("gzip", "x-gzip", "deflate"))
+NAMED = frozenset(
+    ("br", "zstd", "compress", "x-compress", "dcb", "dcz", "aws-chunked", "aes128gcm", "exi", "bzip2", "xz")
+)
+"""Codings that a refusal names. The name of any other is the host's words, which may be those that it was sent."""
 OF_THE_PACKED_BODY = frozenset((b"content-encoding", b"content-md5", b"digest", b"content-digest"))
 """Headers that do not fit what is passed on."""
 
@@ -27,7 +32,8 @@ def coding_of(head: ResponseHead, host: str) -> str | None:
     if not codings:
         return None
     if len(codings) > 1 or codings[0] not in PACKED:
-        raise Refused(SecretCode.SECRET_CODING_UNKNOWN.note(host=host, coding=ascii(", ".join(codings)[:60])))
+        known = [one if one in PACKED | NAMED else "one without a common name" for one in codings[:4]]
+        raise Refused(SecretCode.SECRET_CODING_UNKNOWN.note(host=host, coding=" in ".join(known)))
     return codings[0]
 
 
@@ -42,18 +48,19 @@ class Unpacking:
         self._begun = b""
         self._taken = self._given = 0
 
-    def feed(self, data: bytes) -> bytes:
-        """Return what the filter lets out. Raises `Refused`."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the filter lets out, no more of it unpacked than is taken. Raises `Refused`."""
         self._taken += len(data)
         if self._unpacker is None:
             # Servers mean two things by deflate: with zlib's two bytes before it, and without.
             self._begun += data
             if len(self._begun) < 2:
-                return b""
+                return
             data, self._begun = self._begun, b""
             zlibs = data[0] & 15 == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
             self._unpacker = zlib.decompressobj(_ZLIB if zlibs else _RAW)
-        return b"".join(map(self._inner.feed, self._unpacked(data, self._unpacker)))
+        for piece in self._unpacked(data, self._unpacker):
+            yield from self._inner.feed(piece)
 
     def finish(self) -> bytes:
         """Return the rest. Raises `Refused` for a body that ends too early."""
@@ -61,8 +68,7 @@ class Unpacking:
             raise self._broken()
         return self._inner.finish()
 
-    def _unpacked(self, data: bytes, unpacker: zlib._Decompress) -> list[bytes]:
-        pieces = []
+    def _unpacked(self, data: bytes, unpacker: zlib._Decompress) -> Iterator[bytes]:
         try:
             while data:
                 if unpacker.eof:
@@ -73,11 +79,10 @@ class Unpacking:
                 self._given += len(piece)
                 if self._given > FREE_BYTES + MOST_TIMES * self._taken:
                     raise Refused(SecretCode.SECRET_CODING_EXPANDS.note(host=self._host, limit=MOST_TIMES))
-                pieces.append(piece)
+                yield piece
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
         except zlib.error:
             raise self._broken() from None
-        return pieces
 
     def _broken(self) -> Refused:
         return Refused(SecretCode.SECRET_CODING_BROKEN.note(host=self._host))

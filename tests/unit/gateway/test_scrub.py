@@ -37,7 +37,7 @@ def in_pieces(scrub: Scrubber, text: bytes, sizes: list[int]) -> bytes:
     found, at, turn = b"", 0, 0
     while at < len(text):
         size = sizes[turn % len(sizes)]
-        found += stream.feed(text[at : at + size])
+        found += b"".join(stream.feed(text[at : at + size]))
         at, turn = at + size, turn + 1
     return found + stream.finish()
 
@@ -145,7 +145,7 @@ def test_what_is_held_back_does_not_depend_on_what_it_is() -> None:
     came = []
     for tail in (b"nothing of the kind", value[:-1], value[:4], base64.b64encode(value)[:-3]):
         stream = Scrubbing(scrubber(value))
-        came.append([len(stream.feed(data)) for data in (b"." * 2000, tail.rjust(100, b"."), b"." * 300)])
+        came.append([len(b"".join(stream.feed(data))) for data in (b"." * 2000, tail.rjust(100, b"."), b"." * 300)])
     assert came == [[1488, 100, 300]] * 4
 
 
@@ -154,7 +154,7 @@ def test_memory_stays_within_the_window() -> None:
     stream = Scrubbing(scrub)
     sent = came = 0
     for _ in range(1000):
-        came += len(stream.feed(b"x" * 100))
+        came += sum(map(len, stream.feed(b"x" * 100)))
         sent += 100
         assert sent - came <= scrub.window * 9 // 8
 

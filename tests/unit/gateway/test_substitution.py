@@ -142,7 +142,7 @@ def through(secrets: Secrets, head: ResponseHead, body: bytes, *, method: str = 
     looker.request(asked(method=method))
     head = looker.response(head)
     filtered = looker.body()
-    pieces = [filtered.feed(body[at : at + 100]) for at in range(0, len(body), 100)]
+    pieces = [piece for at in range(0, len(body), 100) for piece in filtered.feed(body[at : at + 100])]
     return head, b"".join(pieces) + filtered.finish()
 
 
