@@ -53,6 +53,7 @@ class Host:
         self._open: list[tuple[object, object]] = []
 
     async def send(self, data: bytes) -> None:
+        require(data, "nothing was sent")
         self.sent += data
         method, _, rest = data.partition(b" ")
         if not self._open and method not in KNOWN:  # one that llhttp has never heard of

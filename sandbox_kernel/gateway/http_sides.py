@@ -158,7 +158,8 @@ class HostSide:
 
     async def _send(self, data: bytes) -> bool:
         try:
-            await self._upstream.duplex.send(data)
+            if data:  # the end of a body with a length has none
+                await self._upstream.duplex.send(data)
         except (OSError, StreamReset):
             return False
         return True
