@@ -154,18 +154,18 @@ class Carrier:
         if cell is None:
             stream.reset(RESET_UNCHARGED)
             return
-        self._serving[number] = self._tasks.start(self._serve(stream, cell), "a connection")
+        task = self._serving[number] = self._tasks.start(self._serve(stream, cell), "a connection")
+        task.add_done_callback(lambda _: self._served(stream))  # it may be cancelled before it begins
 
     async def _serve(self, stream: Connection, cell: Cell) -> None:
-        try:
+        with contextlib.suppress(StreamReset):
             await self._service.serve(stream, cell)
             await stream.linger()
-        except StreamReset:
-            pass
-        finally:
-            stream.reset(RESET_LEFT_OPEN)
-            del self._serving[stream.number]
-            self._free(stream)
+
+    def _served(self, stream: Connection) -> None:
+        stream.reset(RESET_LEFT_OPEN)
+        del self._serving[stream.number]
+        self._free(stream)
 
     def _settle(self, stream: Connection) -> None:
         """Forget a stream that is over for both ends."""

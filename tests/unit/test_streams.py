@@ -553,6 +553,21 @@ async def test_frames_that_cross_a_reset_are_no_garbage() -> None:
         assert not host.garbage.done()
 
 
+async def test_a_stream_that_ends_before_its_service_began_is_given_back() -> None:
+    """Its kernel ends in the same breath in which it was opened."""
+    service = Served(echo)
+    async with hosted(service, connections=1) as (host, theirs):
+        host.carrier.begin()
+        agent = HostileAgent(theirs)
+        assert (await agent.hear())[0] == flow.ALLOW
+        host.carrier.take(OPEN_1)
+        host.carrier.reset_all(RESET_BY_KERNEL)
+        assert (await agent.hear())[:2] == (flow.RESET, 1)
+        await agent.say(flow.frame(flow.RESET, 1))
+        assert (await agent.hear())[:3] == (flow.ALLOW, 0, 1)
+        assert service.streams == []
+
+
 async def test_a_reset_that_crosses_an_end_is_no_garbage() -> None:
     async def serve(stream: Stream, cell: Cell) -> None:
         await stream.finish()
