@@ -133,10 +133,38 @@ class Lab:
         """Return the outputs of a cell as a person reads them."""
         return [one.text for one in self.output(cell).find_elements("css selector", ".jp-OutputArea-output")]
 
-    def ask(self, path: str) -> Any:
-        request = urllib.request.Request(f"{self.url}{path}", headers={"Authorization": f"token {self.token}"})  # noqa: S310
+    def ask(self, path: str, method: str = "GET") -> Any:
+        """Ask the server, not the page; None where it has nothing to say."""
+        headers = {"Authorization": f"token {self.token}"}
+        request = urllib.request.Request(f"{self.url}{path}", headers=headers, method=method)  # noqa: S310
         with urllib.request.urlopen(request, timeout=WAIT) as answer:  # noqa: S310
-            return json.load(answer)
+            return json.loads(answer.read() or "null")
+
+    def renew(self) -> None:
+        """End all that runs, close all pages but an empty one, and forget what they have kept."""
+        self.browser.switch_to.new_window("tab")
+        empty = self.browser.current_window_handle
+        for window in self.browser.window_handles:
+            if window != empty:
+                self.browser.switch_to.window(window)
+                self.browser.close()
+        self.browser.switch_to.window(empty)
+        prepare(self.browser)
+        self.browser.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        kept = {"origin": self.url.rstrip("/"), "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
+        self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", kept)
+        for kind, key in (("sessions", "id"), ("terminals", "name")):
+            for one in self.ask(f"api/{kind}"):
+                self.ask(f"api/{kind}/{one[key]}", "DELETE")
+        eventually(lambda: self.ask("api/kernels") == [], "no kernel is left")
+
+
+def prepare(browser: Chrome) -> None:
+    """Set up the page that is shown."""
+    browser.set_script_timeout(WAIT)
+    browser.set_page_load_timeout(WAIT)
+    # JupyterLab's current widget is the one with the focus, and no window of a busy machine need have any.
+    browser.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
 
 
 def install(folder: Path, name: str, image: str, *settings: str) -> None:
@@ -146,6 +174,7 @@ def install(folder: Path, name: str, image: str, *settings: str) -> None:
 
 KERNELS = {
     "sandbox-python": ("--cell-timeout", "120"),
+    "sandbox-strict": ("--cell-timeout", "120", "--outputs", "strict"),
     "sandbox-trusted": ("--cell-timeout", "120", "--outputs", "trusted"),
 }
 """The kernels that tests of outputs need: names and settings."""
@@ -242,10 +271,7 @@ def _chromium(folder: Path) -> Iterator[Chrome]:
         environment = _environment(folder) | {"TMPDIR": short}
         browser = Chrome(options=options, service=Service(executable_path=driver, env=environment))
         try:
-            browser.set_script_timeout(WAIT)
-            browser.set_page_load_timeout(WAIT)
-            # JupyterLab's current widget is the one with the focus, and no window of a busy machine need have any.
-            browser.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
+            prepare(browser)
             yield browser
         finally:
             browser.quit()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.browser.cases import MODES, CaseError
 from tests.browser.cases import cases as read
-from tests.browser.lab import KERNELS, NOTEBOOK, Lab, eventually, running_lab, settled
+from tests.browser.lab import NOTEBOOK, Lab, eventually, settled
 from tests.support.chromium import Evil, listening
 from tests.support.corpus import UNSUITED, Attack, attacks, cells
 
@@ -69,10 +69,10 @@ class Seen:
         self.kernel = lab.js(f"return {NOTEBOOK}.sessionContext.session.kernel.status")
 
 
-def test_hostile_outputs_do_nothing_in_jupyterlab(lab: Lab) -> None:
+def test_hostile_outputs_do_nothing_in_jupyterlab(shared_lab: Lab) -> None:
     with listening() as evil:
         chosen = list(attacks(evil.tcp))
-        seen = Seen(lab, evil, "sandbox-python", chosen, used="*")
+        seen = Seen(shared_lab, evil, "sandbox-python", chosen, used="*")
     assert len(chosen) >= 200
     assert seen.ran == set()
     assert seen.asked == set()
@@ -102,12 +102,12 @@ EXAMPLE = Path(__file__).parent / "example.jsonl"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_cases_of_a_file(mode: str, request: pytest.FixtureRequest, tmp_path: Path, image: str) -> None:
+def test_cases_of_a_file(mode: str, request: pytest.FixtureRequest) -> None:
     """The example, without `--corpus`; nothing acts but under `trusted`, where all that say so must."""
     files = request.config.getoption("--corpus") or [str(EXAMPLE)]
     read(files, 1)  # a bad file is said before anything starts
-    kernels = KERNELS | {"sandbox-strict": ("--cell-timeout", "120", "--outputs", "strict")}
-    with running_lab(tmp_path, image, kernels) as lab, listening() as evil:
+    lab: Lab = request.getfixturevalue("lab" if mode == "trusted" else "shared_lab")
+    with listening() as evil:
         chosen = read(files, evil.tcp)
         kernel = {"safe": "sandbox-python", "strict": "sandbox-strict", "trusted": "sandbox-trusted"}[mode]
         used = "*" if mode != "trusted" else ":is([onfocus], [data-commandlinker-command])"

@@ -42,25 +42,26 @@ def shapes() -> str:
 
 
 @pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-trusted"])
-def test_markdown_and_formulas_in_the_page(lab: Lab, kernel: str) -> None:
+def test_markdown_and_formulas_in_the_page(shared_lab: Lab, kernel: str) -> None:
     """What a parser of the page could make an attribute of does nothing; formulas are typeset as they were."""
-    lab.open(kernel, dedent(PRELUDE), shapes(), dedent(FORMULAS))
-    lab.run_all()
-    eventually(lambda: lab.js(TYPESET) >= COUNT, "the formulas are typeset")
-    settled(lambda: lab.js(TYPESET))
+    shared_lab.open(kernel, dedent(PRELUDE), shapes(), dedent(FORMULAS))
+    shared_lab.run_all()
+    eventually(lambda: shared_lab.js(TYPESET) >= COUNT, "the formulas are typeset")
+    settled(lambda: shared_lab.js(TYPESET))
     if kernel == "sandbox-trusted":
-        assert len(lab.js(RAN)) >= 2
+        assert len(shared_lab.js(RAN)) >= 2
         return
-    assert lab.js(RAN) == []
+    assert shared_lab.js(RAN) == []
     assert (
-        lab.js("return document.querySelectorAll('.jp-OutputArea [onfocus], .jp-OutputArea [autofocus]').length") == 0
+        shared_lab.js("return document.querySelectorAll('.jp-OutputArea [onfocus], .jp-OutputArea [autofocus]').length")
+        == 0
     )
-    assert len(lab.output(2).find_elements("css selector", "mjx-container")) == COUNT
-    assert "costs $5 and $6, but" in lab.text(2)[2]
+    assert len(shared_lab.output(2).find_elements("css selector", "mjx-container")) == COUNT
+    assert "costs $5 and $6, but" in shared_lab.text(2)[2]
 
 
 @pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-trusted"])
-def test_no_output_changes_the_macros_of_another(lab: Lab, kernel: str) -> None:
+def test_no_output_changes_the_macros_of_another(shared_lab: Lab, kernel: str) -> None:
     """MathJax keeps a definition for the whole page, for all notebooks in it."""
     hostile = r"""
         for name in ("alpha", "beta"):
@@ -71,11 +72,13 @@ def test_no_output_changes_the_macros_of_another(lab: Lab, kernel: str) -> None:
                 show({"text/latex": source})
                 show({"text/markdown": source})
     """
-    lab.open(kernel, dedent(PRELUDE), dedent(hostile), 'show({"text/latex": "$\\\\alpha\\\\beta$"})')
-    lab.run_all()
-    eventually(lambda: lab.output(2).find_elements("css selector", "mjx-container mjx-c"), "the formula is typeset")
-    settled(lambda: lab.js(TYPESET))
-    drawn = str(lab.output(2).find_element("css selector", "mjx-container math").get_attribute("textContent"))
+    shared_lab.open(kernel, dedent(PRELUDE), dedent(hostile), 'show({"text/latex": "$\\\\alpha\\\\beta$"})')
+    shared_lab.run_all()
+    eventually(
+        lambda: shared_lab.output(2).find_elements("css selector", "mjx-container mjx-c"), "the formula is typeset"
+    )
+    settled(lambda: shared_lab.js(TYPESET))
+    drawn = str(shared_lab.output(2).find_element("css selector", "mjx-container math").get_attribute("textContent"))
     greek = "\N{GREEK SMALL LETTER ALPHA}\N{GREEK SMALL LETTER BETA}"
     assert (drawn == greek) is (kernel == "sandbox-python")
 
@@ -94,17 +97,17 @@ FLOODS = {
 }
 
 
-def test_a_page_bears_whatever_is_shown(lab: Lab) -> None:
+def test_a_page_bears_whatever_is_shown(shared_lab: Lab) -> None:
     """Each of these kept the tab busy for ten seconds to minutes: now the page answers all the time."""
-    lab.browser.set_script_timeout(30)
-    lab.open("sandbox-python", dedent(PRELUDE), *FLOODS.values(), "print('the last cell')")
-    lab.run_all()
-    longest = lab.browser.execute_async_script(
+    shared_lab.browser.set_script_timeout(30)
+    shared_lab.open("sandbox-python", dedent(PRELUDE), *FLOODS.values(), "print('the last cell')")
+    shared_lab.run_all()
+    longest = shared_lab.browser.execute_async_script(
         """const done = arguments[0]; let last = performance.now(), longest = 0, left = 40;
         const tick = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now;
             if (--left) setTimeout(tick, 50); else done(longest); };
         setTimeout(tick, 50);"""
     )
     assert longest < 15_000
-    assert lab.text(-1) == ["the last cell"]
-    assert lab.js("return document.querySelectorAll('.jp-OutputArea td').length") < 60_000
+    assert shared_lab.text(-1) == ["the last cell"]
+    assert shared_lab.js("return document.querySelectorAll('.jp-OutputArea td').length") < 60_000

@@ -92,9 +92,9 @@ def seen(lab: Lab, evil: Evil, kernel: str) -> tuple[list[str], set[str], int]:
     return lab.js(FOUND), evil.paths(), drawn
 
 
-def test_hostile_values_in_every_trait_of_every_widget_do_nothing(lab: Lab) -> None:
+def test_hostile_values_in_every_trait_of_every_widget_do_nothing(shared_lab: Lab) -> None:
     with listening() as evil:
-        found, asked, drawn = seen(lab, evil, "sandbox-python")
+        found, asked, drawn = seen(shared_lab, evil, "sandbox-python")
     assert (found, asked) == ([], set())
     assert drawn > 300
 
