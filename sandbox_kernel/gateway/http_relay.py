@@ -129,7 +129,8 @@ class Relay:
         if asked.host is not None:
             self._policy.check_host_header(target, asked.host)
         if self._target is None:
-            self._policy.allow(target, asked.method)
+            for method in (asked.method, *proxy_head.other_methods(asked)):
+                self._policy.allow(target, method)
         head = RequestHead(asked.method, self._scheme, target.host, target.port, asked.path, asked.headers)
         looker = self._exchange(head)
         if looker is not None:

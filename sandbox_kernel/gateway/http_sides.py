@@ -22,6 +22,8 @@ PIECE = 64 << 10
 MOST_INTERIM = 16
 """Answers before the answer (1xx) that are read and dropped."""
 MOST_ANSWER_HEADERS = 256
+IN_A_ROW = 64
+"""Pieces that are parsed before other tasks have their turn: a body in chunks of one byte waits for nothing else."""
 
 
 class BrokenError(Exception):
@@ -73,6 +75,7 @@ class CellSide:
         self.answered = False
         """Whether a byte of an answer is on its way."""
         self._client = client
+        self._pieces = 0
 
     async def go_on(self) -> None:
         """Tell a client that waits for it to send the body."""
@@ -81,6 +84,9 @@ class CellSide:
 
     async def piece(self) -> bytes | None:
         """Return the next piece of the request's body; None at its end. Raises Refused if it is not framed so."""
+        self._pieces += 1
+        if self._pieces % IN_A_ROW == 0:
+            await asyncio.sleep(0)
         while True:
             try:
                 event = self.parser.next_event()
@@ -127,6 +133,7 @@ class HostSide:
         self._upstream = upstream
         self._head = head
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+        self._events = 0
         self._counted: int | None = None
         """Bytes to come of a body that says its length, which is then read here: a parser would copy it four times."""
         self._unasked = b""
@@ -221,6 +228,9 @@ class HostSide:
 
     async def _next(self, *, begun: bool) -> h11.Event:
         """Return what the host says next. Raises Refused; BrokenError for nothing where no answer has `begun`."""
+        self._events += 1
+        if self._events % IN_A_ROW == 0:
+            await asyncio.sleep(0)
         while True:
             try:
                 event = self._parser.next_event()

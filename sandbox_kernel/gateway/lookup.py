@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, ip_address
+from pathlib import Path
 from typing import Any
 
 from ..core.codes import NetworkCode
@@ -19,6 +21,8 @@ from ..policy.network import Address, Refused
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Returns the addresses of a canonical name, in the order in which they are to be tried. Raises Refused."""
 
+HOSTS = "/etc/hosts"
+MOST_HOSTS = 4 << 20
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NOBODY = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses for documents, which no machine has."""
@@ -66,8 +70,11 @@ class Lookups:
         return outcome
 
     def _ask(self, host: str, port: int) -> Sequence[Address] | Refused:
+        if listed := _listed(host):
+            return listed
         try:
-            rows = self._look(host, port, type=socket.SOCK_STREAM)
+            # Without the final dot, the machine's search domains are tried too: another name than the one of the rule.
+            rows = self._look(f"{host}.", port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             if error.errno in _NO_NAME:
                 return Refused(NetworkCode.NO_ADDRESS.note(host=host))
@@ -76,6 +83,14 @@ class Lookups:
             return Refused(NetworkCode.LOOKUP_FAILED.note(host=host, why=type(error).__name__))
         inet = {socket.AF_INET, socket.AF_INET6}
         return [ip_address(place[0]) for family, _, _, _, place in rows if family in inet]
+
+
+def _listed(host: str) -> list[Address]:
+    """Return the addresses of a host in the machine's own list, which knows no final dots."""
+    with contextlib.suppress(OSError, ValueError), Path(HOSTS).open(encoding="latin-1") as file:
+        rows = [line.partition("#")[0].split() for line in file.read(MOST_HOSTS).splitlines()]
+        return [ip_address(row[0]) for row in rows if host in (name.lower() for name in row[1:])]
+    return []
 
 
 def is_own(address: Address) -> bool:
@@ -88,7 +103,13 @@ def is_own(address: Address) -> bool:
 
 
 def _binds(version: int, address: str) -> bool:
-    with _probe(version) as probe:
+    try:
+        probe = _probe(version)
+    except OSError as error:
+        if error.errno == errno.EAFNOSUPPORT:
+            return False  # a machine without IPv6 has no such address, and reaches none
+        raise
+    with probe:
         try:
             probe.bind((address, 0))
         except OSError:

@@ -29,6 +29,9 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 """Of one connection, or written anew; and so is whatever begins with `proxy-`, or is named by a Connection header."""
 
+METHOD_HEADERS = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
+"""In which many frameworks take another method than that of the request."""
+
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LINE_END = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _METHOD = re.compile(rb"[A-Z][A-Z-]{0,31}")
@@ -94,6 +97,11 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     return tuple(
         (name, value) for name, value in headers if name.lower() not in drop and not name.lower().startswith(b"proxy-")
     )
+
+
+def other_methods(asked: Asked) -> list[str]:
+    """Return the methods that a request asks for besides its own: rules that are for one hold for these as well."""
+    return [value.upper().decode("latin-1") for name, value in asked.headers if name.lower() in METHOD_HEADERS]
 
 
 def _check_bytes(raw: bytes) -> None:

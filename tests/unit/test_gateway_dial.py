@@ -48,7 +48,7 @@ async def test_the_resolver_of_the_system_is_asked_in_a_thread() -> None:
         return rows("192.0.2.1", "2001:db8::1")
 
     assert list(await Lookups(2, 5.0, look)(API, 443)) == [ip_address("192.0.2.1"), ip_address("2001:db8::1")]
-    assert asked == [(API, 443, "sandbox-kernel-lookup")]
+    assert asked == [(f"{API}.", 443, "sandbox-kernel-lookup")]
 
 
 @pytest.mark.parametrize(
