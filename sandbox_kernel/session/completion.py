@@ -37,8 +37,9 @@ class Completion:
         *,
         tasks: Tasks,
         ended: Callable[[PendingRequest], None],
+        way_out: bool = False,
     ) -> None:
-        """`ended` is called with the end of each request: the next one may go."""
+        """`ended` is called with the end of each request: the next one may go. `way_out`: cells may reach something."""
         self._limits = limits
         self._requests = requests
         self._publisher = publisher
@@ -46,6 +47,7 @@ class Completion:
         self._ladder = ladder
         self._tasks = tasks
         self._ended = ended
+        self._way_out = way_out
         self._hooks: list[Hook] = []
 
     def add_hook(self, hook: Hook) -> None:
@@ -149,7 +151,8 @@ class Completion:
         if reply is None and request.reply_type is not None:
             return self._publisher.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
         if reply is not None and request.is_execute and reply.content.get("status") == "error":
-            said = hint(str(reply.content.get("ename")), str(reply.content.get("evalue")), self._limits)
+            name, value = str(reply.content.get("ename")), str(reply.content.get("evalue"))
+            said = hint(name, value, self._limits, way_out=self._way_out)
             self._publisher.notice(*([said] if said else []))
         return reply
 

@@ -68,7 +68,14 @@ class Router:
         self._clocks = Clocks(limits, self)
         self._ladder = Ladder(limits, port, self._clocks, audit, self._tasks)
         self._completion = Completion(
-            limits, self.requests, self._publisher, self._clocks, self._ladder, tasks=self._tasks, ended=self._ended
+            limits,
+            self.requests,
+            self._publisher,
+            self._clocks,
+            self._ladder,
+            tasks=self._tasks,
+            ended=self._ended,
+            way_out=cells is not None,
         )
         if after_cell is not None:
             self._completion.add_hook(after_cell)
