@@ -107,3 +107,22 @@ def test_a_library_shows_why_a_host_is_denied(sandbox: Sandbox, library: str) ->
     assert [(denial.code, denial.host, denial.port) for denial in execution.denied] == [
         ("host-not-allowed", "denied.example.org", 443)
     ]
+
+
+PAST_IT = {
+    "a name looked up": "import socket; socket.getaddrinfo('api.example.test', 443)",
+    "aiohttp as it is": (
+        "import aiohttp\n"
+        "async with aiohttp.ClientSession() as client, client.get('https://api.example.test') as answer:\n"
+        "    pass"
+    ),
+    "an address dialled": "import socket; socket.create_connection(('192.0.2.1', 80))",
+}
+
+
+@pytest.mark.parametrize("case", PAST_IT)
+def test_what_goes_past_the_proxy_meets_no_network_and_is_told_of_it(sandbox: Sandbox, case: str) -> None:
+    execution = sandbox.run_code(PAST_IT[case])
+    assert execution.error is not None
+    assert "aiohttp needs trust_env=True" in "".join(execution.logs.stderr)
+    assert execution.denied == []
