@@ -216,7 +216,9 @@ def test_codings_in_several_headers_count_together() -> None:
     through(secrets_of(), answered(200, (b"Content-Encoding", b"identity")), b"")
 
 
-@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(b"x" * 999)[:-9], b"\x1f"])
+@pytest.mark.parametrize(
+    "body", [b"no gzip at all", gzip.compress(b"x" * 999)[:-9], b"\x1f"], ids=["none of it", "cut", "one byte"]
+)
 def test_a_body_that_is_not_in_its_coding_is_refused(body: bytes) -> None:
     with pytest.raises(Refused) as raised:
         through(secrets_of(), answered(200, (b"Content-Encoding", b"gzip")), body)
