@@ -185,16 +185,45 @@ def needles(value: bytes) -> tuple[Needle, ...]:
         plain = view.text
         if len(plain) < SHORTEST:
             continue
-        for text in (plain, plain.hex().encode()):
+        for text in _listed(plain):
             found.setdefault(b"i" + text.lower(), Needle(text.lower(), any_case=True))
-        for shift in range(3):
-            for text, wider in _aligned(plain, shift):
-                found.setdefault(b"c" + text, Needle(text, any_case=False, wider=wider))
+        for text, wider in _packed(plain):
+            found.setdefault(b"c" + text, Needle(text, any_case=False, wider=wider))
     return tuple(found.values())
 
 
+WIDER = 3
+"""Characters of base64 of base64 that hold two of the inner one."""
 SHORTEST = 8
 """Bytes of a spelling that is still looked for: shorter ones stand in too many texts by chance."""
+
+
+def _wide(value: bytes) -> bytes:
+    """Return what UTF-16 of both orders has of a text."""
+    return value.decode("latin-1").encode("utf-16-le")[:-1]
+
+
+def _listed(value: bytes) -> Iterator[bytes]:
+    """Yield a value and how it is written byte by byte, without what stands between them."""
+    yield value
+    yield value.hex().encode()
+    yield _wide(value).hex().encode()
+    yield "".join(map(str, value)).encode()
+    yield "".join(f"0x{byte:02x}" for byte in value).encode()
+    yield "".join(f"\\{byte:03o}" for byte in value).encode()
+    for shift in range(3):
+        yield from (text.hex().encode() for text, _ in _aligned(value, shift))
+
+
+def _packed(value: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    """Yield what base64 has of a value, and of what else stands for it: such as base64, of which a cell sends some."""
+    for shift in range(3):
+        yield from _aligned(value, shift)
+        for inner in (value.hex().encode(), value.hex().upper().encode(), _wide(value)):
+            yield from _aligned(inner, shift)
+        for inner, _ in (*_aligned(value, 0), *_aligned(value, 1), *_aligned(value, 2)):
+            for text, _ in _aligned(inner, shift):
+                yield text, (WIDER, WIDER)
 
 
 def _aligned(value: bytes, shift: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
@@ -223,10 +252,10 @@ def spans(text: bytes, wanted: tuple[Needle, ...]) -> list[tuple[int, int]]:
             while at >= 0:
                 begin, end = at, at + len(needle.text)
                 before, after = needle.wider
-                if before and begin and where[begin - 1] in _BASE64:
-                    begin -= 1
-                if after and end < len(where) and where[end] in _BASE64:
-                    end += 1
+                while before and begin and where[begin - 1] in _BASE64:
+                    begin, before = begin - 1, before - 1
+                while after and end < len(where) and where[end] in _BASE64:
+                    end, after = end + 1, after - 1
                 found.append(view.origin(begin, end))
                 at = where.find(needle.text, at + len(needle.text))
     return _joined(sorted(set(found)))

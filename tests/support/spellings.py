@@ -125,4 +125,34 @@ SPELLINGS: dict[str, Spelling] = {
         lambda value: value.decode().encode("utf-32-le"), lambda text: text.decode("utf-32-le").encode()
     ),
     "repr": Spelling(lambda value: repr(value).encode(), lambda text: literal_eval(text.decode())),
+    "base64 of base64": Spelling(
+        lambda value: base64.b64encode(base64.b64encode(b"us:" + value)),
+        lambda text: base64.b64decode(base64.b64decode(text))[3:],
+    ),
+    "base64 of a header with base64": Spelling(
+        lambda value: base64.b64encode(b"x: Basic " + base64.b64encode(b"a:" + value + b"b")),
+        lambda text: base64.b64decode(base64.b64decode(text)[9:])[2:-1],
+    ),
+    "base64 of hexadecimal": Spelling(
+        lambda value: base64.b64encode(b"=" + value.hex().encode()),
+        lambda text: bytes.fromhex(base64.b64decode(text)[1:].decode()),
+    ),
+    "hexadecimal of base64": Spelling(
+        lambda value: base64.b64encode(b":" + value).hex().encode(),
+        lambda text: base64.b64decode(bytes.fromhex(text.decode()))[1:],
+    ),
+    "base64 of UTF-16": Spelling(
+        lambda value: base64.b64encode(value.decode().encode("utf-16")),
+        lambda text: base64.b64decode(text).decode("utf-16").encode(),
+    ),
+    "hexadecimal of UTF-16": Spelling(
+        lambda value: value.decode().encode("utf-16-be").hex().encode(),
+        lambda text: bytes.fromhex(text.decode()).decode("utf-16-be").encode(),
+    ),
+    "numbers": Spelling(lambda value: json.dumps(list(value)).encode(), lambda text: bytes(json.loads(text))),
+    "numbers in lines": Spelling(
+        lambda value: json.dumps(list(value), indent=1).encode(), lambda text: bytes(json.loads(text))
+    ),
+    "numbers of C": Spelling(lambda value: ", ".join(map(hex, value)).encode(), _numbers("0x([0-9a-f]{2})", 16)),
+    "octal escapes": Spelling(_each("\\{:03o}"), _numbers(r"\\([0-7]{3})", 8)),
 }
