@@ -44,7 +44,8 @@ class Agent:
         self.decoder = wire.Decoder(config["max_frame"])
         self.pending: collections.deque[memoryview] = collections.deque()
         self.pending_bytes = 0
-        self.parked = False
+        self.parked = self.resuming = False
+        self.dying: Kernel | None = None
         self.held: list[tuple[int, Sequence[bytes]]] = []
         self.kernels = 1
         self.kernel: Kernel | None = kernel
@@ -170,6 +171,9 @@ class Agent:
         kernel.close()
         ooms = report.oom_kills()
         if self.parked:
+            if kernel is self.dying:
+                self.dying = None
+                self.held.clear()  # of a session that is over
             return
         self.event(
             "kernel_exited",
@@ -248,21 +252,22 @@ class Agent:
                 self.attach(self.spawn())
             return {"ok": True, "number": self.kernels}, b""
         if op == "park":
-            # The host is about to change: a fresh kernel starts meanwhile, and nothing is sent until the next one
-            # says "resume", so that the old host's last frame is the answer to this request.
+            # A fresh kernel starts meanwhile. The answer to this is the last frame until the next host says "resume".
             self.stop_kernel()
-            reply = [json.dumps({"op": "reply", "id": request.pop("id"), "ok": True}).encode()]
-            self.send(wire.AGENT, reply)
-            self.parked = True
+            self.event("reply", id=request.pop("id"), ok=True)
+            self.parked, self.dying = True, self.kernel
             return {}, b""
         if op == "resume":
-            held, self.held, self.parked = self.held, [], False
-            kernel = self.kernel
-            self.event("resumed", number=self.kernels if kernel else 0, ready=bool(kernel and kernel.ready))
-            for frame in held:
-                self.send(*frame)
+            self.resuming = True
             return {"ok": True}, b""
         return {"ok": False, "error": "unknown", "message": "the agent knows no " + op}, b""
+
+    def resume(self) -> None:
+        """Speak to a host again, which hears of the fresh kernel alone: the one before may not be collected yet."""
+        held, self.held, self.parked, self.resuming = self.held, [], False, False
+        self.event("resumed", number=self.kernels, ready=bool(self.kernel and self.kernel.ready))
+        for kind, parts in held:
+            self.send(kind, parts)
 
     # --- the loop ---
 
@@ -321,6 +326,8 @@ class Agent:
                 self.reap()
             if self.parked and self.kernel is None:
                 self.attach(self.spawn())
+            if self.resuming and self.dying is None:
+                self.resume()
             self.leave()
 
     def tidy(self, congested: bool) -> None:
