@@ -265,8 +265,9 @@ class Relay:
             self.close(connection)
 
     def close(self, connection: Connection, *, abort: bool = False) -> None:
-        if self.files.pop(connection.file, None) is None:
-            return
+        if self.files.get(connection.file) is not connection:
+            return  # closed already, and the system may have given its file to another
+        del self.files[connection.file]
         if connection.mask:
             self.epoll.unregister(connection.file)
             connection.mask = 0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import flow, wire
+from sandbox_kernel.container.streams import ABORT, Relay
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.session import carrier, connection
 from sandbox_kernel.session.connection import Connection
@@ -581,3 +582,30 @@ async def test_a_reset_that_crosses_an_end_is_no_garbage() -> None:
         await agent.say(flow.frame(flow.END, 1), flow.frame(flow.RESET, 1), flow.frame(flow.OPEN, 2))
         assert {(await agent.hear())[:2], (await agent.hear())[:2]} == {(flow.ALLOW, 0), (flow.END, 2)}
         assert not host.garbage.done()
+
+
+# --- files that the system gives a second time ---
+
+
+def test_a_break_that_is_answered_late_leaves_alone_who_has_the_file_now() -> None:
+    """A connection breaks, the next one gets its file, and only then does the host answer: the next one is heard."""
+    sent: list[tuple[int, int]] = []
+    relay = Relay(0, lambda parts: sent.append(flow.parse(parts)[:2]), lambda: 0)
+    with contextlib.ExitStack() as kept:
+        kept.callback(relay.epoll.close)
+        kept.enter_context(relay.listener)
+        relay.take(flow.frame(flow.ALLOW, 0, 2))
+        with socket.create_connection(relay.listener.getsockname()) as first:
+            relay.turn()
+            (file,) = relay.files
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+        relay.turn()
+        assert sent == [(flow.OPEN, 1), (flow.RESET, 1)]
+        second = kept.enter_context(socket.create_connection(relay.listener.getsockname()))
+        relay.turn()
+        assert list(relay.files) == [file]
+        relay.take(flow.frame(flow.RESET, 1))
+        second.sendall(b"hello")
+        relay.turn()
+        assert sent[2:] == [(flow.OPEN, 2), (flow.DATA, 2)]
+        kept.callback(relay.forget)
