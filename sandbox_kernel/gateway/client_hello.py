@@ -179,6 +179,15 @@ class _Bytes:
 
 def asks_again(first: bytes) -> bool | None:
     """Return whether a server's first bytes ask for another hello; None if there are too few to tell."""
+    said = len(first)
+    while first[:1] == bytes((ALERT,)):  # a mere warning, such as that of a name that is not known, may come before it
+        if len(first) < 7:
+            return None
+        if first[3:5] != b"\0\2" or said > MOST_RECORD:
+            return True  # no alert that anybody sends
+        if first[5] != 1 or first[6] == 0:
+            return False  # an end
+        first = first[7:]
     if first[:1] != bytes((HANDSHAKE,)) and first:
         return False
     if len(first) < 6:

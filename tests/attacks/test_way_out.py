@@ -118,6 +118,10 @@ def asking_again() -> bytes:
 FIRST, SECOND = client_hello(server_name(API)), client_hello(server_name(OTHER))
 
 
+WARNING = record(b"\x01\x70", kind=21)
+"""That a name is not known, which a server may say before it goes on."""
+
+
 async def second_hello(way: Way, port: int, *, at_once: bool) -> None:
     """Say the right name first, and another one when the server asks again, or before it could."""
     async with opened(way.port) as (reader, writer):
@@ -132,9 +136,10 @@ async def second_hello(way: Way, port: int, *, at_once: bool) -> None:
             await asyncio.wait_for(reader.read(), 20)
 
 
+@pytest.mark.parametrize("before", [b"", WARNING])
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_another_name_in_the_second_hello(at_once: bool) -> None:
-    async with Listener(asking_again()) as origin, Way(origin.port).open() as way:
+async def test_another_name_in_the_second_hello(at_once: bool, before: bytes) -> None:
+    async with Listener(before + asking_again()) as origin, Way(origin.port).open() as way:
         await second_hello(way, origin.port, at_once=at_once)
         assert origin.got == FIRST
         assert way.heard.codes == ["server-name-other"]

@@ -174,3 +174,18 @@ def test_a_server_that_asks_for_another_hello_is_understood() -> None:
     assert asks_again(record(b"\x02\x28", kind=21)) is False
     assert asks_again(b"HTTP/1.1 400 Bad Request") is False
     assert asks_again(record(again[5:20])) is True
+
+
+def test_a_warning_before_the_server_s_hello_hides_nothing() -> None:
+    again, done = server_hello(RETRY), server_hello(bytes(32))
+    warning = record(b"\x01\x70", kind=21)  # a name that is not known
+    for cut in range(len(warning)):
+        assert asks_again((warning + again)[:cut]) is None
+    assert asks_again(warning) is None
+    assert asks_again(warning + again) is True
+    assert asks_again(warning + warning + again) is True
+    assert asks_again(warning + done) is False
+    assert asks_again(warning + record(b"\x02\x28", kind=21)) is False
+    assert asks_again(record(b"\x01\x00", kind=21)) is False
+    assert asks_again(record(b"\x01", kind=21) + again) is True
+    assert asks_again(warning * 3000) is True
