@@ -27,7 +27,7 @@ MAX_LINE = 4096
 MAX_TEXT = 500
 """Characters of one text in a line; a longer one is cut, with its length."""
 CELL_LINES, SESSION_LINES = 200, 10_000
-"""Lines of one event that are written between two cells' ends, and in a session.
+"""Lines of one event, or of one room of it, that are written between two cells' ends, and in a session.
 
 What a sandbox sends makes most of them; the disk of the host is not at its disposal. How many are left out is a line.
 """
@@ -83,15 +83,18 @@ class Audit:
             except (OSError, ValueError, FileRefused) as error:
                 self._fail(f"the audit file cannot be opened: {error}")
 
-    def __call__(self, event: str, /, **fields: Any) -> None:
-        """Append one line: the time, the session, `event`, and the fields."""
+    def __call__(self, event: str, room: str | None = None, /, **fields: Any) -> None:
+        """Append one line: the time, the session, `event`, and the fields.
+
+        How many there are is bounded for each event, or for each `room` that is named.
+        """
         if self.observer is not None:
             self.observer(event, fields)
         if self._fd is None:
             return
         if event == "cell":
             self._say_left_out()
-        elif event not in UNCOUNTED and not self._counted(event):
+        elif event not in UNCOUNTED and not self._counted(room or event):
             return
         self._write(event, fields)
 

@@ -11,7 +11,7 @@ import secrets
 import signal
 from typing import Any
 
-from ..core.codes import EndCode, Note
+from ..core.codes import EndCode, NetworkCode, Note
 from ..core.errors import SandboxDied, SandboxError
 from ..core.model import Inside, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
@@ -228,8 +228,15 @@ class Session:
     # --- what its service says ---
 
     def note(self, note: Note, **fields: object) -> None:
-        """Write one line of the audit about the network; how many there are is bounded."""
-        self.audit("network", code=note.code.code, reason=note.text, **fields)
+        """Write one line of the audit about the network; how many there are is bounded.
+
+        What reached a host has room of its own: a cell cannot fill it with what is denied, and connect afterwards.
+        """
+        if note.code is NetworkCode.CONNECTED:
+            room = "network, connected"
+        else:
+            room = "network, broken off" if "address" in fields else "network"
+        self.audit("network", room, code=note.code.code, reason=note.text, **fields)
 
     def tell(self, text: str) -> None:
         """Say one line on stderr of the running cell, unless it was told too much already."""

@@ -7,13 +7,16 @@ import os
 import resource
 import stat
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.files.audit import CELL_LINES, MAX_LINE, SESSION_LINES, Audit, open_audit
+from sandbox_kernel.session.session import Session
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -187,3 +190,20 @@ def test_every_file_that_is_copied_is_a_line(tmp_path: Path) -> None:
         audit("file", op="download", path=f"{number}.txt")
     audit.close()
     assert len(lines(tmp_path / "audit")) == 3000
+
+
+def test_a_cell_cannot_hide_a_connection_behind_denied_ones(tmp_path: Path) -> None:
+    """Nor one that is broken off, nor behind requests that are denied over a connection that was let out."""
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    session = cast(Session, SimpleNamespace(audit=audit))
+    for number in range(CELL_LINES + 5):
+        denied = NetworkCode.HOST_NOT_ALLOWED.note(host=f"{number}.test", rule=f"{number}.test")
+        Session.note(session, denied, cell="1", host=f"{number}.test", port=443)
+        Session.note(session, denied, cell="1", host="api.example.test", port=443, address="192.0.2.1")
+    Session.note(session, NetworkCode.CONNECTED.note(host="api.example.test", port=443), cell="1", address="192.0.2.1")
+    audit("cell", status="ok")
+    audit.close()
+    found = lines(tmp_path / "audit")
+    assert [line.get("code") for line in found].count(NetworkCode.CONNECTED.code) == 1
+    assert len(found) == 2 * CELL_LINES + 3
+    assert found[-2]["lines"] == {"network": 5, "network, broken off": 5}
