@@ -1,8 +1,9 @@
 """How a value may be written by a server that means no harm: the spellings that are looked for in its answers.
 
-A text is looked at in several views: as it stands, and with percent signs, backslashes, entities and gaps read for what
-they mean. In each view a value is looked for plainly, ignoring case, in hexadecimal, and in base64 at each of its three
-alignments. What is found in a view is traced back to the bytes that it was read from. Standard library only.
+A text is looked at in several views: as it stands, with percent signs, backslashes, entities and their like read for
+what they mean, and without what stands between characters. In each view a value is looked for plainly and backwards,
+ignoring case, in hexadecimal, and in base32 and base64 at each of their alignments. What is found in a view is traced
+back to the bytes that it was read from. Imports how hard a value is to guess.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html.entities import html5
 
+from .value import LEAST_BITS, bits
+
 DEPTH = 2
 """How many readings may lie in each other, such as an entity within a JSON text."""
 LONGEST = 16
@@ -24,9 +27,20 @@ _BACKSLASH = re.compile(
     rb"\\+(?:u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}|x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})|([nrtfbv])|)", re.DOTALL
 )
 _ENTITY = re.compile(rb"&(?:amp;){0,3}(?:#([0-9]{1,8})|#[xX]([0-9A-Fa-f]{1,8})|([A-Za-z][A-Za-z0-9]{1,31}));?")
-_GAPS = b"\0\t\n\v\f\r -:,"
-"""What stands between the characters of a text in UTF-16, of base64 in lines, and of a hexadecimal dump."""
-_GAP = re.compile(b"[" + re.escape(_GAPS) + b"]+")
+_QUOTED_PRINTABLE = re.compile(rb"=(?:([0-9A-Fa-f]{2})|[ \t]{0,8}\r?\n)")
+_FULL_WIDTH = re.compile(rb"\xef(?:\xbc[\x81-\xbf]|\xbd[\x80-\x9e])")
+_BEHIND_NUMBERS = re.compile(rb"  \|?[^\n]{1,16}\|?\r?\n0[0-9A-Fa-f]{3,7}:? {1,2}")
+"""What stands between the numbers of two lines of a dump: the first line's text, and where the second one begins."""
+_BEHIND_TEXT = re.compile(rb"\n0[0-9A-Fa-f]{3,7}:? {1,2}(?:[0-9A-Fa-f]{2,4} {1,2}){1,16} {0,40}\|?")
+"""What stands between the texts of two lines of a dump."""
+_GAPS = bytes({*range(0x21), *b"\"'()[]{}<>|,;:._-\\", *range(0x7F, 0x100)})
+"""What stands between the characters of a text in UTF-16, of base64 in lines, of a dump or a list, and around them.
+
+Signs of base64 and of the other spellings are none, nor is the first of the marks that stand for a value.
+"""
+_TAG = re.compile(rb"</?[A-Za-z][A-Za-z0-9]{0,5} ?/?>")
+"""Such as <wbr>: shorter than any value, so that none is lost with it."""
+_GAP = re.compile(_TAG.pattern + b"|[" + re.escape(_GAPS.replace(b"<", b"")) + b"]+|<")
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"f": b"\f", b"b": b"\b", b"v": b"\v"}
 
@@ -38,6 +52,18 @@ _BYTES = {f"{byte:02x}".encode(): bytes((byte,)) for byte in range(256)}
 
 def _percent(match: re.Match[bytes]) -> bytes:
     return _BYTES[match[1].lower()]
+
+
+def _quoted_printable(match: re.Match[bytes]) -> bytes:
+    return _BYTES[match[1].lower()] if match[1] else b""
+
+
+def _full_width(match: re.Match[bytes]) -> bytes:
+    return bytes((ord(match[0].decode()) - 0xFEE0,))
+
+
+def _nothing(match: re.Match[bytes]) -> bytes:
+    return b""
 
 
 def _character(number: int) -> bytes:
@@ -71,6 +97,8 @@ class _Reading:
     sign: bytes
     quick: tuple[tuple[re.Pattern[bytes], bytes], ...] = ()
     """What may be done first, with the same outcome: a function is called for what is left only."""
+    worth: re.Pattern[bytes] | None = None
+    """What each value that is written so holds, and other texts seldom do."""
 
     def of(self, text: bytes) -> bytes:
         for pattern, meaning in self.quick:
@@ -88,8 +116,17 @@ _READINGS = (
         ((re.compile(rb"(?<!\\)\\++(?![uxUnrtfbv])"), b""), (re.compile(rb"(?<!\\)\\++n"), b"\n")),
     ),
     _Reading(_ENTITY, _entity, b"&"),
+    _Reading(
+        _QUOTED_PRINTABLE,
+        _quoted_printable,
+        b"=",
+        worth=re.compile(rb"=(?:3[Dd]|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2}|(?<=[ -~][ -~]=)[ \t]{0,8}\r?\n[ -~])"),
+    ),
+    _Reading(_FULL_WIDTH, _full_width, b"\xef", worth=re.compile(b"(?:" + _FULL_WIDTH.pattern + b"){2}")),
+    _Reading(_BEHIND_NUMBERS, _nothing, b"\n0"),
+    _Reading(_BEHIND_TEXT, _nothing, b"\n0"),
 )
-_GAPLESS = _Reading(_GAP, lambda match: b"", b"")
+_GAPLESS = _Reading(_GAP, _nothing, b"")
 
 
 class View:
@@ -103,14 +140,22 @@ class View:
 
     def under(self, reading: _Reading) -> View | None:
         """Return this text in a reading; None if that changes nothing."""
-        if reading.sign not in self.text:
+        if reading.sign not in self.text or (reading.worth is not None and not reading.worth.search(self.text)):
             return None
         text = reading.of(self.text)
         return None if text == self.text else View(text, self, reading)
 
     def without_gaps(self) -> View | None:
-        text = self.text.translate(None, _GAPS)
+        text = _TAG.sub(b"", self.text) if b">" in self.text else self.text
+        text = text.translate(None, _GAPS)
         return None if len(text) == len(self.text) else View(text, self)
+
+    def together(self, at: int) -> bool:
+        """Return whether byte `at` belongs to the one before it: between them is a new line or the like, no more."""
+        if self._beneath is None or self._reading is not _GAPLESS:
+            return True
+        begin, end = self._below(at - 1, last=True), self._below(at, last=False)
+        return end - begin <= MOST_BETWEEN and not set(self._beneath.text[begin:end]) & set(b'"<>')
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return which bytes of the text that stands at the bottom were read as these."""
@@ -181,12 +226,16 @@ class Needle:
 def needles(value: bytes) -> tuple[Needle, ...]:
     """Return all spellings of a value."""
     found: dict[bytes, Needle] = {}
-    for view in views(value):  # a value that holds escapes itself is read with the text around it
-        plain = view.text
-        if len(plain) < SHORTEST:
-            continue
+    # A value that holds escapes itself is read with the text around it; what looks like a tag in it may be none.
+    plains = {view.text: None for view in views(value)} | {value.translate(None, _GAPS): None}
+    for plain in plains:
+        if plain != value and (len(plain) < SHORTEST or bits(plain.lower()) < LEAST_BITS):
+            continue  # what could be guessed is not looked for: a cell would see that it is taken out
         for text in _listed(plain):
             found.setdefault(b"i" + text.lower(), Needle(text.lower(), any_case=True))
+        for shift in range(5):
+            text, wider = _aligned32(plain, shift)
+            found.setdefault(b"i" + text, Needle(text, any_case=True, wider=wider))
         for text, wider in _packed(plain):
             found.setdefault(b"c" + text, Needle(text, any_case=False, wider=wider))
     return tuple(found.values())
@@ -194,6 +243,8 @@ def needles(value: bytes) -> tuple[Needle, ...]:
 
 WIDER = 3
 """Characters of base64 of base64 that hold two of the inner one."""
+MOST_BETWEEN = 8
+"""Bytes that may stand between two characters of base64 of which one is cut off."""
 SHORTEST = 8
 """Bytes of a spelling that is still looked for: shorter ones stand in too many texts by chance."""
 
@@ -206,11 +257,12 @@ def _wide(value: bytes) -> bytes:
 def _listed(value: bytes) -> Iterator[bytes]:
     """Yield a value and how it is written byte by byte, without what stands between them."""
     yield value
+    yield value[::-1]
     yield value.hex().encode()
     yield _wide(value).hex().encode()
     yield "".join(map(str, value)).encode()
     yield "".join(f"0x{byte:02x}" for byte in value).encode()
-    yield "".join(f"\\{byte:03o}" for byte in value).encode()
+    yield "".join(f"{byte:03o}" for byte in value).encode()
     for shift in range(3):
         yield from (text.hex().encode() for text, _ in _aligned(value, shift))
 
@@ -237,8 +289,16 @@ def _aligned(value: bytes, shift: int) -> Iterator[tuple[bytes, tuple[int, int]]
     text = base64.b64encode(bytes(shift) + value)[first:beyond]
     yield text, wider
     yield text.translate(bytes.maketrans(b"+/", b"-_")), wider
-    # Gaps are left out of a text before it is looked at, and a hyphen is one.
-    yield text.translate(bytes.maketrans(b"+/", b"-_"), b"-"), wider
+    # Gaps are left out of a text before it is looked at, and these are two.
+    yield text.translate(None, b"+/"), wider
+
+
+def _aligned32(value: bytes, shift: int) -> tuple[bytes, tuple[int, int]]:
+    """Return what base32 always holds of a value with `shift` bytes before it (modulo 5), in small letters."""
+    first = -(-8 * shift // 5)
+    beyond = 8 * (shift + len(value)) // 5
+    wider = (1 if shift else 0, 1 if (shift + len(value)) % 5 else 0)
+    return base64.b32encode(bytes(shift) + value)[first:beyond].lower(), wider
 
 
 def spans(text: bytes, wanted: tuple[Needle, ...]) -> list[tuple[int, int]]:
@@ -252,9 +312,9 @@ def spans(text: bytes, wanted: tuple[Needle, ...]) -> list[tuple[int, int]]:
             while at >= 0:
                 begin, end = at, at + len(needle.text)
                 before, after = needle.wider
-                while before and begin and where[begin - 1] in _BASE64:
+                while before and begin and where[begin - 1] in _BASE64 and view.together(begin):
                     begin, before = begin - 1, before - 1
-                while after and end < len(where) and where[end] in _BASE64:
+                while after and end < len(where) and where[end] in _BASE64 and view.together(end):
                     end, after = end + 1, after - 1
                 found.append(view.origin(begin, end))
                 at = where.find(needle.text, at + len(needle.text))

@@ -58,9 +58,9 @@ class Scrubber:
 
 
 def _unused(values: list[bytes]) -> bytes:
-    """Return a mark that is in no value: beside other text, marks must not make one."""
+    """Return a mark that is in no value, and no gap: beside other text, marks must not make one."""
     there = frozenset(b"".join(values))
-    return next((bytes((mark,)) for mark in b"*#.~_+xX0" if mark not in there), b"*")
+    return next((bytes((mark,)) for mark in b"*#^!~+xX0" if mark not in there), b"*")
 
 
 class Scrubbing:
@@ -71,10 +71,10 @@ class Scrubbing:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what can be passed on: all but the window, and an eighth of it so that small pieces are cheap."""
+        """Yield what can be passed on: all but the window, and half of it so that small pieces are cheap."""
         self._held += data
         window = self._scrubber.window
-        if len(self._held) > window + window // 8:
+        if len(self._held) > window + window // 2:
             ready, left = self._scrubber.split(bytes(self._held), len(self._held) - window)
             self._held = bytearray(left)
             yield ready

@@ -70,7 +70,11 @@ def test_control_the_spelling_can_be_read_back(spelling: str) -> None:
     assert SPELLINGS[spelling].read(written).lower() == value.lower()
 
 
-values = st.text("abcXYZ019+/-_%&\\\"'<> ", min_size=10, max_size=40).map(lambda text: text.strip().encode())
+values = (
+    st.text("abcdefgXYZ0123456789+/-_%&\\\"'<> ", min_size=16, max_size=40)
+    .map(lambda text: text.strip().encode())
+    .filter(lambda value: bits(bytes(char for char in value.lower() if chr(char).isalnum())) >= LEAST_BITS)
+)
 texts = st.lists(
     st.one_of(
         st.sampled_from([b"{", b'"', b"\\", b"%", b"&", b";", b"\\u00", b"%25", b"&#", b"&amp;", b"\n", b"\0", b"abc"]),
@@ -130,7 +134,7 @@ def test_a_placeholder_of_another_length_changes_no_length() -> None:
 
 def test_a_mark_is_none_of_the_value_s_characters() -> None:
     value = b"*#secret*of*marks#*"
-    assert Scrubber([(Value(value), b"")]).clean(value) == b"." * len(value)
+    assert Scrubber([(Value(value), b"")]).clean(value) == b"^" * len(value)
 
 
 def test_all_values_are_taken_out_of_each_answer() -> None:
@@ -146,7 +150,7 @@ def test_what_is_held_back_does_not_depend_on_what_it_is() -> None:
     for tail in (b"nothing of the kind", value[:-1], value[:4], base64.b64encode(value)[:-3]):
         stream = Scrubbing(scrubber(value))
         came.append([len(b"".join(stream.feed(data))) for data in (b"." * 2000, tail.rjust(100, b"."), b"." * 300)])
-    assert came == [[1488, 100, 300]] * 4
+    assert came == [[1488, 0, 400]] * 4
 
 
 def test_memory_stays_within_the_window() -> None:
@@ -156,7 +160,7 @@ def test_memory_stays_within_the_window() -> None:
     for _ in range(1000):
         came += sum(map(len, stream.feed(b"x" * 100)))
         sent += 100
-        assert sent - came <= scrub.window * 9 // 8
+        assert sent - came <= scrub.window * 3 // 2
 
 
 def test_a_spelling_shows_nothing_of_itself() -> None:
