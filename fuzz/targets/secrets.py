@@ -46,7 +46,7 @@ def run(data: bytes) -> None:
 
 
 def in_pieces(stream: Scrubbing, text: bytes, step: int) -> bytes:
-    pieces = [stream.feed(text[at : at + step]) for at in range(0, len(text), step)]
+    pieces = [b"".join(stream.feed(text[at : at + step])) for at in range(0, len(text), step)]
     return b"".join(pieces) + stream.finish()
 
 
@@ -94,7 +94,7 @@ def packed(number: int, step: int, data: bytes) -> None:
     given = 0
     try:
         for at in range(0, len(data), step):
-            given += len(body.feed(data[at : at + step]))
+            given += sum(map(len, body.feed(data[at : at + step])))
         given += len(body.finish())
     except Refused:
         pass
