@@ -14,7 +14,8 @@ PROXY = f"http://127.0.0.1:{SERVICE_PORT}"
 """Where the agent listens, in the sandbox's own loopback."""
 BUNDLE = "/tmp/.sandbox-certificates.pem"  # noqa: S108 (a path inside the container, on its own tmpfs)
 
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "WS_PROXY", "WSS_PROXY")
+"""The last two are what aiohttp reads for a web socket."""
 _OWN = ("localhost", "127.0.0.1", "::1")
 """What a cell serves for itself does not go through the host."""
 _BUNDLES = (
@@ -29,6 +30,9 @@ _BUNDLES = (
 """Each is read by somebody who reads none of the others."""
 _MANNERS = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "GIT_TERMINAL_PROMPT": "0"}
 """No question that nobody can answer, and no request that nobody asked for."""
+_NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true"}
+"""For boto3 and google-auth, which ask for a machine's credentials where code has none: a violation nobody meant."""
+_METADATA = ("169.254.169.254", "metadata.google.internal")
 
 
 def inside(rules: Iterable[Rule], placeholders: Mapping[str, str], certificates: str = "") -> Inside:
@@ -38,4 +42,6 @@ def inside(rules: Iterable[Rule], placeholders: Mapping[str, str], certificates:
     variables = dict.fromkeys(_PROXIES, PROXY) | {"NO_PROXY": own}
     variables |= {name.lower(): value for name, value in variables.items()}
     variables |= dict.fromkeys(_BUNDLES, BUNDLE) | _MANNERS
+    if named.isdisjoint(_METADATA):
+        variables |= _NO_METADATA
     return Inside(environment={**placeholders, **variables}, trust=BUNDLE, certificates=certificates)

@@ -109,6 +109,34 @@ def test_a_library_shows_why_a_host_is_denied(sandbox: Sandbox, library: str) ->
     ]
 
 
+WEB_SOCKET = (
+    "import aiohttp\n"
+    "async with aiohttp.ClientSession(trust_env=True) as client, client.ws_connect(base) as socket:\n"
+    "    print((await socket.receive()).data)"
+)
+
+
+def test_a_web_socket_over_tls_reaches_an_allowed_host(sandbox: Sandbox, origins: Origins) -> None:
+    execution = use(sandbox, origins.https.replace("https", "wss"), WEB_SOCKET)
+    assert execution.error is None, execution
+    assert "".join(execution.logs.stdout).strip() == "hello"
+
+
+def test_a_web_socket_without_tls_is_told_to_use_it(sandbox: Sandbox, origins: Origins) -> None:
+    execution = use(sandbox, origins.http.replace("http", "ws"), WEB_SOCKET)
+    assert execution.error is not None
+    assert "wss for web sockets" in "".join(execution.logs.stderr)
+
+
+def test_duckdb_asks_for_its_extensions_by_the_way_out(sandbox: Sandbox) -> None:
+    execution = sandbox.run_code("import duckdb; duckdb.sql(\"INSTALL httpfs FROM 'http://denied.example.org'\")")
+    assert execution.error is not None
+    assert "HTTP 403" in execution.error.value
+    assert [(denial.code, denial.host, denial.port) for denial in execution.denied] == [
+        ("host-not-allowed", "denied.example.org", 80)
+    ]
+
+
 PAST_IT = {
     "a name looked up": "import socket; socket.getaddrinfo('api.example.test', 443)",
     "aiohttp as it is": (

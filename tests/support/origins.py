@@ -5,8 +5,10 @@ The resolver of the tests knows the names. The system's is not asked, and nothin
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
+import hashlib
 import ipaddress
 import json
 import ssl
@@ -45,6 +47,9 @@ class Origin:
 
             def do_GET(self) -> None:
                 origin.requests.append((self.command, self.path, dict(self.headers)))
+                if "Sec-WebSocket-Key" in self.headers:
+                    self.greet()
+                    return
                 if self.path.startswith("/away/"):
                     self.send_response(302)
                     self.send_header("Location", self.path.removeprefix("/away/"))
@@ -63,6 +68,18 @@ class Origin:
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(part)
+
+            def greet(self) -> None:
+                """Open a web socket, say one word, and close."""
+                key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+                self.send_response(101)
+                self.send_header("Upgrade", "websocket")
+                self.send_header("Connection", "Upgrade")
+                accept = base64.b64encode(hashlib.sha1(key.encode()).digest())  # noqa: S324 (RFC 6455 has it)
+                self.send_header("Sec-WebSocket-Accept", accept.decode())
+                self.end_headers()
+                self.wfile.write(b"\x81\x05hello\x88\x00")
+                self.close_connection = True
 
             def do_HEAD(self) -> None:
                 self.do_GET()

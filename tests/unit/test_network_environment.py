@@ -6,6 +6,8 @@ import urllib.request
 
 import pytest
 import requests
+from aiohttp.helpers import get_env_proxy_for_url
+from yarl import URL
 
 from sandbox_kernel.config import sources
 from sandbox_kernel.core.errors import ConfigurationError
@@ -34,6 +36,24 @@ def test_an_address_of_the_loopback_that_a_rule_names_is_the_machines(monkeypatc
     monkeypatch.setattr("os.environ", environment("127.0.0.1:8000"))
     assert not urllib.request.proxy_bypass("127.0.0.1")
     assert urllib.request.proxy_bypass("localhost")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "ws", "wss"])
+def test_aiohttp_takes_the_proxy_for_web_sockets_as_well(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """It reads a variable of its own for each scheme."""
+    monkeypatch.setattr("os.environ", environment("api.example.org"))
+    found, _ = get_env_proxy_for_url(URL(f"{scheme}://api.example.org/"))
+    assert str(found).rstrip("/") == PROXY
+
+
+@pytest.mark.parametrize(
+    ("rule", "asks"),
+    [("api.example.org", False), ("169.254.169.254", True), ("metadata.google.internal", True)],
+)
+def test_a_library_looks_for_the_credentials_of_a_machine_only_if_a_rule_names_them(rule: str, asks: bool) -> None:
+    """Without credentials, boto3 and google-auth would ask, and the denial would be a violation that no code meant."""
+    for name in ("AWS_EC2_METADATA_DISABLED", "NO_GCE_CHECK"):
+        assert environment(rule).get(name) == (None if asks else "true")
 
 
 def test_a_placeholder_replaces_no_variable_of_the_way_out() -> None:
