@@ -90,13 +90,20 @@ class Handler(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
+class Server(ThreadingHTTPServer):
+    """One whose clients may leave in the middle."""
+
+    def handle_error(self, *_: Any) -> None:
+        """Be quiet."""
+
+
 def serve(folder: Path, tell: Connection) -> None:
     """Serve plainly and over TLS; tell both ports."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
-    secure = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    secure = Server(("127.0.0.1", 0), Handler)
     secure.socket = context.wrap_socket(secure.socket, server_side=True)
-    plain = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    plain = Server(("127.0.0.1", 0), Handler)
     tell.send((plain.server_port, secure.server_port))
     threading.Thread(target=secure.serve_forever, daemon=True).start()
     plain.serve_forever()

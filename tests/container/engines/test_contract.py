@@ -152,7 +152,9 @@ async def test_killed_from_outside_is_not_out_of_memory(launch: Launch, under_te
 async def test_kill_removes_it_and_may_be_repeated(launch: Launch, under_test: EngineUnderTest) -> None:
     spec = under_test.spec("import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)")
     container = await launch(spec)
-    assert await under_test.left(spec.session_id)
+    async with asyncio.timeout(10):
+        while not await under_test.left(spec.session_id):  # noqa: ASYNC110 (a process has its name a moment later)
+            await asyncio.sleep(0.01)
     receiving = asyncio.create_task(container.receive())
     await container.kill()
     assert await under_test.left(spec.session_id) == []
