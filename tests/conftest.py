@@ -14,7 +14,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from tests.support.kernels import Kernel, containers_of, eventually, install
+from tests.support.kernels import Kernel, close_all, containers_of, eventually, install
 from tests.support.turns import Turns, TurnsPlugin
 
 TURNS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -101,11 +101,7 @@ def start_kernel(launch_kernel: Callable[..., Kernel]) -> Iterator[Callable[...,
         return kernels[-1]
 
     yield start
-    pids = [kernel.pid for kernel in kernels if kernel.manager.has_kernel]
-    for kernel in kernels:
-        kernel.close()
-    for pid in pids:
-        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")  # type: ignore[misc]
+    close_all(kernels)
 
 
 @pytest.fixture(scope="module")

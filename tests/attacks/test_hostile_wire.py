@@ -23,6 +23,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session.session import Session
 from tests.support.fronts import WRITE, Front
 from tests.support.kernels import Kernel, containers_of, eventually
+from tests.support.patience import Stopwatch, within
 
 Start = Callable[..., Kernel]
 MIB = 1 << 20
@@ -309,9 +310,10 @@ def test_a_cell_that_pretends_to_have_ended_is_ended_by_the_next_ones_clock(star
     pretend = "reply('execute_reply', {'status': 'ok'}); publish('status', {'execution_state': 'idle'})\n"
     first = kernel.run(FORGE + pretend + "while True: pass")
     assert first.reply["status"] == "ok"
-    second = kernel.run("while True: pass")
+    with Stopwatch() as watch:
+        second = kernel.run("while True: pass")
     assert second.ename == "CellTimeout"
-    assert second.seconds < 10
+    assert watch.seconds < 10
     assert kernel.run("1 + 1").value == "2"
 
 
@@ -373,7 +375,7 @@ async def weak_sessions(monkeypatch: pytest.MonkeyPatch, image: str, audit: Path
         await front.session.close()
     await asyncio.to_thread(eventually, lambda: not containers_of(os.getpid()), 5, "the containers are gone")
     assert process.num_fds() <= files
-    async with asyncio.timeout(5):
+    async with within(20):
         while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 (tasks have no common event)
             await asyncio.sleep(0.01)
 

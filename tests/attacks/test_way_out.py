@@ -18,6 +18,7 @@ from sandbox_kernel.gateway import client_hello as hello_module
 from sandbox_kernel.gateway import tunnel
 from sandbox_kernel.policy.network import NetworkPolicy
 from tests.support.gateway import API, LIMITS, Origin, TestAuthority, Way, connect, get, opened, say, until
+from tests.support.patience import within
 from tests.support.tls_words import client_hello, extension, record, server_name
 
 OTHER = "other.example.test"
@@ -63,7 +64,7 @@ async def reach(way: Way, authority: TestAuthority, port: int, name: str | None)
         try:
             await writer.start_tls(context, server_hostname=name or "")
             writer.write(f"GET /reached HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
-            async with asyncio.timeout(20):
+            async with within(30):
                 return await reader.readuntil(b"/reached")
         except (ssl.SSLError, asyncio.IncompleteReadError, ConnectionError) as error:
             return repr(error).encode()
@@ -133,7 +134,8 @@ async def second_hello(way: Way, port: int, *, at_once: bool) -> None:
             writer.write(SECOND)
         writer.write_eof()
         with contextlib.suppress(OSError):
-            await asyncio.wait_for(reader.read(), 20)
+            async with within(30):
+                await reader.read()
 
 
 @pytest.mark.parametrize("before", [b"", WARNING])

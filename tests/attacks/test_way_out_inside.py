@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import Sandbox
-from tests.support.origins import Origins, invented_names
+from tests.support.origins import Origins, reachable
 from tests.support.requests import SMUGGLES
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,10 +34,8 @@ def ask(*pieces):
 
 @pytest.fixture(scope="module")
 def origins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origins]:
-    origins = Origins(tmp_path_factory.mktemp("origins"))
-    with invented_names():
+    with reachable(tmp_path_factory.mktemp("origins")) as origins:
         yield origins
-    origins.close()
 
 
 @pytest.fixture(scope="module", params=[None, "runsc"], ids=["runc", "gVisor"])

@@ -22,9 +22,10 @@ def test_timeout_keeps_variables(start_kernel: Start) -> None:
     """A Python loop over its time ends within 5 s for a limit of 3 s, and its variables are still there."""
     kernel = start_kernel("--cell-timeout", "3")
     kernel.run("kept = 42")
-    result = kernel.run("while True: pass")
+    with Stopwatch() as watch:
+        result = kernel.run("while True: pass")
     assert result.ename == "CellTimeout"
-    assert result.seconds < 5
+    assert watch.seconds < 5
     assert "3 s" in result.reply["evalue"]
     assert "cell_timeout" in result.reply["evalue"]
     errors = [m for m in result.messages if m["msg_type"] == "error"]
@@ -37,9 +38,10 @@ def test_timeout_of_a_cell_that_ignores_the_interrupt_keeps_files(start_kernel: 
     """The kernel is replaced within 10 s; files survive, variables do not, and later cells work."""
     kernel = start_kernel("--cell-timeout", "3")
     kernel.run("kept = 42; open('kept.txt', 'w').write('yes')")
-    result = kernel.run(code)
+    with Stopwatch() as watch:
+        result = kernel.run(code)
     assert result.ename == "CellTimeout"
-    assert result.seconds < 10
+    assert watch.seconds < 10
     assert "files" in result.reply["evalue"]
     assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
     assert kernel.run("kept").ename == "NameError"

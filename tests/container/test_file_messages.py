@@ -34,6 +34,7 @@ from sandbox_kernel.kernel.file_messages import MAX_UPLOADS, MAX_WAITING, FileMe
 from sandbox_kernel.session.session import Session
 from tests.support.files_agent import real
 from tests.support.kernels import WAIT, Kernel, connect_another, eventually
+from tests.support.patience import within
 
 Start = Callable[..., Kernel]
 
@@ -579,7 +580,7 @@ async def test_a_client_that_went_away_leaves_nothing(tmp_path: Path, monkeypatc
     messages = FileMessages(_started, ask, lambda event, **fields: None, limit=100, quiet_seconds=0.05)
     content, _ = await messages.answer(_request("write", {"path": "a", "final": False}, b"x"))
     assert left(tmp_path) == [f".upload-{content['upload']}"]
-    async with asyncio.timeout(10):
+    async with within(30):
         await dropped.wait()
     assert left(tmp_path) == []
     content, _ = await messages.answer(_request("write", {"path": "a", "upload": content["upload"], "offset": 1}))

@@ -22,6 +22,7 @@ from sandbox_kernel.mcp_server.names import Names
 from tests.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import HttpServer, run, text_of
+from tests.support.patience import within
 
 HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Half: "
 WHOLE = b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -65,7 +66,7 @@ def _nothing() -> Iterator[None]:
 
 
 async def until(condition: Any, seconds: float = BOUND) -> None:
-    async with asyncio.timeout(seconds):
+    async with within(seconds):
         while not condition():  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)  # the step of a bounded wait
 
@@ -79,7 +80,7 @@ async def connect(port: int, said: bytes = b"") -> Streams:
 
 async def asked(port: int) -> bytes:
     """Return what an honest client is told first."""
-    async with asyncio.timeout(BOUND):
+    async with within(BOUND):
         reader, writer = await connect(port, WHOLE)
         try:
             return await reader.readline()
@@ -89,7 +90,7 @@ async def asked(port: int) -> bytes:
 
 async def ended(reader: asyncio.StreamReader) -> None:
     """Wait until the other side has ended the connection."""
-    async with asyncio.timeout(BOUND):
+    async with within(BOUND):
         try:
             while await reader.read(1 << 16):
                 pass
@@ -171,7 +172,7 @@ async def test_a_reader_that_stops_is_given_up_and_one_that_goes_on_is_not(monke
         writer.close()
         reader, writer = await connect(port, large)
         count = 0
-        async with asyncio.timeout(BOUND):
+        async with within(BOUND):
             while count < LARGE:
                 piece = await reader.read(1 << 20)
                 assert piece, f"cut after {count} bytes"

@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import textwrap
-import time
 from typing import Any
 
 import pytest
@@ -33,6 +32,7 @@ from tests.support.mcp_hosts import (
     text_of,
     until,
 )
+from tests.support.patience import Stopwatch, within
 
 SMALL = ("--memory", "512M")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -161,9 +161,9 @@ async def test_a_cancelled_call_interrupts_the_cell_and_the_session_goes_on() ->
         await running(client, "began")
         call.cancel()
         await asyncio.wait({call})
-        began = time.monotonic()
-        assert text_of(await run(client, "kept, ended")) == "(7, 'interrupted')"
-        assert time.monotonic() - began < 10
+        with Stopwatch() as watch:
+            assert text_of(await run(client, "kept, ended")) == "(7, 'interrupted')"
+        assert watch.seconds < 10
 
 
 async def test_interrupt_stops_the_cell_of_another_call() -> None:
@@ -171,7 +171,8 @@ async def test_interrupt_stops_the_cell_of_another_call() -> None:
         call = asyncio.create_task(run(client, "import time\nopen('began', 'w').close()\ntime.sleep(60)"))
         await running(client, "began")
         assert "was interrupted" in text_of(await client.call_tool("interrupt"))
-        result = await asyncio.wait_for(call, 20)
+        async with within(30):
+            result = await call
         assert text_of(result).splitlines()[1].startswith("Error: KeyboardInterrupt")
 
 

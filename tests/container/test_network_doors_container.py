@@ -13,8 +13,8 @@ from jupyter_client.manager import KernelManager
 
 from sandbox_kernel import AsyncSandbox, NetworkUsage, Sandbox, cli
 from tests.support import ROOT
-from tests.support.kernels import Kernel, containers_of, eventually, install
-from tests.support.origins import ROWS, Origins, invented_names
+from tests.support.kernels import Kernel, close_all, install
+from tests.support.origins import ROWS, Origins, reachable
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
 pytestmark = pytest.mark.timeout(300)
@@ -22,10 +22,8 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def origins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origins]:
-    origins = Origins(tmp_path_factory.mktemp("origins"))
-    with invented_names():
+    with reachable(tmp_path_factory.mktemp("origins")) as origins:
         yield origins
-    origins.close()
 
 
 @pytest.fixture
@@ -145,11 +143,7 @@ def start_named(tmp_path: Path, image: str) -> Iterator[Callable[..., Kernel]]:
         return kernels[-1]
 
     yield start
-    pids = [kernel.pid for kernel in kernels if kernel.manager.has_kernel]
-    for kernel in kernels:
-        kernel.close()
-    for pid in pids:
-        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")  # type: ignore[misc]
+    close_all(kernels)
 
 
 def settings_of(origins: Origins, token: Path) -> list[str]:

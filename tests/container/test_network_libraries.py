@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import Execution, Sandbox
-from tests.support.origins import ROWS, Origins, invented_names
+from tests.support.origins import ROWS, Origins, reachable
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -62,10 +62,8 @@ def origins(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Or
         made = sandbox.run_code(f"import pandas; pandas.DataFrame({ROWS!r}).to_parquet('sales.parquet')")
         assert made.ok, made
         sandbox.files.download("sales.parquet", folder)
-    origins = Origins(folder)
-    with invented_names():
+    with reachable(folder) as origins:
         yield origins
-    origins.close()
 
 
 @pytest.fixture(scope="module", params=[None, "runsc"], ids=["runc", "gVisor"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -13,6 +12,7 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.session.link import Link
+from tests.support.patience import within
 
 
 async def heard(link: Link, op: str, **fields: object) -> dict[str, Any]:
@@ -35,7 +35,7 @@ async def test_a_host_that_comes_before_the_old_kernel_is_collected_hears_of_the
     container = await DockerEngine().start(new_spec(Settings(image=image, runtime=runtime)))
     link = Link(container, 4 << 20)
     try:
-        async with asyncio.timeout(60):
+        async with within(60):
             assert (await heard(link, "kernel_ready"))["number"] == 1
             # Both at once: the agent reads the second with the first, when the kernel was killed just now.
             link.send(wire.AGENT, [json.dumps({"op": "park", "id": 1}).encode()])

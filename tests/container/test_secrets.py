@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from tests.support.origins import Origins, invented_names
+from tests.support.origins import Origins, reachable
 
 pytestmark = pytest.mark.timeout(300)
 
 VALUE = "sk-live-8Jd02kQm3vXz71LpRt5W"
+HEAD = "head = {'Authorization': 'Bearer ' + os.environ['API_KEY']}"
 
 USES = {
     "requests": "import requests; r = requests.get(base + '/headers', headers=head); print(r.text, r.headers)",
@@ -56,10 +57,8 @@ print(looked > 100, found, any(value.decode() in text for text in os.environ.val
 
 @pytest.fixture(scope="module")
 def origins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origins]:
-    origins = Origins(tmp_path_factory.mktemp("origins"))
-    with invented_names():
+    with reachable(tmp_path_factory.mktemp("origins")) as origins:
         yield origins
-    origins.close()
 
 
 @pytest.fixture(scope="module", params=[None, "runsc"], ids=["runc", "gVisor"])
@@ -79,6 +78,9 @@ def sandbox(
         secrets={"API_KEY": secret},
         audit=str(file.with_name("audit.jsonl")),
     ) as sandbox:
+        # Whichever tests follow in this process, the value has been used and the audit speaks of it.
+        used = sandbox.run_code(f"import os\nbase = {origins.https!r}\n{HEAD}\n{USES['requests']}")
+        assert used.error is None, used
         yield sandbox
     written = Path(file.with_name("audit.jsonl")).read_text(encoding="utf-8")
     assert '"code":"connected"' in written.replace(" ", "")
@@ -87,9 +89,8 @@ def sandbox(
 
 @pytest.mark.parametrize("library", USES)
 def test_a_library_sends_the_value_and_sees_a_placeholder(sandbox: Sandbox, origins: Origins, library: str) -> None:
-    head = "head = {'Authorization': 'Bearer ' + os.environ['API_KEY']}"
     before = len(origins.tls.requests)
-    execution = sandbox.run_code(f"import os\nbase = {origins.https!r}\n{head}\n{USES[library]}")
+    execution = sandbox.run_code(f"import os\nbase = {origins.https!r}\n{HEAD}\n{USES[library]}")
     assert execution.error is None, execution
     shown = "".join(execution.logs.stdout)
     assert origins.tls.requests[before][2]["Authorization"] == f"Bearer {VALUE}"

@@ -22,6 +22,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session.session import Session
 from sandbox_kernel.session.streams import Cell, Stream
 from tests.support.fronts import WRITE, Front
+from tests.support.patience import within
 from tests.support.relays import Served
 
 HAS_GVISOR = "runsc" in asyncio.run(DockerEngine().info()).runtimes
@@ -118,7 +119,7 @@ async def opens(request: pytest.FixtureRequest, image: str, tmp_path: Path) -> A
 
 
 async def wait_for(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with within(30):
         while not condition():  # noqa: ASYNC110 (what it looks at is a sandbox's)
             await asyncio.sleep(0.01)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.session.session import Session
+from tests.support.patience import within
 
 WRITE = """
 import json, os, struct
@@ -46,7 +47,7 @@ class Front:
         header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
         content = {"code": code, "allow_stdin": False, "silent": False}
         self.session.submit(Message(channel="shell", header=header, content=content), b"client")
-        async with asyncio.timeout(seconds):
+        async with within(seconds):
             while len(self.of(header["msg_id"], "execute_reply")) + len(self.idles(header["msg_id"])) < 2:
                 self.news.clear()
                 await self.news.wait()

@@ -25,6 +25,7 @@ from sandbox_kernel.gateway.limits import EgressLimits
 from sandbox_kernel.gateway.sockets import SocketDuplex
 from sandbox_kernel.policy.network import Address, NetworkPolicy, Refused
 from sandbox_kernel.session.streams import Cell
+from tests.support.patience import within
 
 CELL = Cell("cell-1")
 API = "api.example.test"
@@ -215,7 +216,7 @@ async def say(port: int, *pieces: bytes, finish: bool = False) -> bytes:
             await writer.drain()
         if finish:
             writer.write_eof()
-        async with asyncio.timeout(20):
+        async with within(30):
             return await reader.read()
     except ConnectionResetError:
         return b""
@@ -241,7 +242,7 @@ async def opened(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition of this loop's; fails if it takes 20 s."""
-    async with asyncio.timeout(20):
+    async with within(30):
         while not condition():  # noqa: ASYNC110 (what is waited for tells nobody)
             await asyncio.sleep(0.005)
 

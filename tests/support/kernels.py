@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -153,3 +153,12 @@ def install(folder: Path, *settings: str, name: str = "sandbox-python") -> Kerne
     """Install a kernelspec below `folder` as the command line does, and return a manager that finds only that."""
     assert main(["install", "--prefix", str(folder), "--name", name, *settings]) == 0
     return KernelSpecManager(kernel_dirs=[str(folder / "share/jupyter/kernels")])
+
+
+def close_all(kernels: Sequence[Kernel]) -> None:
+    """End kernels, and see that none of them leaves a container."""
+    pids = [kernel.pid for kernel in kernels if kernel.manager.has_kernel]
+    for kernel in kernels:
+        kernel.close()
+    for pid in pids:
+        eventually(lambda pid=pid: not containers_of(pid), 10, "its container is gone")  # type: ignore[misc]

@@ -157,6 +157,17 @@ class Names:
 
 
 @contextlib.contextmanager
+def reachable(folder: Path) -> Iterator[Origins]:
+    """Serve what is in `folder`, under names that the resolver of the tests knows meanwhile."""
+    origins = Origins(folder)
+    try:
+        with invented_names():
+            yield origins
+    finally:
+        origins.close()
+
+
+@contextlib.contextmanager
 def invented_names() -> Iterator[None]:
     """Have sandboxes of this process resolve names as the tests invent them."""
     with pytest.MonkeyPatch.context() as patch:

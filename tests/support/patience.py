@@ -5,10 +5,12 @@ Where each processor has three programs to serve, a second counts for a third of
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -44,6 +46,27 @@ class Patience:
         self.seconds += (now - self._last) * share(self._wanting())
         self._last = now
         return self.seconds
+
+
+@contextlib.asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    """Bound a block as `asyncio.timeout` does, by seconds as `Patience` counts them."""
+    loop, patience = asyncio.get_running_loop(), Patience()
+    async with asyncio.timeout(None) as bound:
+        looking: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            nonlocal looking
+            if patience.count() < seconds:
+                looking = loop.call_later(STEP, look)
+            else:
+                bound.reschedule(loop.time())
+
+        looking = loop.call_later(STEP, look)
+        try:
+            yield
+        finally:
+            looking.cancel()
 
 
 class Stopwatch:

@@ -23,6 +23,7 @@ from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.session.carrier import Carrier
 from sandbox_kernel.session.link import Link
 from sandbox_kernel.session.streams import Cell, RunningCells, Stream
+from tests.support.patience import within
 
 Serve = Callable[[Stream, Cell], Awaitable[None]]
 HEADER = struct.Struct("!B3xI")
@@ -113,7 +114,7 @@ async def hosted(service: Served, *, connections: int = 8, cell: str | None = "c
         host.cells.began(cell)
     reading = asyncio.create_task(host.read())
     try:
-        async with asyncio.timeout(30):
+        async with within(30):
             yield host, theirs
     finally:
         await host.carrier.close()

@@ -269,3 +269,15 @@ def test_tests_lie_in_folders_by_what_they_need() -> None:
     said = ast.get_docstring(ast.parse((tests / "__init__.py").read_text(encoding="utf-8"))) or ""
     there = {path.parent.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")}
     assert sorted(re.findall(r"^- `(\w+)`: \S", said, re.MULTILINE)) == sorted(there)
+
+
+WALL_CLOCK = re.compile(r"asyncio\.(?:timeout|wait_for)\(")
+EXPECTED_TO_RUN_OUT = {"container/test_mcp_connections.py", "support/patience.py", "unit/test_run_parts.py"}
+"""Files with a bound that is meant to run out: no load makes them fail."""
+
+
+def test_bounds_of_tests_count_what_the_machine_had_to_give() -> None:
+    """A bound by the wall clock fails beside load, although nothing is wrong: `within` is the tests' own."""
+    tests = ROOT / "tests"
+    found = {path for path in tests.rglob("*.py") if WALL_CLOCK.search(path.read_text(encoding="utf-8"))}
+    assert {str(path.relative_to(tests)) for path in found} == EXPECTED_TO_RUN_OUT

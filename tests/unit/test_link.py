@@ -11,6 +11,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.session import link as module
 from sandbox_kernel.session.link import Link
+from tests.support.patience import within
 
 
 class Container:
@@ -51,7 +52,7 @@ async def linked(container: Any) -> Any:
 
     reading = asyncio.create_task(read())
     try:
-        async with asyncio.timeout(5):
+        async with within(20):
             await container.asked.wait()
             yield link, reading
     finally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 
 import pytest
 
 from tests.support.kernels import eventually
-from tests.support.patience import LEAST, Patience, Stopwatch, running
+from tests.support.patience import LEAST, Patience, Stopwatch, running, within
 
 PROCESSORS = len(os.sched_getaffinity(0))
 
@@ -33,3 +34,16 @@ def test_a_wait_ends() -> None:
         eventually(lambda: False, 0.05, "never")
     assert 0 < watch.seconds < 5
     assert running() >= 0
+
+
+async def test_a_block_that_hangs_ends() -> None:
+    with Stopwatch() as watch, pytest.raises(TimeoutError):
+        async with within(0.05):
+            await asyncio.Event().wait()
+    assert 0 < watch.seconds < 5
+
+
+async def test_a_block_that_ends_is_left_alone() -> None:
+    async with within(0.05):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)

@@ -26,6 +26,7 @@ from sandbox_kernel.session import clock, ladder, publisher, requests
 from sandbox_kernel.session.completion import Hook
 from sandbox_kernel.session.router import Router
 from sandbox_kernel.session.streams import Cell, RunningCells
+from tests.support.patience import within
 from tests.support.relays import Served
 
 Content = dict[str, Any]
@@ -159,13 +160,13 @@ class Bench:
 
     async def sends(self, request: Message) -> None:
         """Wait until a request went to the kernel."""
-        async with asyncio.timeout(3):
+        async with within(10):
             while request.id not in [message.id for message in self.sent]:  # noqa: ASYNC110 (the port has no event)
                 await asyncio.sleep(0)
 
     async def ended(self, request: Message, seconds: float = 3.0) -> list[str]:
         """Wait until a request has its reply and its idle."""
-        async with asyncio.timeout(seconds):
+        async with within(seconds):
             await self._ended[request.id].wait()
         return self.told(request)
 
@@ -984,7 +985,7 @@ async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
     cell = bench.submit()
     bench.status("busy", cell)
     asked = 0
-    async with asyncio.timeout(20):
+    async with within(30):
         while "SIGINT" not in bench.did:
             ask_and_answer(bench, cell)
             asked += 1

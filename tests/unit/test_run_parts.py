@@ -43,6 +43,7 @@ from sandbox_kernel.files.places import open_folder
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
+from tests.support.patience import within
 from tests.support.policy.hostile import HTML
 from tests.support.policy.messages import filtered, message
 from tests.unit.policy.test_honest import PIXEL
@@ -584,7 +585,8 @@ async def test_writing_waits_for_a_reader_who_pauses_and_nothing_else_does(pipe:
     expected, taken = text.encode(errors="backslashreplace"), b""
     while len(taken) < len(expected):
         taken += await asyncio.to_thread(os.read, read, 1 << 16)
-    await asyncio.wait_for(writing, 10)
+    async with within(30):
+        await writing
     outlet.say("end")
     assert taken + os.read(read, 1 << 16) == expected + b"end"
 
@@ -596,7 +598,8 @@ async def test_a_reader_who_goes_ends_the_wait_for_him(pipe: tuple[int, TextIO])
     await asyncio.sleep(0)
     assert not writing.done()
     os.close(read)
-    await asyncio.wait_for(writing, 10)
+    async with within(30):
+        await writing
     await outlet.write("more")
     outlet.finish(10)
 
@@ -673,7 +676,7 @@ async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.Monke
     monkeypatch.setattr("sandbox_kernel.batch.stopping.os._exit", leave)
     stopper = Stopper(lambda end: end.code)
     asyncio.get_running_loop().call_later(0.05, stopper.heard, 15, None)
-    async with asyncio.timeout(10):
+    async with within(30):
         with pytest.raises(asyncio.InvalidStateError):  # the stand-in for the end of the process returns
             await stopper.until_stopped(Hanging())
     assert codes == [143]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import secrets
@@ -20,6 +19,7 @@ from tests.attacks.escape.alterations import host, network
 from tests.attacks.escape.inside import ATTACKS
 from tests.attacks.escape.tools import run_once, spec_for
 from tests.support.engines import SMALL, receive_line
+from tests.support.patience import within
 
 VICTIM = """
 import ctypes, json, os, socket, sys, time
@@ -77,7 +77,7 @@ async def neighbour(runtime: str, ipc: str = "private", **fields: Any) -> AsyncI
 async def work(container: DockerContainer, seconds: float) -> int:
     """Let the neighbour work for a while; return how much it got done."""
     await container.send(b"%f\n" % seconds)
-    async with asyncio.timeout(30):
+    async with within(30):
         return int(await receive_line(container))
 
 

@@ -26,6 +26,7 @@ from tests.attacks.escape import (
 )
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
 from tests.support.engines import IMAGE, SMALL
+from tests.support.patience import within
 
 MODULES = (
     "inside",
@@ -142,7 +143,7 @@ async def run_once(
     try:
         await container.send(json.dumps({**given, "modules": sources(), "names": names}).encode() + b"\n")
         output = b""
-        async with asyncio.timeout(BATCH_SECONDS):
+        async with within(BATCH_SECONDS):
             while output.count(b"\n") < len(names) and (data := await container.receive()):
                 output += data
             ended = [json.loads(line) for line in output.splitlines()]

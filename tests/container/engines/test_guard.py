@@ -24,6 +24,7 @@ from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.owner import Owner
 from tests.support.engines import IMAGE
+from tests.support.patience import within
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
@@ -67,7 +68,7 @@ def events() -> Iterator[Events]:
 
 
 async def gone(engine: DockerEngine, identity: str) -> None:
-    async with asyncio.timeout(20):
+    async with within(30):
         while await engine.inspect(identity) is not None:  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.02)
 
@@ -112,7 +113,7 @@ async def test_an_owner_that_is_killed_while_its_container_is_created_leaves_not
     owners = {await asyncio.to_thread(kill_after, STEP_SECONDS * count) for count in range(MOMENTS)}
     engine, pids = DockerEngine(), {owner.pid for owner in owners}
     await start(make_spec())  # what was asked for before this one is there by the time that it is
-    async with asyncio.timeout(30):  # the machine that runs the tests may be busy
+    async with within(30):  # the machine that runs the tests may be busy
         while {row.owner_pid for row in await engine.list()} & pids:  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0.05)
     told = await asyncio.to_thread(events, begin, owners)

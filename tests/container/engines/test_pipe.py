@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.engines.pipe import READ_BYTES, Demultiplexer, Pipe
+from tests.support.patience import within
 
 
 def framed(stream: int, payload: bytes) -> bytes:
@@ -89,7 +90,7 @@ async def test_more_than_is_read_at_once_is_not_waited_for(ends: Ends) -> None:
     theirs.setblocking(False)
     pipe = Pipe(ours)
     sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(theirs, framed(1, bytes(READ_BYTES))))
-    async with asyncio.timeout(10):
+    async with within(30):
         assert len(await pipe.receive(1 << 30)) > READ_BYTES // 2
         await sending
     pipe.close()
@@ -113,7 +114,7 @@ async def test_closing_ends_a_receive_and_a_send_that_wait(ends: Ends) -> None:
     assert not sending.done()
     pipe.close()
     pipe.close()
-    async with asyncio.timeout(5):
+    async with within(20):
         assert await receiving == b""
         with pytest.raises(EngineError, match="gone"):
             await sending
@@ -161,7 +162,7 @@ async def test_an_offer_writes_what_fits_and_never_into_a_send(ends: Ends) -> No
     theirs.setblocking(False)
     received = theirs.recv(6 + taken)
     assert pipe.offer(b"x") == 0, "a send is under way"
-    async with asyncio.timeout(10):
+    async with within(30):
         while len(received) < 6 + taken + 5:
             received += await asyncio.get_running_loop().sock_recv(theirs, 1 << 20)
         await sending

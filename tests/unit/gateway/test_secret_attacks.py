@@ -22,6 +22,7 @@ from sandbox_kernel.gateway.limits import EgressLimits
 from sandbox_kernel.gateway.secrets import Secrets
 from sandbox_kernel.policy.network import NetworkPolicy
 from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, proxy
+from tests.support.patience import within
 from tests.support.spellings import SPELLINGS
 
 from .hosts import HOST, KEY, Source
@@ -110,7 +111,7 @@ class Way:
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
-            async with asyncio.timeout(20):
+            async with within(30):
                 return await reader.read()
         except ConnectionResetError:
             return b""
