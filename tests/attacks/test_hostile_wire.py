@@ -150,8 +150,9 @@ def test_a_trap_for_the_next_kernels_ends_the_sandbox(
     ((kernels, sandbox),) = ended_sandboxes(audit)
     if ends is None:  # under load, the last may not be seen to end before the sandbox does
         assert (len(kernels) in {3, 4}, sandbox) == (True, "no-kernel-starts")
-    elif len(names) < len(ends):  # one of the kernels was given up before it took a cell
-        assert (names, sandbox) == (ends[: len(names)], "no-kernel-starts")
+    elif len(names) < len(ends):  # one of the kernels, the first or the last, was given up before it took a cell
+        assert names in (ends[: len(names)], ends[-len(names) :])
+        assert (bool(names), sandbox) == (True, "no-kernel-starts")
     else:
         assert (names, len(kernels), sandbox) == (ends, 1 + 3, "no-kernel-starts")
     assert kernel.containers()[0].container != before.container
