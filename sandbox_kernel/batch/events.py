@@ -34,11 +34,14 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     if event == "dropped" and "last" in fields:
         code: Code = MessageCode.MORE_DROPPED
         return Event(code.severity, code, "message", f"dropped: {code.text}")
-    if event not in {"policy", "dropped", "file_refused", "network"}:
+    if event not in {"policy", "dropped", "file_refused", "network", "monitor"}:
         return None
     code, reason = find(str(fields["code"])), printable(str(fields.get("reason", "")), MAX_REASON)
     if event == "network":
         return None if code is NetworkCode.CONNECTED else Event(code.severity, code, _place(fields), reason)
+    if event == "monitor":
+        # What is only noted breaks no policy, whatever it is.
+        return Event("notice" if fields.get("level") == "note" else code.severity, code, "behaviour", reason)
     if event == "policy":
         return Event(code.severity, code, printable(str(fields.get("type", "")), 80), reason)
     if event == "dropped":

@@ -123,7 +123,7 @@ class Run:
         sandbox = AsyncSandbox(self.plan.settings)
         session = session_of(sandbox)
         session.folders.hold_downloads(self.plan.files)
-        session.audit.observer = self._observe
+        session.audit.observe(self._observe)
         try:
             try:
                 async with asyncio.timeout(self._left()):

@@ -17,6 +17,7 @@ from typing import Any, cast
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
 from ..core.usage_codes import UsageCode
+from .monitor_values import require_monitor
 from .network_values import require_rules
 from .table import SETTINGS
 from .values import config_path, did_you_mean, refuse
@@ -165,6 +166,7 @@ def resolve(values: Mapping[str, object]) -> Settings:
         raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
     if settings.secrets:
         require_rules(settings.secrets, settings.network)
+    require_monitor(settings)
     return settings
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
+from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
 from .values import Form, audit_file, choice, downloads, folder, number, seconds, size, text
 
@@ -254,6 +255,31 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             certificates,
             "A PEM file of authorities that cells trust besides the public ones, and the host too where it speaks TLS "
             "for a secret.",
+            "none",
+        ),
+    ),
+    "Sight": (
+        Setting(
+            "monitor",
+            "monitor",
+            monitor,
+            "What is noticed while code runs, and what comes of it at most: a note in the audit, an alert, or the end "
+            "of the kernel with all its processes (`BehaviourBlocked`). A TOML file weighs and switches single rules. "
+            "It is a smoke detector and never the wall (docs/monitor.md).",
+            "off",
+        ),
+        Setting(
+            "monitor_webhook",
+            "monitor_webhook",
+            webhook,
+            "An address to which each alert is posted as JSON. It may hold a token: put it into a config file.",
+            "none",
+        ),
+        Setting(
+            "monitor_command",
+            "monitor_command",
+            command,
+            "A program of the host's that is started for each alert, with the alert as JSON on its stdin.",
             "none",
         ),
     ),

@@ -1,4 +1,4 @@
-"""The table of all codes, of seven parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of eight parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -11,14 +11,15 @@ from .code import Code, Note, Severity, Survived
 from .end_codes import EndCode
 from .file_codes import FileCode
 from .message_codes import MessageCode
+from .monitor_codes import MonitorCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
 from .secret_codes import SecretCode
 from .usage_codes import UsageCode
 
 __all__ = [
-    "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "NetworkCode", "Note", "OutputCode", "SecretCode",
-    "Severity", "Survived", "UsageCode", "find",
+    "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "MonitorCode", "NetworkCode", "Note", "OutputCode",
+    "SecretCode", "Severity", "Survived", "UsageCode", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -27,6 +28,7 @@ TABLE: dict[str, type[Code]] = {
     "Files": FileCode,
     "Network": NetworkCode,
     "Secrets": SecretCode,
+    "Behaviour": MonitorCode,
     "Ends": EndCode,
     "Usage": UsageCode,
 }

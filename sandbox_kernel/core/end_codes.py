@@ -139,4 +139,5 @@ class EndCode(Code):
     )
     CALLBACK_FAILED = "failure", "a callback of the caller's raised an exception", "Mend the callback."
     SCREEN_BLOCKED = "violation", "a policy refused the code before it ran", "Change the code."
+    BEHAVIOUR_BLOCKED = "violation", "the monitor ended the code for what it did", "Look at what the code does."
     PLATFORM_FAILED = "failure", "something of the sandbox failed", _ENGINE

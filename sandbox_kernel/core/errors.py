@@ -144,6 +144,13 @@ class ScreenBlocked(CellError):
     usual = EndCode.SCREEN_BLOCKED
 
 
+class BehaviourBlocked(CellError):
+    """The monitor ended the code for what it did; its code says which rule."""
+
+    fault = "policy"
+    usual = EndCode.BEHAVIOUR_BLOCKED
+
+
 class NetworkDenied(SandboxError):
     """A connection or a request of a cell was not let out; the cell goes on.
 

@@ -93,6 +93,29 @@ class SecretSource:
     """A header to be set, such as "Authorization: Bearer {}"; None puts the value where the placeholder stands."""
 
 
+MonitorLevel = Literal["off", "note", "alert", "kill"]
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorRule:
+    """When a rule of the monitor is met, and what comes of it."""
+
+    code: str
+    """Of `MonitorCode`."""
+    level: MonitorLevel
+    count: int
+    """How much of it makes the rule met; for those of busy processors, percent of them."""
+    seconds: float
+    """Within which it has to come together; for those of busy processors, for how long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """The rules of a session's monitor, those that are off left out."""
+
+    rules: tuple[MonitorRule, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything a user can choose, resolved and checked; made by config.py or by a caller of the SDK."""
@@ -117,6 +140,12 @@ class Settings:
     """The host's own way out: None is none, "environment" what its variables say, else the address of a proxy."""
     network_certificates: str | None = None
     """A PEM file of authorities that are trusted besides the public ones."""
+    monitor: Monitoring | None = None
+    """What is noticed while code runs, and what comes of it; None notices nothing."""
+    monitor_webhook: str | None = None
+    """An address that is sent each alert. It may hold a token: nothing says it."""
+    monitor_command: tuple[str, ...] = ()
+    """A program of the host's, with arguments, that gets each alert on its stdin."""
     display_name: str = "Python 3 (sandbox)"
     display_lines: int = 10_000
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""

@@ -83,6 +83,17 @@ class Audit:
             except (OSError, ValueError, FileRefused) as error:
                 self._fail(f"the audit file cannot be opened: {error}")
 
+    def observe(self, observer: Observer) -> None:
+        """Have `observer` called with each event and its fields, after those that are called already."""
+        before = self.observer
+
+        def both(event: str, fields: Mapping[str, Any]) -> None:
+            if before is not None:
+                before(event, fields)
+            observer(event, fields)
+
+        self.observer = both
+
     def __call__(self, event: str, room: str | None = None, /, **fields: Any) -> None:
         """Append one line: the time, the session, `event`, and the fields.
 

@@ -42,6 +42,9 @@ class Keywords(TypedDict, total=False):
     network_timeout: str | float | None
     network_proxy: str | None
     network_certificates: str | None
+    monitor: str | Mapping[str, object] | None
+    monitor_webhook: str | None
+    monitor_command: str | Sequence[str] | None
     uploads: str | None
     downloads: str | None
     audit: str | None

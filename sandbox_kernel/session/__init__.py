@@ -22,5 +22,7 @@
 - `deaths`: Why a kernel or a sandbox ended, in words.
 - `life`: One container from its start to the name of its death.
 - `idleness`: When a sandbox that nobody uses has to go.
+- `monitor`: What is noticed while code runs, and what comes of it.
+- `alerts`: Alerts on their way to the operator.
 - `session`: What a front door calls: cells in, messages out, one container after another.
 """

@@ -46,6 +46,16 @@ class Ladder:
         if request.finished or request.verdict is not None:
             return
         error.leaves(Survived.VARIABLES_AND_FILES)  # now: the cell may end before the interrupt is answered
+        self._begin(request, error, interrupt=True)
+
+    def block(self, request: PendingRequest, error: SandboxError) -> None:
+        """End a request without an interrupt, which its processes could ignore: kill its kernel, then its sandbox."""
+        if request.finished or request.verdict is not None:
+            return
+        error.leaves(Survived.FILES, "its kernel was ended with all of its processes")
+        self._begin(request, error, interrupt=False)
+
+    def _begin(self, request: PendingRequest, error: SandboxError, *, interrupt: bool) -> None:
         request.condemn(error)
         request.interrupt(self._limits)
         if request.idle and self._clocks.waits_for_rest(request):
@@ -54,7 +64,7 @@ class Ladder:
             "condemned", request=request.message.type, error=error.name, code=error.code.code, reason=str(error)
         )
         self._ending[request] = asyncio.Event()
-        work = self._end(request, error)
+        work = self._end(request, error, interrupt)
         self._tasks.start(work, "the end of a cell", failed=lambda _: self._end_sandbox(error))
 
     def finished(self, request: PendingRequest) -> None:
@@ -73,14 +83,15 @@ class Ladder:
             self._audit("ladder", reason=str(failure))
             await self._control.kill_sandbox(failure)
 
-    async def _end(self, request: PendingRequest, error: SandboxError) -> None:
+    async def _end(self, request: PendingRequest, error: SandboxError, interrupt: bool) -> None:
         try:
             if request.finished:
                 return  # the signal would meet the next cell
-            await self._control.signal(signal.SIGINT)
-            if await self._ended(request, self._limits.interrupt_grace_seconds):
-                return
-            error.leaves(Survived.FILES, "the cell ignored the interrupt and its kernel was replaced")
+            if interrupt:
+                await self._control.signal(signal.SIGINT)
+                if await self._ended(request, self._limits.interrupt_grace_seconds):
+                    return
+                error.leaves(Survived.FILES, "the cell ignored the interrupt and its kernel was replaced")
             await self._control.kill_kernel()
             if await self._ended(request, KILL_SECONDS):
                 return

@@ -138,6 +138,23 @@ class Router:
         elif not request.complete:  # else only its files are being copied, and there is nothing to interrupt
             self._ladder.end(request, error)
 
+    def block(self, error: SandboxError) -> None:
+        """End the kernel with all of its processes, and the cells that run in it with `error`."""
+        running = [request for request in self.requests.running_cells() if request.sent and not request.finished]
+        for request in running[1:]:
+            request.condemn(error)  # they end with the first one's kernel
+        if running:
+            self._ladder.block(running[0], error)
+        else:
+            self._ladder.end_kernel(error)
+
+    def say(self, text: str) -> None:
+        """Say one line on stderr of the cell that runs, or of the next one."""
+        if any(request.sent and not request.finished for request in self.requests.running_cells()):
+            self.outputs.tell(text)
+        else:
+            self._publisher.notice(text)
+
     def take_back_questions(self) -> None:
         """Let nobody answer what is asked now: the kernel is about to be interrupted."""
         for request in self.requests.in_flight:

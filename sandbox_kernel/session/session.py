@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode, NetworkCode, Note
 from ..core.errors import SandboxDied, SandboxError
@@ -29,6 +29,9 @@ from .publisher import Front
 from .router import Router
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
+
+if TYPE_CHECKING:
+    from .monitor import Monitor
 
 
 class Session:
@@ -76,6 +79,7 @@ class Session:
             notices=problems,
             cells=self._cells,
         )
+        self._monitor = self._watched()
         self._life = self._next_life()
         self._idleness = Idleness(
             self.limits.idle_seconds,
@@ -121,6 +125,9 @@ class Session:
             self._life = self._next_life()
         if self.is_new:
             self.folders.forget_scratch()
+            if self._monitor is not None:
+                self._monitor.forget_sandbox()
+                self._monitor.begin()
             first, self._first = self._first, None
             spec = first or new_spec(self.settings, self.id, self._inside)
 
@@ -133,6 +140,8 @@ class Session:
         """Go on with a container that another process parked."""
         self.folders.restore(state["folders"])
         self.introduction.restore(state.get("introduction"))  # cells may have run: this kernel is not asked
+        if self._monitor is not None:
+            self._monitor.begin()
 
         async def take() -> Container:
             return await self.engine.adopt(fd, state)
@@ -195,9 +204,13 @@ class Session:
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
         link = self._link()
-        if op.startswith("file."):
-            self.touch()
-        return await link.ask(op, data, **fields)
+        if not op.startswith("file."):
+            return await link.ask(op, data, **fields)
+        self.touch()
+        reply, answer = await link.ask(op, data, **fields)
+        if self._monitor is not None:
+            self._monitor.passed(op, data, fields, reply, answer)
+        return reply, answer
 
     async def restart(self) -> None:
         """Replace the kernel by a new one in the same container: files are kept. `settled` waits for it."""
@@ -222,6 +235,8 @@ class Session:
         await self.router.close()
         if self._service is not None:
             await self._service.close()
+        if self._monitor is not None:
+            await self._monitor.close()
         await self._tasks.close()
         self.audit.close()
 
@@ -267,6 +282,16 @@ class Session:
             self._idleness.touch()
 
     # --- its containers ---
+
+    def _watched(self) -> Monitor | None:
+        """Return what notices, and comes of, what its code does; None if that is off."""
+        if self.settings.monitor is None:
+            return None
+        from .monitor import Monitor
+
+        monitor = Monitor(self.settings, self, self.audit, self._tasks)
+        self.audit.observe(monitor.hear)
+        return monitor
 
     def _next_life(self) -> Life:
         return Life(

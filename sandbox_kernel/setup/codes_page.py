@@ -43,6 +43,7 @@ _ABOUT = {
     "Files": "Which files do not enter or leave the sandbox, and what the host's disk refuses.",
     "Network": "Why a connection or a request of a cell is not let out.",
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
+    "Behaviour": "What the monitor notices while code runs, if it is on (docs/monitor.md).",
     "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
 }

@@ -20,6 +20,7 @@ from sandbox_kernel.core.codes import (
     EndCode,
     FileCode,
     MessageCode,
+    MonitorCode,
     NetworkCode,
     OutputCode,
     SecretCode,
@@ -30,9 +31,19 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from tests.support import ROOT
 
 PACKAGE = ROOT / "sandbox_kernel"
-TABLES = ("output_codes", "message_codes", "file_codes", "network_codes", "secret_codes", "usage_codes", "end_codes")
+TABLES = (
+    "output_codes",
+    "message_codes",
+    "file_codes",
+    "network_codes",
+    "secret_codes",
+    "usage_codes",
+    "end_codes",
+    "monitor_codes",
+)
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}
+EVENTS = (OutputCode, MessageCode, FileCode, NetworkCode, SecretCode, MonitorCode)
 SAYING = {"note", "add", "noted", "RefusedError"}
 """Calls that fill in the text of a code: the code's own, or with the code as their first argument."""
 OF_ERRORS = {"message", "reason", "reasons", "survived", "text"}
@@ -78,7 +89,7 @@ def test_each_code_says_what_it_means_and_what_to_do(part: str) -> None:
 
 def test_what_is_refused_is_a_violation_a_limit_or_a_notice() -> None:
     """Failures are ends; the report's form has no other severity for an event."""
-    events = {one.severity for part in (OutputCode, MessageCode, FileCode, NetworkCode, SecretCode) for one in part}
+    events = {one.severity for part in EVENTS for one in part}
     assert events == {"violation", "limit", "notice"}
 
 

@@ -1,0 +1,173 @@
+"""The monitor of one session: what is noticed, how often, and what comes of it. None of it is the wall.
+
+It hears the events of the audit, sees files pass, and asks now and then what the processors do. A finding goes to the
+audit; an alert also to the person and to the operator; and an end to the kernel, with all its processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from ..core.codes import MonitorCode, Survived
+from ..core.errors import BehaviourBlocked, SandboxError
+from ..core.model import Settings
+from ..core.tasks import Tasks, log_defect
+from ..files.scratch import entries
+from ..policy.monitor import Finding, Pulse, Scramble, Signal, Windows, heard
+from .agent_words import Usage
+from .alerts import Alerts
+from .router import Router
+
+SCHEMA = "urn:sandbox-kernel:alert:1"
+
+
+class Watched(Protocol):
+    """The session, as its monitor knows it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def is_open(self) -> bool: ...
+    async def usage(self) -> Usage: ...
+    @property
+    def router(self) -> Router: ...
+
+
+class Monitor:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Watched,
+        audit: Callable[..., None],
+        tasks: Tasks,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert settings.monitor is not None  # noqa: S101 (for the type: the session makes none else)
+        self._settings = settings
+        self._session = session
+        self._audit = audit
+        self._tasks = tasks
+        self._clock = clock
+        self._windows = windows = Windows(settings.monitor)
+        self._pulse = Pulse(
+            windows.rule(MonitorCode.BUSY_IN_SILENCE),
+            windows.rule(MonitorCode.BUSY_WITHOUT_CELL),
+            settings.limits.cpus,
+        )
+        self._scramble = Scramble()
+        self._looking = False
+        self._alerts = Alerts.of(settings, lambda text: audit("alert_lost", reason=text))
+
+    # --- what it is told of ---
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Take an event of the audit; a defect in here is nobody else's."""
+        try:
+            self.take(heard(event, fields))
+        except Exception as defect:
+            log_defect("what the monitor heard", defect)
+
+    def passed(self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes) -> None:
+        """Take a question about files and its answer; what the sandbox says in it may be anything."""
+        try:
+            beginning = data if op == "file.write" else answer
+            if fields.get("offset", 0) == 0:
+                self._look_at(op, str(fields.get("path", "")), beginning, reply)
+        except Exception as defect:
+            log_defect("what the monitor saw pass", defect)
+
+    def _look_at(self, op: str, path: str, beginning: bytes, reply: Mapping[str, Any]) -> None:
+        scramble, more = self._scramble, 0
+        if op == "file.write":
+            more = scramble.given(path, beginning)
+        elif op == "file.read":
+            more = scramble.taken(path, beginning)
+        elif op == "file.list" and reply.get("complete") is True:
+            more = scramble.listed({name for name, _ in entries(dict(reply))})
+        elif op == "file.remove":
+            more = scramble.removed(path)
+        if more:
+            self.take((Signal(MonitorCode.SCRAMBLED_INPUTS, more),))
+
+    def forget_sandbox(self) -> None:
+        """Begin anew with a sandbox that holds nothing yet."""
+        self._scramble = Scramble()
+
+    def begin(self) -> None:
+        """Look at the processors from now on; idempotent."""
+        if not self._looking and self._pulse.interval is not None:
+            self._looking = True
+            self._tasks.start(self._look(self._pulse.interval), "looking at the processors of a sandbox")
+
+    def take(self, signals: Iterable[Signal]) -> None:
+        """Count signals, and act on each rule that is met."""
+        for signal in signals:
+            finding = self._windows.take(signal, self._clock())
+            if finding is not None:
+                self._act(finding)
+
+    async def close(self) -> None:
+        """Let what is to be sent go; bounded."""
+        if self._alerts is not None:
+            await self._alerts.close()
+
+    # --- what comes of it ---
+
+    def _act(self, finding: Finding) -> None:
+        note = finding.note
+        self._audit(
+            "monitor", code=note.code.code, level=finding.level, reason=note.text, count=finding.amount,
+            seconds=finding.seconds,
+        )  # fmt: skip
+        if finding.level == "note":
+            return
+        self._session.router.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")
+        if self._alerts is not None:
+            self._alerts.send(self._document(finding))
+        if finding.level == "kill" and self._session.is_open:
+            self._session.router.block(BehaviourBlocked(note, setting="monitor", kept=Survived.FILES))
+
+    def _document(self, finding: Finding) -> dict[str, object]:
+        """Return an alert for programs. Nothing in it is a cell's own words, but for names in `reason`."""
+        note, settings = finding.note, self._settings
+        return {
+            "schema": SCHEMA,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "session": self._session.id,
+            "display_name": settings.display_name,
+            "image": settings.image,
+            "runtime": settings.runtime or "default",
+            "code": note.code.code,
+            "severity": note.code.severity,
+            "level": finding.level,
+            "reason": note.text,
+            "count": finding.amount,
+            "seconds": finding.seconds,
+            "remedy": note.code.remedy,
+        }
+
+    def _running(self) -> tuple[bool, int]:
+        """Return whether a cell runs that waits for nobody, and how many messages those that run have sent."""
+        cells = [cell for cell in self._session.router.requests.running_cells() if cell.sent]
+        shown = sum(cell.allowance(self._settings.limits).messages for cell in cells)
+        return any(not cell.awaiting_input for cell in cells), shown
+
+    async def _look(self, interval: float) -> None:
+        while True:
+            await asyncio.sleep(interval)
+            used: float | None = None
+            if self._session.is_open:
+                try:
+                    used = (await self._session.usage()).cpu_seconds
+                except SandboxError:
+                    used = None
+            running, shown = self._running()
+            signal = self._pulse.look(self._clock(), used, running=running, shown=shown)
+            if signal is not None:
+                self.take((signal,))

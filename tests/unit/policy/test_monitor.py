@@ -1,0 +1,263 @@
+"""The rules of the monitor: what counts, when a rule is met, and what an operator's table changes. Nothing runs."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, MonitorCode, NetworkCode, OutputCode
+from sandbox_kernel.core.model import Monitoring, MonitorRule
+from sandbox_kernel.policy.monitor import BadTable, Pulse, Scramble, Signal, Windows, heard, of_level, of_table
+from sandbox_kernel.policy.monitor.rules import RULES
+from sandbox_kernel.policy.monitor.scramble import LEAST_BYTES, bits, noise
+from sandbox_kernel.policy.monitor.windows import MOST_FINDINGS, MOST_KEPT
+
+CODE = MonitorCode.MANY_DENIALS
+EVENTS: dict[str, tuple[str, dict[str, Any], set[MonitorCode]]] = {
+    "a refused connection": (
+        "network",
+        {"code": NetworkCode.HOST_NOT_ALLOWED.code, "host": "a.test"},
+        {MonitorCode.MANY_DENIALS},
+    ),
+    "one to a metadata service": (
+        "network",
+        {"code": NetworkCode.METADATA_SERVICE.code, "host": "169.254.169.254"},
+        {MonitorCode.MANY_DENIALS, MonitorCode.METADATA_SOUGHT},
+    ),
+    "one that was allowed": ("network", {"code": NetworkCode.CONNECTED.code, "host": "a.test"}, set()),
+    "one that the host could not make": ("network", {"code": NetworkCode.DIAL_FAILED.code}, set()),
+    "a script that was taken out": ("policy", {"code": OutputCode.JAVASCRIPT.code}, {MonitorCode.REMOVED_OUTPUTS}),
+    "a type that is not shown": ("policy", {"code": OutputCode.TYPE_NOT_SHOWN.code}, set()),
+    "a forged parent": ("dropped", {"code": MessageCode.UNKNOWN_PARENT.code}, {MonitorCode.FORGED_MESSAGES}),
+    "what a dying kernel says": ("dropped", {"code": MessageCode.NO_KERNEL_READY.code}, set()),
+    "a late print": ("dropped", {"code": MessageCode.CELL_HAS_ENDED.code}, set()),
+    "a name that tools act upon": (
+        "file_refused",
+        {"op": "download", "code": FileCode.NAME_OF_ANOTHER.code},
+        {MonitorCode.UNFIT_FILES} if FileCode.NAME_OF_ANOTHER.severity == "violation" else set(),
+    ),
+    "an upload that is refused": ("file_refused", {"op": "upload", "code": FileCode.NAME_OF_ANOTHER.code}, set()),
+    "a time limit": ("condemned", {"code": EndCode.CELL_TIMEOUT.code}, {MonitorCode.MANY_LIMITS}),
+    "a cell that nobody waits for": ("condemned", {"code": EndCode.CALL_CANCELLED.code}, set()),
+    "no memory": (
+        "kernel_died",
+        {"code": EndCode.OUT_OF_MEMORY.code},
+        {MonitorCode.MANY_KERNELS, MonitorCode.MANY_LIMITS},
+    ),
+    "a crash": (
+        "kernel_died",
+        {"code": EndCode.KERNEL_DIED.code},
+        {MonitorCode.MANY_KERNELS, MonitorCode.KERNELS_DIE_YOUNG},
+    ),
+    "a restart that was asked for": ("kernel_died", {"code": EndCode.KERNEL_RESTARTED.code}, set()),
+    "a restart": ("restart", {}, {MonitorCode.MANY_KERNELS}),
+    "garbage": ("sandbox_ended", {"code": EndCode.NOT_FRAMES.code}, {MonitorCode.WIRE_GARBAGE}),
+    "no kernel starts": ("sandbox_ended", {"code": EndCode.NO_KERNEL_STARTS.code}, {MonitorCode.KERNELS_DIE_YOUNG}),
+    "idleness": ("sandbox_ended", {"code": EndCode.SANDBOX_IDLE.code}, set()),
+    "a cell": ("cell", {"status": "ok"}, set()),
+    "the monitor's own word": ("monitor", {"code": CODE.code}, set()),
+    "a code that there is not": ("policy", {"code": "no-such-code"}, set()),
+}
+
+
+@pytest.mark.parametrize("what", EVENTS)
+def test_an_event_counts_for_the_rules_that_it_is_a_sign_of(what: str) -> None:
+    event, fields, expected = EVENTS[what]
+    assert {signal.code for signal in heard(event, fields)} == expected
+
+
+def test_a_host_that_a_cell_names_cannot_write_to_a_terminal() -> None:
+    fields = {"code": NetworkCode.HOST_NOT_ALLOWED.code, "host": "\x1b]0;owned\x07" + "x" * 1000}
+    (signal,) = heard("network", fields)
+    assert signal.what.isprintable()
+    assert len(signal.what) < 200
+
+
+# --- the table ---
+
+
+def levels(monitoring: Monitoring) -> dict[str, str]:
+    return {rule.code: rule.level for rule in monitoring.rules}
+
+
+def test_a_level_is_the_most_that_comes_of_any_rule() -> None:
+    assert set(levels(of_level("note")).values()) == {"note"}
+    assert "kill" not in levels(of_level("alert")).values()
+    assert levels(of_level("kill")) == {row.code.code: row.level for row in RULES}
+    assert levels(of_level("off")) == {}
+
+
+def test_a_table_weighs_a_rule_and_switches_one_off() -> None:
+    change = {"level": "kill", "count": 2, "seconds": 5}
+    found = of_table({"level": "kill", "rules": {"many-denials": change, "many-kernels": {"level": "off"}}})
+    assert MonitorRule("many-denials", "kill", 2, 5.0) in found.rules
+    assert "many-kernels" not in levels(found)
+
+
+BAD: dict[str, Mapping[str, object]] = {
+    "has 'rule'": {"rule": {}},
+    "has level, which is none of": {"level": "loud"},
+    "has rules that are no table": {"rules": []},
+    "has a rule 'many-denial'": {"rules": {"many-denial": {}}},
+    "has rules.many-denials, which is no table": {"rules": {"many-denials": 3}},
+    "has 'weight' in rules.many-denials": {"rules": {"many-denials": {"weight": 1}}},
+    "has rules.many-denials.count": {"rules": {"many-denials": {"count": True}}},
+    "has rules.many-denials.seconds": {"rules": {"many-denials": {"seconds": float("nan")}}},
+    "has rules.many-denials.level": {"rules": {"many-denials": {"level": None}}},
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_a_table_that_is_none_says_where(why: str) -> None:
+    with pytest.raises(BadTable) as caught:
+        of_table(BAD[why])
+    assert str(caught.value).startswith(why)
+
+
+# --- counting ---
+
+
+def windows(count: int = 3, seconds: float = 10.0) -> Windows:
+    return Windows(Monitoring((MonitorRule(CODE.code, "alert", count, seconds),)))
+
+
+def test_a_rule_is_met_by_so_much_within_its_seconds() -> None:
+    many = windows()
+    assert [many.take(Signal(CODE), now) is not None for now in (0, 5, 9)] == [False, False, True]
+
+
+def test_what_is_further_apart_meets_no_rule() -> None:
+    many = windows()
+    assert not any(many.take(Signal(CODE), now) for now in range(0, 600, 5))
+
+
+def test_a_rule_that_was_met_is_quiet_for_its_seconds() -> None:
+    many = windows(count=1)
+    assert [many.take(Signal(CODE), now) is not None for now in (0, 1, 9, 10)] == [True, False, False, True]
+
+
+def test_a_weight_counts_as_much_as_so_many() -> None:
+    finding = windows().take(Signal(CODE, 7, "x"), 0)
+    assert finding is not None
+    assert (finding.amount, finding.note.code) == (7, CODE)
+    assert "7 refused connections in 10 s; x" in finding.note.text
+
+
+def test_a_rule_that_is_off_is_never_met() -> None:
+    assert windows().take(Signal(MonitorCode.MANY_LIMITS, 1000), 0) is None
+
+
+def test_a_flood_of_signals_is_counted_in_bounded_memory_and_said_a_bounded_number_of_times() -> None:
+    many, met = windows(count=2, seconds=1), 0
+    for step in range(3 * MOST_FINDINGS):
+        for _ in range(MOST_KEPT):
+            met += many.take(Signal(CODE), float(step)) is not None
+    assert met == MOST_FINDINGS
+
+
+def test_signals_that_are_taken_together_are_not_forgotten_early() -> None:
+    many = windows(count=10_000, seconds=1e6)
+    found = [many.take(Signal(CODE), float(now)) for now in range(10_000)]
+    assert [one is not None for one in found] == [False] * 9_999 + [True]
+
+
+# --- processors ---
+
+
+def pulse(seconds: float = 60.0) -> Pulse:
+    silent, idle = MonitorCode.BUSY_IN_SILENCE.code, MonitorCode.BUSY_WITHOUT_CELL.code
+    return Pulse(MonitorRule(silent, "note", 80, seconds), MonitorRule(idle, "alert", 50, seconds), 2.0)
+
+
+def looks(share: float, *, running: bool, steps: int = 12, shown: int = 0) -> list[Signal]:
+    """Look every 10 s at processors of which a share is busy, each look after so many more messages."""
+    heart = pulse()
+    found = (heart.look(10.0 * step, 20.0 * share * step, running=running, shown=shown * step) for step in range(steps))
+    return [one for one in found if one is not None]
+
+
+def test_a_miner_in_a_cell_and_one_that_stays_behind_are_noticed() -> None:
+    assert [one.code for one in looks(1.0, running=True)] == [MonitorCode.BUSY_IN_SILENCE]
+    assert [one.code for one in looks(1.0, running=False)] == [MonitorCode.BUSY_WITHOUT_CELL]
+
+
+@pytest.mark.parametrize(
+    ("share", "running", "shown"),
+    [(0.5, True, 0), (1.0, True, 1), (0.2, False, 0)],
+    ids=["one processor of two", "a cell that shows its progress", "a little between cells"],
+)
+def test_honest_work_is_not(share: float, running: bool, shown: int) -> None:
+    assert looks(share, running=running, shown=shown) == []
+
+
+def test_a_pause_begins_anew_and_an_unknown_figure_is_none() -> None:
+    heart, found = pulse(), []
+    used = 0.0
+    for step in range(60):
+        used += 0.0 if step % 5 == 0 else 20.0
+        found.append(heart.look(10.0 * step, None if step % 7 == 0 else used, running=True, shown=0))
+    assert found == [None] * 60
+
+
+# --- files ---
+
+TEXT = b"region,product,units\n" * 500
+RANDOM = random.Random(5).randbytes(20_000)
+
+
+def scramble() -> Scramble:
+    given = Scramble()
+    assert [given.given(f"{name}.csv", TEXT) for name in "abcd"] == [0] * 4
+    return given
+
+
+def test_inputs_that_are_written_over_with_noise_are_counted_once() -> None:
+    files = scramble()
+    assert [files.taken(f"{name}.csv", RANDOM) for name in "aabc"] == [1, 0, 1, 1]
+
+
+def test_inputs_that_are_gone_with_noise_beside_them_are_counted() -> None:
+    files = scramble()
+    assert files.listed({"d.csv", "1.locked", "2.locked", "3.locked"}) == 0
+    assert [files.taken(f"{number}.locked", RANDOM) for number in (1, 2, 3)] == [1, 1, 1]
+
+
+HONEST: dict[str, bytes] = {
+    "text": TEXT,
+    "gzip": gzip.compress(RANDOM),
+    "a PNG": b"\x89PNG\r\n\x1a\n" + RANDOM,
+    "a film": b"\x00\x00\x00\x20ftypmp42" + RANDOM,
+    "small": RANDOM[: LEAST_BYTES - 1],
+    "Base64-like": bytes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"[byte % 32] for byte in RANDOM),
+}
+
+
+@pytest.mark.parametrize("what", HONEST)
+def test_what_honest_code_writes_is_no_noise(what: str) -> None:
+    files = scramble()
+    assert [files.taken(f"{name}.csv", HONEST[what]) for name in "abcd"] == [0] * 4
+    assert files.listed({f"{name}.new" for name in "abcd"}) == 0
+    assert [files.taken(f"{name}.new", HONEST[what]) for name in "abcd"] == [0] * 4
+
+
+def test_noise_beside_the_inputs_and_inputs_that_are_removed_are_honest() -> None:
+    files = scramble()
+    assert files.taken("sample.bin", RANDOM) == 0
+    assert files.removed("a.csv") == 0
+    assert files.listed({"b.csv", "c.csv", "d.csv", "sample.bin"}) == 0
+
+
+def test_an_input_that_was_noise_before_is_of_no_account() -> None:
+    files = Scramble()
+    files.given("key.bin", RANDOM)
+    assert files.taken("key.bin", RANDOM[::-1]) == 0
+
+
+@pytest.mark.parametrize("size", [LEAST_BYTES, 4096, 20_000])
+def test_random_bytes_are_noise_at_each_size_that_is_looked_at(size: int) -> None:
+    assert all(noise(random.Random(seed).randbytes(size)) for seed in range(50))
+    assert bits(TEXT) < 5
