@@ -20,6 +20,7 @@ from ..attestation import checks, demand
 from ..base import Check
 from ..guard import kill_processes
 from ..pipe import Pipe
+from .memory_watch import MemoryWatch, place_of
 from .witness import witness
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class DockerContainer:
         self._concluding: asyncio.Task[object] | None = None
         self._watching = self._tasks.start(self._watch(), f"watch {name}", failed=self._blind)
         self._watching.add_done_callback(lambda _: self._events.close())
+        self._memory: MemoryWatch | None = None
+        self._finding = self._tasks.start(self._watch_memory(), f"find the memory of {name}")
 
     async def send(self, data: bytes) -> None:
         await self._pipe.send(data)
@@ -145,6 +148,7 @@ class DockerContainer:
     def abandon(self) -> None:
         self._pipe.abandon()
         self._events.close()
+        self._forget_memory()
         self._engine.guard.abandoned(self.id)
 
     async def rename_owner(self, pid: int) -> None:
@@ -156,6 +160,7 @@ class DockerContainer:
         for task in (self._watching, self._concluding):
             if task is not None:
                 task.cancel()
+        self._forget_memory()
         fd, pipe = self._pipe.detach()
         self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
@@ -204,12 +209,28 @@ class DockerContainer:
             return
         what = str(event.get("Action") or event.get("status"))
         if what == "oom":
-            self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's
-            self._oom.set()
+            self._ran_out()
         elif what == "die":
             code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
             self._exit_code = int(code) if code.isdigit() else None
             self._has_ended()
+
+    def _ran_out(self) -> None:
+        self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's
+        self._oom.set()
+
+    async def _watch_memory(self) -> None:
+        """Hear of memory from the machine as well, if it is this one: the engine may miss what ends a container."""
+        with contextlib.suppress(EngineError, OSError, LookupError, TypeError, ValueError):
+            found = await self._engine.inspect(self.id)
+            place = place_of(int(found["State"]["Pid"]), self.id) if found else None
+            if place is not None and not self._ended.done():
+                self._memory = MemoryWatch(place, self._ran_out)
+
+    def _forget_memory(self) -> None:
+        self._finding.cancel()
+        if self._memory is not None:
+            self._memory.close()
 
     def _has_ended(self) -> None:
         if self._concluding is None:
@@ -249,6 +270,7 @@ class DockerContainer:
     def _end(self, reason: ExitReason) -> None:
         if not self._ended.done():
             self._ended.set_result(reason)
+            self._forget_memory()
             for task in (self._watching, self._concluding):
                 if task is not None and task is not asyncio.current_task():
                     task.cancel()

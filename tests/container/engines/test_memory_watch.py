@@ -1,0 +1,151 @@
+"""Memory that ran out is heard of from the machine, where the engine does not say so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.docker import container as docker_container
+from sandbox_kernel.engines.docker.arguments import LABEL
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.docker.http import Connection
+from sandbox_kernel.engines.docker.memory_watch import MemoryWatch, Place, place_of
+from tests.support.engines import Docker, receive_all, receive_line
+from tests.support.patience import within
+
+MakeSpec = Callable[..., SandboxSpec]
+
+HIERARCHY = Path("/sys/fs/cgroup/memory")
+counted = pytest.mark.skipif(
+    os.geteuid() != 0 or not (HIERARCHY / "memory.oom_control").exists() or not os.access(HIERARCHY, os.W_OK),
+    reason="a cgroup of one's own needs root and cgroups of version 1",
+)
+HOG = "print('up', flush=True); input(); x = bytearray(b'x') * (400 << 20)"
+HOG_IN = """
+import sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+x = bytearray(b"x") * (200 << 20)
+"""
+
+
+class Silent(DockerEngine):
+    """Says no word of memory, as an engine that missed it."""
+
+    async def subscribe(self, session_id: str, since: float) -> Connection:
+        filters = {"label": [f"{LABEL}.session={session_id}"], "event": ["die", "destroy"]}
+        return await self._ask("GET", f"/events?since={since:.9f}&filters={quote(json.dumps(filters))}")
+
+    async def inspect(self, identity: str) -> dict[str, Any] | None:
+        found = await super().inspect(identity)
+        if found is not None:
+            found["State"]["OOMKilled"] = False
+        return found
+
+
+@pytest.fixture(scope="module")
+def gvisor() -> str:
+    """The runtime under which the end of memory is the end of the container."""
+    runtime = Docker("runsc", "docker-gvisor")
+    if reason := runtime.absent():
+        pytest.skip(reason)
+    return runtime.runtime
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(("listens", "kind"), [(True, "out_of_memory"), (False, "killed")], ids=["listens", "control"])
+async def test_it_is_heard_although_the_engine_says_nothing(
+    gvisor: str, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, listens: bool, kind: str
+) -> None:
+    """gVisor's whole sandbox ends, and its cgroup with it."""
+    monkeypatch.setattr(docker_container, "LATE_OOM_SECONDS", 0.5)
+    if not listens:
+        monkeypatch.setattr(docker_container, "place_of", lambda pid, identity: None)
+    container = await Silent().start(make_spec(HOG, runtime=gvisor))
+    try:
+        assert await receive_line(container) == b"up\n"
+        await container.send(b"\n")
+        assert await receive_all(container) == b""
+        assert (await container.wait()).kind == kind
+    finally:
+        with contextlib.suppress(EngineError):
+            await container.kill()
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    folder = HIERARCHY / f"sandbox-kernel-test-{secrets.token_hex(4)}"
+    folder.mkdir()
+    (folder / "memory.limit_in_bytes").write_text(str(32 << 20))
+    yield folder
+    if folder.exists():
+        folder.rmdir()
+
+
+@counted
+@pytest.mark.parametrize("ran_out", [True, False])
+async def test_the_end_of_a_cgroup_is_told_from_memory_that_ran_out_in_it(cgroup: Path, ran_out: bool) -> None:
+    """Both come by the same counter; whoever looks only once the cgroup is gone has to know them apart."""
+    heard = asyncio.Event()
+    watch = MemoryWatch(Place(str(cgroup), 1), heard.set)
+    try:
+        if ran_out:
+            done = subprocess.run([sys.executable, "-c", HOG_IN, str(cgroup)], check=False)  # noqa: ASYNC221 (nobody may look yet)
+            assert done.returncode == -9
+        os.rmdir(cgroup)  # noqa: PTH106 (before the loop has another turn)
+        if ran_out:
+            async with within(5):
+                await heard.wait()
+        else:
+            await asyncio.sleep(0.3)  # that nothing happens cannot be waited for
+            assert not heard.is_set()
+    finally:
+        watch.close()
+
+
+@counted
+async def test_it_is_heard_each_time_while_the_cgroup_is_there(cgroup: Path) -> None:
+    heard = asyncio.Event()
+    watch = MemoryWatch(Place(str(cgroup), 1), heard.set)
+    try:
+        for _ in range(2):
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", HOG_IN, str(cgroup))
+            async with within(20):
+                await heard.wait()
+                assert await process.wait() == -9
+            heard.clear()
+        os.rmdir(cgroup)  # noqa: PTH106 (before the loop has another turn)
+        await asyncio.sleep(0.3)  # as above
+        assert not heard.is_set(), "its removal is no third time"
+    finally:
+        watch.close()
+
+
+def test_nobody_listens_to_the_memory_of_another_process() -> None:
+    """A number may be another machine's, or be used again: the identity has to stand in the cgroup's name."""
+    assert place_of(os.getpid(), "f" * 64) is None
+    assert place_of(1 << 30, "") is None
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_cgroup_that_is_gone_is_listened_to_by_nobody(tmp_path: Path) -> None:
+    before = open_files()
+    for version in (1, 2):
+        with pytest.raises(FileNotFoundError):
+            MemoryWatch(Place(str(tmp_path), version), lambda: None)
+    assert open_files() == before
