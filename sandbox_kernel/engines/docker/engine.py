@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -35,9 +35,12 @@ Rows = list[dict[str, Any]]
 
 REQUEST_SECONDS = 30.0
 """One answer of the engine; a create took 0.1 s here, and takes seconds on a machine that is out of breath."""
-REAP_SECONDS = 30.0
+REAP_SECONDS = 15.0
 REAP_AGE_SECONDS = 30
 """A container younger than this may belong to a start that is under way."""
+AT_REST = {"created", "exited", "dead"}
+"""States of a container of which no process has the pipe, and that is nobody's to hand over."""
+HANDED_OVER_PAUSE = 2.0
 API = (1, 41)
 """Docker 20.10, the oldest that knows `CgroupnsMode`."""
 
@@ -125,31 +128,29 @@ class DockerEngine:
         await self.rename(str(state["id"]), str(state["session"]), owner_pid)
 
     async def reap(self) -> int:
-        """Remove containers whose owner is dead, of this host only; return how many. Takes a minute at most.
+        """Remove containers whose owner is dead, of this host only; return how many. Takes a minute and a half at most.
 
-        Those of other users are left alone, unless this is root's: they have starts of their own.
+        Those of other users are left alone, unless this is root's: they have starts of their own. One that runs may be
+        on its way from one process to the next, of which the first is gone and the second has not put its name yet:
+        it is removed if it still has the same name after as long as that can take.
         Raises the first `EngineError` that a removal met, after it has tried the others.
         """
-        count, failure = 0, None
-        deadline = time.monotonic() + REAP_SECONDS
-        for found in await self._ours():
-            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
-            if (
-                host_name() == UNKNOWN_HOST
-                or labels.get(f"{LABEL}.host") != host_name()
-                or os.getuid() not in {0, int(labels.get(f"{LABEL}.uid", os.getuid()))}
-                or (owner is not None and owner.alive())
-                or time.time() - found["Created"] < REAP_AGE_SECONDS
-                or time.monotonic() > deadline
-            ):
-                continue
-            try:
-                count += await self.remove(found["Id"])
-            except EngineError as error:
-                failure = failure or error
-        if failure is not None:
+        begin, lost = time.monotonic(), await self._lost()
+        done = [each for each, found in lost.items() if found["State"] in AT_REST]
+        running = lost.keys() - done
+        count, failure = await self._remove_all(done, begin + REAP_SECONDS)
+        handed_over = begin + guard.HANDED_OVER_SECONDS
+        while running:
+            left = handed_over - time.monotonic()
+            await asyncio.sleep(max(0.0, min(left, HANDED_OVER_PAUSE)))
+            still = await self._lost()
+            running = {each for each in running if each in still and still[each]["Names"] == lost[each]["Names"]}
+            if left <= 0:
+                break
+        removed, late = await self._remove_all(running, handed_over + REAP_SECONDS)
+        if (failure := failure or late) is not None:
             raise failure
-        return count
+        return count + removed
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -271,6 +272,33 @@ class DockerEngine:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")
         found: Rows = await self.request("GET", f"/containers/json?all=1&filters={filters}")
         return found
+
+    async def _lost(self) -> dict[str, dict[str, Any]]:
+        """Return what the engine has of this host, and of this process's user, whose owner is dead, by identity."""
+        lost: dict[str, dict[str, Any]] = {}
+        for found in await self._ours():
+            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+            if (
+                host_name() != UNKNOWN_HOST
+                and labels.get(f"{LABEL}.host") == host_name()
+                and os.getuid() in {0, int(labels.get(f"{LABEL}.uid", os.getuid()))}
+                and not (owner is not None and owner.alive())
+                and time.time() - found["Created"] >= REAP_AGE_SECONDS
+            ):
+                lost[found["Id"]] = found
+        return lost
+
+    async def _remove_all(self, identities: Iterable[str], until: float) -> tuple[int, EngineError | None]:
+        """Remove containers, beginning with none after `until`; return how many this call did, and the first error."""
+        count, failure = 0, None
+        for identity in identities:
+            if time.monotonic() > until:
+                break
+            try:
+                count += await self.remove(identity)
+            except EngineError as error:
+                failure = failure or error
+        return count, failure
 
     async def _undo(self, name: str, creating: asyncio.Task[Any], listening: asyncio.Task[Connection]) -> None:
         """Remove what a start that did not succeed may have created by now, or creates yet."""

@@ -437,6 +437,41 @@ async def test_reap_takes_the_dead_owner_s_and_leaves_the_living_one_s(
             await engine.remove(f"sandbox-kernel-{name}-4194305-1")
 
 
+@pytest.mark.parametrize("comes", [True, False], ids=["successor", "control"])
+async def test_reap_leaves_what_is_on_its_way_to_the_next_process(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """Its keeper gave the pipe away and ended; the process that has it now puts its own name a moment later."""
+    spec = make_spec()
+    given = (await DockerEngine().start(spec)).detach()
+    adopted: list[DockerContainer] = []
+    monkeypatch.setattr(docker, "REAP_AGE_SECONDS", -5)
+    monkeypatch.setattr(docker, "HANDED_OVER_PAUSE", 0.05)
+    monkeypatch.setattr(guard, "HANDED_OVER_SECONDS", 0.3)
+
+    class Another(DockerEngine):
+        """Another process, whose look comes just before."""
+
+        async def _ours(self) -> list[dict[str, Any]]:
+            seen = [row for row in await super()._ours() if row["Id"] == given.state["id"]]
+            if comes and not adopted:
+                adopted.append(await DockerEngine().adopt(given.fd, given.state))
+            return seen
+
+    try:
+        await DockerEngine().rename(given.state["id"], spec.session_id, 4_194_305)  # no process has that number
+        assert await Another().reap() == int(not comes)
+        assert bool(await containers_of(DockerEngine(), spec.session_id)) == comes
+        if comes:
+            await adopted[0].send(b"hello\n")
+            assert await receive_line(adopted[0]) == b"hello\n"
+    finally:
+        for container in adopted:
+            await container.kill()
+        if not adopted:
+            os.close(given.fd)
+
+
 HIDING = """
 import asyncio, ctypes, os, sys
 from sandbox_kernel.engines.docker import engine as docker
