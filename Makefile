@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo lab setup test test-unit lint bench fuzz fuzz-renderers lock clean
 
+# Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 
