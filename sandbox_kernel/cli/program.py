@@ -14,6 +14,7 @@ from .commands import INTERRUPTED, PLATFORM, USAGE, WRONG
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors made on purpose are one paragraph, others a traceback."""
+    _import_no_grammar()
     try:
         options = parse(sys.argv[1:] if argv is None else list(argv))
         return int(options.run(options))
@@ -23,3 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PLATFORM if isinstance(error, EngineError) else USAGE if isinstance(error, ConfigurationError) else WRONG
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _import_no_grammar() -> None:
+    """Let jsonschema, which nbformat and mcp import, go without its check of the format `iri`; no schema here names it.
+
+    Where the package of that check is installed, as JupyterLab has it, its import compiles a grammar for a second.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None: as if it were not installed

@@ -234,6 +234,20 @@ def test_a_kernel_process_brings_zmq_and_nothing_else_that_is_heavy() -> None:
     assert not found & {*HEAVY, "tornado", "dateutil", "curses"} - {"zmq"}
 
 
+@pytest.mark.parametrize(("first", "compiled"), [("", True), ("main(['ps', '--engine', 'unix:///none'])", False)])
+def test_a_command_compiles_no_grammar_of_a_format_that_nobody_checks(
+    tmp_path: Path, first: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """jsonschema takes a second for it wherever its package is; before a command begins, there is none."""
+    (tmp_path / "rfc3987_syntax.py").write_text("import lark_of_the_test\ndef is_valid_syntax(*_): return False")
+    (tmp_path / "lark_of_the_test.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    after = "try: import rfc3987_syntax\nexcept ImportError: pass"
+    found = modules_after("from sandbox_kernel.cli import main", first, after, "import jsonschema")
+    assert "jsonschema" in found
+    assert ("lark_of_the_test" in found) == compiled
+
+
 def words_of(document: object) -> set[str]:
     """Return the names of the fields in a document, wherever they stand."""
     if isinstance(document, dict):
