@@ -50,6 +50,11 @@ class EndCode(Code):
 
     # --- sandboxes ---
     SANDBOX_DIED = "failure", "the sandbox ended", _AGAIN
+    OUT_OF_PROCESSES = (
+        "limit",
+        "the sandbox ended when it had no room for one more process or thread",
+        "Start fewer of them at once, or raise pids; on gVisor its own threads count, too.",
+    )
     SANDBOX_NOT_RUNNING = "failure", "no sandbox is running", _AGAIN
     SANDBOX_IDLE = "limit", "the sandbox was idle and was ended", "Upload files again, or raise idle_timeout."
     SANDBOX_ENDED_BY_OWNER = "notice", "the sandbox was ended by its owner", "Nothing: somebody asked for it."

@@ -233,7 +233,7 @@ class Decision:
 class ExitReason:
     """Why a container is gone."""
 
-    kind: Literal["exited", "out_of_memory", "killed", "engine_lost"]
+    kind: Literal["exited", "out_of_memory", "out_of_processes", "killed", "engine_lost"]
     exit_code: int | None = None
     detail: str = ""
 

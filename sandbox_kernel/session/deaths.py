@@ -48,11 +48,13 @@ def of_kernel(death: Death, memory_bytes: int) -> SandboxError:
     return KernelDied(EndCode.KERNEL_DIED, f"the kernel {how}", kept=Survived.FILES)
 
 
-def of_sandbox(reason: ExitReason, memory_bytes: int, link_failure: Note | None) -> SandboxError:
+def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) -> SandboxError:
     """Name the reason why a container's stream ended; `link_failure` says why its pipe was given up, if it was."""
     detail = _last_words(reason.detail)
     if reason.kind == "out_of_memory":
-        return out_of_memory(memory_bytes, Survived.NOTHING, "the whole sandbox was ended")
+        return out_of_memory(limits.memory_bytes, Survived.NOTHING, "the whole sandbox was ended")
+    if reason.kind == "out_of_processes":
+        return SandboxDied(EndCode.OUT_OF_PROCESSES, limit=f"{limits.pids}", setting="pids", kept=Survived.NOTHING)
     if reason.kind == "engine_lost":
         return SandboxDied(EndCode.ENGINE_STOPPED.note(why=detail), kept=Survived.NOTHING)
     if link_failure is not None:

@@ -249,7 +249,7 @@ class Life:
                 reason = await link.container.wait()
         except TimeoutError:
             reason = ExitReason(kind="killed", detail="its stream ended")
-        return deaths.of_sandbox(reason, self._limits.memory_bytes, link.failure)
+        return deaths.of_sandbox(reason, self._limits, link.failure)
 
     def _expect_kernel(self, deadline: float) -> None:
         """End the sandbox unless a kernel is ready in time; a cell can plant what makes the next one hang."""

@@ -86,7 +86,7 @@ while True: pass
 
 @pytest.mark.parametrize("runtime", ["runc", "runsc"])
 def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, runtime: str) -> None:
-    """What is too slow here did not end at all. gVisor ends itself beside 40 spinners, so it has fewer."""
+    """What is too slow here did not end at all. gVisor's own threads count towards `pids`, so it has fewer spinners."""
     if runtime not in asyncio.run(DockerEngine().info()).runtimes:
         pytest.skip(f"the engine has no runtime {runtime!r}")
     kernel = start_kernel("--runtime", runtime, "--cell-timeout", "600")

@@ -19,10 +19,10 @@ import pytest
 
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
-from sandbox_kernel.core.model import Channel, Limits, Message
+from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
-from sandbox_kernel.session import clock, ladder, publisher, requests
+from sandbox_kernel.session import clock, deaths, ladder, publisher, requests
 from sandbox_kernel.session.completion import Hook
 from sandbox_kernel.session.router import Router
 from sandbox_kernel.session.streams import Cell, RunningCells
@@ -707,6 +707,16 @@ async def test_nothing_of_a_comm_message_is_kept_once_it_is_sent(bench: Bench) -
 
 
 # --- deaths ---
+
+
+def test_a_sandbox_without_room_for_a_process_says_which_setting_that_is() -> None:
+    error = deaths.of_sandbox(ExitReason(kind="out_of_processes", exit_code=2), Limits(pids=100), None)
+    assert (error.name, error.code.code, error.limit, error.setting) == (
+        "SandboxDied",
+        "out-of-processes",
+        "100",
+        "pids",
+    )
 
 
 async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench: Bench) -> None:

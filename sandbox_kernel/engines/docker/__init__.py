@@ -7,7 +7,7 @@
 - `documents`: An engine's documents as values of ours.
 - `witness`: What an engine says of a container, compared with what it was asked for.
 - `http`: The little HTTP that the engine's API needs, on asyncio.
-- `memory_watch`: Hears from the machine's own kernel that a container's memory ran out.
+- `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
 - `container`: One running container: its pipe, and why it ended.
 - `engine`: The Docker engine: start, adopt, list, reap.
 """

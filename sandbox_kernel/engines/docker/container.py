@@ -20,7 +20,7 @@ from ..attestation import checks, demand
 from ..base import Check
 from ..guard import kill_processes
 from ..pipe import Pipe
-from .memory_watch import MemoryWatch, place_of
+from .limit_watch import LimitWatch, places_of, watch_memory, watch_processes
 from .witness import witness
 
 if TYPE_CHECKING:
@@ -32,13 +32,15 @@ KILL_SECONDS = 4.0
 BY_HAND_SECONDS = 1.5
 LATE_OOM_SECONDS = 2.0
 """The engine tells "out of memory" and "died" by two ways, and either may come first."""
-OOM_BEFORE_END_SECONDS = 5.0
+JUST_BEFORE_SECONDS = 5.0
 """An older out-of-memory event was another process's end."""
 ENGINE_BACK_SECONDS = 3.0
 """How long an engine may be gone before the sandbox counts as lost."""
 REPLAY_SECONDS = 1.0
 LAST_WORDS_SECONDS = 0.5
 SIGKILLED = 128 + 9
+GIVEN_NO_THREAD = 2
+"""How gVisor ends, as all programs in Go, when the system has no thread for it; no agent of ours ends so."""
 
 
 @dataclass(slots=True)
@@ -80,8 +82,9 @@ class DockerContainer:
         self._concluding: asyncio.Task[object] | None = None
         self._watching = self._tasks.start(self._watch(), f"watch {name}", failed=self._blind)
         self._watching.add_done_callback(lambda _: self._events.close())
-        self._memory: MemoryWatch | None = None
-        self._finding = self._tasks.start(self._watch_memory(), f"find the memory of {name}")
+        self._no_room = False
+        self._limits: list[LimitWatch] = []
+        self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
 
     async def send(self, data: bytes) -> None:
         await self._pipe.send(data)
@@ -148,7 +151,7 @@ class DockerContainer:
     def abandon(self) -> None:
         self._pipe.abandon()
         self._events.close()
-        self._forget_memory()
+        self._forget_limits()
         self._engine.guard.abandoned(self.id)
 
     async def rename_owner(self, pid: int) -> None:
@@ -160,7 +163,7 @@ class DockerContainer:
         for task in (self._watching, self._concluding):
             if task is not None:
                 task.cancel()
-        self._forget_memory()
+        self._forget_limits()
         fd, pipe = self._pipe.detach()
         self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
@@ -219,18 +222,24 @@ class DockerContainer:
         self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's
         self._oom.set()
 
-    async def _watch_memory(self) -> None:
-        """Hear of memory from the machine as well, if it is this one: the engine may miss what ends a container."""
+    def _had_no_room(self) -> None:
+        self._no_room = True
+
+    async def _watch_limits(self) -> None:
+        """Hear of them from the machine as well, if it is this one: the engine may miss what ends a container."""
         with contextlib.suppress(EngineError, OSError, LookupError, TypeError, ValueError):
             found = await self._engine.inspect(self.id)
-            place = place_of(int(found["State"]["Pid"]), self.id) if found else None
-            if place is not None and not self._ended.done():
-                self._memory = MemoryWatch(place, self._ran_out)
+            pid = int(found["State"]["Pid"]) if found and not self._ended.done() else 0
+            places = places_of(pid, self.id)
+            if "memory" in places:
+                self._limits.append(watch_memory(places["memory"], self._ran_out))
+            if "pids" in places:
+                self._limits.append(watch_processes(places["pids"], pid, self._had_no_room))
 
-    def _forget_memory(self) -> None:
+    def _forget_limits(self) -> None:
         self._finding.cancel()
-        if self._memory is not None:
-            self._memory.close()
+        for limit in self._limits:
+            limit.close()
 
     def _has_ended(self) -> None:
         if self._concluding is None:
@@ -239,9 +248,10 @@ class DockerContainer:
     async def _conclude(self) -> None:
         """Tell from what was noted why the container ended."""
         if self._exit_code != SIGKILLED:
-            self._end(ExitReason(kind="exited", exit_code=self._exit_code))
+            crowded = self._no_room and self._exit_code == GIVEN_NO_THREAD
+            self._end(ExitReason(kind="out_of_processes" if crowded else "exited", exit_code=self._exit_code))
             return
-        if time.monotonic() - self._oom_at > OOM_BEFORE_END_SECONDS:
+        if time.monotonic() - self._oom_at > JUST_BEFORE_SECONDS:
             self._oom.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LATE_OOM_SECONDS):
@@ -270,7 +280,7 @@ class DockerContainer:
     def _end(self, reason: ExitReason) -> None:
         if not self._ended.done():
             self._ended.set_result(reason)
-            self._forget_memory()
+            self._forget_limits()
             for task in (self._watching, self._concluding):
                 if task is not None and task is not asyncio.current_task():
                     task.cancel()

@@ -1,4 +1,4 @@
-"""Memory that ran out is heard of from the machine, where the engine does not say so."""
+"""A limit that a container met is heard of from the machine, where the engine does not say so."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,18 +23,28 @@ from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.docker.http import Connection
-from sandbox_kernel.engines.docker.memory_watch import MemoryWatch, Place, place_of
-from tests.support.engines import Docker, receive_all, receive_line
+from sandbox_kernel.engines.docker.limit_watch import Place, places_of, watch_memory, watch_processes
+from tests.support.engines import SMALL, Docker, receive_all, receive_line
 from tests.support.patience import within
 
 MakeSpec = Callable[..., SandboxSpec]
 
+GVISOR = "runsc"
+"""The runtime under which a limit is the end of the container."""
 HIERARCHY = Path("/sys/fs/cgroup/memory")
 counted = pytest.mark.skipif(
     os.geteuid() != 0 or not (HIERARCHY / "memory.oom_control").exists() or not os.access(HIERARCHY, os.W_OK),
     reason="a cgroup of one's own needs root and cgroups of version 1",
 )
 HOG = "print('up', flush=True); input(); x = bytearray(b'x') * (400 << 20)"
+CROWD = """
+import os
+print("up", flush=True)
+input()
+for _ in range(30):
+    if not os.fork():
+        while True: pass
+"""
 HOG_IN = """
 import sys
 open(sys.argv[1] + "/cgroup.procs", "w").write("0")
@@ -56,24 +67,31 @@ class Silent(DockerEngine):
 
 
 @pytest.fixture(scope="module")
-def gvisor() -> str:
-    """The runtime under which the end of memory is the end of the container."""
-    runtime = Docker("runsc", "docker-gvisor")
-    if reason := runtime.absent():
+def gvisor() -> None:
+    if reason := Docker(GVISOR, "docker-gvisor").absent():
         pytest.skip(reason)
-    return runtime.runtime
 
 
+@pytest.mark.usefixtures("gvisor")
 @pytest.mark.alone
-@pytest.mark.parametrize(("listens", "kind"), [(True, "out_of_memory"), (False, "killed")], ids=["listens", "control"])
+@pytest.mark.parametrize(
+    ("code", "listens", "kind"),
+    [
+        (HOG, True, "out_of_memory"),
+        (HOG, False, "killed"),
+        (CROWD, True, "out_of_processes"),
+        (CROWD, False, "exited"),
+    ],
+    ids=["memory", "memory, control", "processes", "processes, control"],
+)
 async def test_it_is_heard_although_the_engine_says_nothing(
-    gvisor: str, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, listens: bool, kind: str
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, code: str, listens: bool, kind: str
 ) -> None:
-    """gVisor's whole sandbox ends, and its cgroup with it."""
+    """gVisor's whole sandbox ends, and its cgroup with it. Its own threads count, one or more for each that works."""
     monkeypatch.setattr(docker_container, "LATE_OOM_SECONDS", 0.5)
     if not listens:
-        monkeypatch.setattr(docker_container, "place_of", lambda pid, identity: None)
-    container = await Silent().start(make_spec(HOG, runtime=gvisor))
+        monkeypatch.setattr(docker_container, "places_of", lambda pid, identity: {})
+    container = await Silent().start(make_spec(code, runtime=GVISOR, limits=replace(SMALL, pids=80)))
     try:
         assert await receive_line(container) == b"up\n"
         await container.send(b"\n")
@@ -99,7 +117,7 @@ def cgroup() -> Iterator[Path]:
 async def test_the_end_of_a_cgroup_is_told_from_memory_that_ran_out_in_it(cgroup: Path, ran_out: bool) -> None:
     """Both come by the same counter; whoever looks only once the cgroup is gone has to know them apart."""
     heard = asyncio.Event()
-    watch = MemoryWatch(Place(str(cgroup), 1), heard.set)
+    watch = watch_memory(Place(str(cgroup), 1), heard.set)
     try:
         if ran_out:
             done = subprocess.run([sys.executable, "-c", HOG_IN, str(cgroup)], check=False)  # noqa: ASYNC221 (nobody may look yet)
@@ -118,7 +136,7 @@ async def test_the_end_of_a_cgroup_is_told_from_memory_that_ran_out_in_it(cgroup
 @counted
 async def test_it_is_heard_each_time_while_the_cgroup_is_there(cgroup: Path) -> None:
     heard = asyncio.Event()
-    watch = MemoryWatch(Place(str(cgroup), 1), heard.set)
+    watch = watch_memory(Place(str(cgroup), 1), heard.set)
     try:
         for _ in range(2):
             process = await asyncio.create_subprocess_exec(sys.executable, "-c", HOG_IN, str(cgroup))
@@ -133,10 +151,10 @@ async def test_it_is_heard_each_time_while_the_cgroup_is_there(cgroup: Path) -> 
         watch.close()
 
 
-def test_nobody_listens_to_the_memory_of_another_process() -> None:
+def test_nobody_listens_to_the_limits_of_another_process() -> None:
     """A number may be another machine's, or be used again: the identity has to stand in the cgroup's name."""
-    assert place_of(os.getpid(), "f" * 64) is None
-    assert place_of(1 << 30, "") is None
+    assert places_of(os.getpid(), "f" * 64) == {}
+    assert places_of(1 << 30, "") == {}
 
 
 def open_files() -> int:
@@ -146,6 +164,12 @@ def open_files() -> int:
 async def test_a_cgroup_that_is_gone_is_listened_to_by_nobody(tmp_path: Path) -> None:
     before = open_files()
     for version in (1, 2):
+        place = Place(str(tmp_path), version)
         with pytest.raises(FileNotFoundError):
-            MemoryWatch(Place(str(tmp_path), version), lambda: None)
+            watch_memory(place, lambda: None)
+        with pytest.raises(FileNotFoundError):
+            watch_processes(place, os.getpid(), lambda: None)
+    (tmp_path / "pids.events").write_text("max 0\n")
+    with pytest.raises(ProcessLookupError):
+        watch_processes(Place(str(tmp_path), 1), 1 << 22, lambda: None)
     assert open_files() == before

@@ -1,0 +1,203 @@
+"""Hears from the machine's own kernel, beside the engine's events, that a container reached one of its limits.
+
+An engine may miss that memory ran out when it is the end of the whole container, as it is within gVisor; and none tells
+that there was no room for one more thread. It can be heard where the container's processes are this machine's and their
+cgroups can be seen; elsewhere there is the engine's word and no more. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+ROW_BYTES = 4096
+
+
+class Place(NamedTuple):
+    """The folder of a container's cgroup, and which of the two kinds it is."""
+
+    folder: str
+    version: int
+
+
+class Signals(Protocol):
+    """A descriptor that becomes readable when there is something to look at."""
+
+    fd: int
+    over: bool
+    """Nothing more will come."""
+
+    def met(self) -> bool:
+        """Take in what is to be read, and return whether the limit was met since the last look."""
+
+    def close(self) -> None: ...
+
+
+class LimitWatch:
+    """Calls `heard`, on the running loop, whenever a container met a limit."""
+
+    def __init__(self, signals: Signals, heard: Callable[[], None]) -> None:
+        self._signals: Signals | None = signals
+        self._heard = heard
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(signals.fd, self._look)
+
+    def close(self) -> None:
+        """Listen no longer; idempotent, and works without a loop."""
+        signals, self._signals = self._signals, None
+        if signals is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(signals.fd)
+            signals.close()
+
+    def _look(self) -> None:
+        if self._signals is None:
+            return
+        try:
+            met, over = self._signals.met(), self._signals.over
+        except OSError:
+            self.close()  # the cgroup is gone
+            return
+        if over:
+            self.close()
+        if met:
+            self._heard()
+
+
+def watch_memory(place: Place, heard: Callable[[], None]) -> LimitWatch:
+    """Hear of memory that ran out. Raises `OSError` where this process may not listen, or the container is gone."""
+    if place.version == 1:
+        return LimitWatch(_Counted(place.folder), heard)
+    return LimitWatch(_Written(f"{place.folder}/memory.events", "oom_kill"), heard)
+
+
+def watch_processes(place: Place, pid: int, heard: Callable[[], None]) -> LimitWatch:
+    """Hear at the end of process `pid` whether there ever was no room for one more. Raises as `watch_memory` does."""
+    return LimitWatch(_AtTheEnd(f"{place.folder}/pids.events", "max", pid), heard)
+
+
+class _Counted:
+    """Memory in version 1: a counter gets one when memory runs out, and one when the cgroup is removed."""
+
+    over = False
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._of_the_end = 0
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            control = os.open(f"{folder}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                Path(folder, "cgroup.event_control").write_bytes(b"%d %d" % (self.fd, control))
+            finally:
+                os.close(control)
+        except BaseException:
+            self.close()
+            raise
+
+    def met(self) -> bool:
+        try:
+            count = os.eventfd_read(self.fd)
+        except BlockingIOError:
+            return False
+        if Path(self._folder).is_dir():
+            return True  # it was there after the signal, so its removal was not what the signal meant
+        self._of_the_end += count
+        return self._of_the_end > 1
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class _Written:
+    """A file of counts, which has to be looked at again whenever the kernel says that it changed."""
+
+    over = False
+
+    def __init__(self, path: str, name: str) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._epoll = select.epoll()
+            self._epoll.register(self._file, select.EPOLLPRI)
+            self._name, self._known = name, _count(self._file, name)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.fd = self._epoll.fileno()  # a file is always readable to a loop, which knows no other sign
+
+    def met(self) -> bool:
+        self._epoll.poll(0)
+        before, self._known = self._known, _count(self._file, self._name)
+        return self._known > before
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self._file)
+
+
+class _AtTheEnd:
+    """A file of counts that not every kernel tells of: looked at once, between a process's end and its cgroup's."""
+
+    over = True
+
+    def __init__(self, path: str, name: str, pid: int) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._name = name
+        try:
+            self.fd = os.pidfd_open(pid)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def met(self) -> bool:
+        return _count(self._file, self._name) > 0
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.close(self._file)
+
+
+def _count(file: int, name: str) -> int:
+    rows = dict(line.split() for line in os.pread(file, ROW_BYTES, 0).decode("ascii").splitlines())
+    return int(rows.get(name, 0))
+
+
+def places_of(pid: int, identity: str) -> dict[str, Place]:
+    """Return the cgroups of a container's process by what they limit, as far as they are to be seen from here.
+
+    `identity` is the engine's, 64 digits that nobody guesses: a process of that number may be another's.
+    """
+    paths: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for row in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = row.split(":", 2)
+            paths |= dict.fromkeys(controllers.split(","), path)
+    found = {}
+    for name in ("memory", "pids"):
+        version = 1 if name in paths else 2  # both kinds may be mounted; each limit is in one of them
+        path = paths.get(name if version == 1 else "", "")
+        root, where = _mounts().get(name if version == 1 else "", ("", ""))
+        if where and identity in path and path.startswith(root):
+            found[name] = Place(f"{where}/{path.removeprefix(root).lstrip('/')}", version)
+    return found
+
+
+@cache
+def _mounts() -> dict[str, tuple[str, str]]:
+    """Return which part of a hierarchy of cgroups is mounted, and where, by controllers; "" stands for version 2."""
+    found: dict[str, tuple[str, str]] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for row in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+            mount, _, system = row.partition(" - ")
+            kind, _, options = system.split(" ", 2)
+            if kind in {"cgroup", "cgroup2"}:
+                _, _, _, root, where, *_ = mount.split(" ")
+                for name in options.split(",") if kind == "cgroup" else [""]:
+                    found.setdefault(name, (root, where))
+    return found
