@@ -31,6 +31,8 @@ CELL_LINES, SESSION_LINES = 200, 10_000
 
 What a sandbox sends makes most of them; the disk of the host is not at its disposal. How many are left out is a line.
 """
+MOST_FIRSTS = 4096
+"""First lines of a cell that are told from others. Those that are always written have words of ours: rules, codes."""
 UNCOUNTED = frozenset(("cell", "file", "file_refused"))
 """Events of which a front end's request makes one, or a folder's limits bound them: each is written, always."""
 MAX_ITEMS = 16
@@ -76,6 +78,8 @@ class Audit:
         self._clock = clock
         self._counts: dict[str, list[int]] = {}
         """Lines of each event: in this cell, in this session, and left out since it was last said."""
+        self._firsts: set[tuple[str, ...]] = set()
+        """What this cell has a line of."""
         self._fd: int | None = None
         if path is not None:
             try:
@@ -94,10 +98,14 @@ class Audit:
 
         self.observer = both
 
-    def __call__(self, event: str, room: str | None = None, /, **fields: Any) -> None:
+    def __call__(
+        self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any
+    ) -> None:
         """Append one line: the time, the session, `event`, and the fields.
 
-        How many there are is bounded for each event, or for each `room` that is named.
+        How many there are is bounded for each event, or for each `room` that is named. `first` says what the line is
+        about: a word of ours, of which each cell has its first line whatever else there is, and a name that a cell may
+        have invented, of which the first line takes no room from the second.
         """
         if self.observer is not None:
             self.observer(event, fields)
@@ -105,9 +113,23 @@ class Audit:
             return
         if event == "cell":
             self._say_left_out()
-        elif event not in UNCOUNTED and not self._counted(room or event):
+        elif event not in UNCOUNTED and not self._has_room(room or event, first):
             return
         self._write(event, fields)
+
+    def _has_room(self, room: str, first: tuple[str, str] | None) -> bool:
+        """Return whether a line is written: as the first of its kind in this cell, or where there is room for more."""
+        if first is not None and len(self._firsts) < MOST_FIRSTS:
+            word, name = first
+            if (room, word) not in self._firsts:
+                self._firsts |= {(room, word), (room, word, name)}
+                return True
+            if (room, word, name) not in self._firsts:
+                counted = self._counted(f"{room}, names")
+                if counted:
+                    self._firsts.add((room, word, name))
+                return counted
+        return self._counted(room)
 
     def _counted(self, event: str) -> bool:
         """Return whether there is room for one more line of an event."""
@@ -127,6 +149,7 @@ class Audit:
             self._write("left_out", {"lines": left_out})
         for count in self._counts.values():
             count[0] = count[2] = 0
+        self._firsts.clear()
 
     def _write(self, event: str, fields: dict[str, Any]) -> None:
         if self._fd is None:

@@ -120,6 +120,8 @@ class _Connection:
         self._led: tuple[Target, Address] | None = None
         """Where the last connection to a host led."""
         self._target: Target | None = None
+        self._rule: str | None = None
+        """That allows it."""
         self._said = (0, 0, 0.0)
 
     async def serve(self) -> None:
@@ -168,7 +170,7 @@ class _Connection:
             self._target = target = policy.authority(asked.authority or b"", default_port=None)
             if asked.host is not None:
                 policy.check_host_header(target, asked.host)
-            policy.allow(target, None)
+            self._rule = policy.allow(target, None).text
             host = await self._dialled(target)
         except Refused as refused:
             await self._refuse(refused.note)
@@ -251,6 +253,8 @@ class _Connection:
     def _request_passed(self, passed: Passed) -> None:
         """Note one request of a relay."""
         self._target = passed.target
+        if passed.rule is not None:
+            self._rule = passed.rule
         if passed.refused is not None:
             about = {"method": passed.method} if passed.method else {}
             self._egress.refused(passed.refused.note, self._cell, passed.target, **about, **self._figures())
@@ -268,7 +272,8 @@ class _Connection:
         now = (self._metered.bytes_in, self._metered.bytes_out, self._watch.seconds)
         bytes_in, bytes_out, seconds = (a - b for a, b in zip(now, self._said, strict=True))
         self._said = now
-        where = {"address": str(self._led[1])} if self._led is not None and self._led[0] == self._target else {}
+        led = self._led
+        where = {"address": str(led[1]), "rule": self._rule} if led is not None and led[0] == self._target else {}
         return {
             **where,
             "bytes_in": bytes_in,

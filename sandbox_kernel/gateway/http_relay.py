@@ -37,6 +37,8 @@ class Passed:
 
     method: str = ""
     target: Target | None = None
+    rule: str | None = None
+    """That let it out; None for one within a tunnel, whose rule it was."""
     status: int = 0
     """Of the host's answer; 0 if none came."""
     refused: Refused | None = None
@@ -129,8 +131,8 @@ class Relay:
         if asked.host is not None:
             self._policy.check_host_header(target, asked.host)
         if self._target is None:
-            for method in (asked.method, *proxy_head.other_methods(asked)):
-                self._policy.allow(target, method)
+            rules = [self._policy.allow(target, one) for one in (asked.method, *proxy_head.other_methods(asked))]
+            passed.rule = rules[0].text
         head = RequestHead(asked.method, self._scheme, target.host, target.port, asked.path, asked.headers)
         looker = self._exchange(head)
         if looker is not None:

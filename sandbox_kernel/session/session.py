@@ -245,13 +245,18 @@ class Session:
     def note(self, note: Note, **fields: object) -> None:
         """Write one line of the audit about the network; how many there are is bounded.
 
-        What reached a host has room of its own: a cell cannot fill it with what is denied, and connect afterwards.
+        What reached a host has room of its own: a cell cannot fill it with what is denied, and connect afterwards. Nor
+        does it fill it with one host, and turn to another one: each rule, or else each code, has a first line in a
+        cell.
         """
+        code = note.code.code
         if note.code is NetworkCode.CONNECTED:
-            room = "network, connected"
+            room, about = "network, connected", fields.get("rule", code)
+        elif "address" in fields:
+            room, about = "network, broken off", fields.get("rule", code)
         else:
-            room = "network, broken off" if "address" in fields else "network"
-        self.audit("network", room, code=note.code.code, reason=note.text, **fields)
+            room, about = "network", code
+        self.audit("network", room, (str(about), f"{fields.get('host')} {code}"), code=code, reason=note.text, **fields)
 
     def tell(self, text: str) -> None:
         """Say one line on stderr of the running cell, unless it was told too much already."""

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import NetworkCode
-from sandbox_kernel.files.audit import CELL_LINES, MAX_LINE, SESSION_LINES, Audit, open_audit
+from sandbox_kernel.files.audit import CELL_LINES, MAX_LINE, MOST_FIRSTS, SESSION_LINES, Audit, open_audit
 from sandbox_kernel.session.session import Session
 
 
@@ -192,18 +193,91 @@ def test_every_file_that_is_copied_is_a_line(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "audit")) == 3000
 
 
-def test_a_cell_cannot_hide_a_connection_behind_denied_ones(tmp_path: Path) -> None:
-    """Nor one that is broken off, nor behind requests that are denied over a connection that was let out."""
+MUCH = CELL_LINES + 5
+CONNECTED, DENIED = NetworkCode.CONNECTED, NetworkCode.HOST_NOT_ALLOWED
+
+
+class Noted:
+    """What a session notes of its network in an audit."""
+
+    def __init__(self, path: Path) -> None:
+        self.audit = Audit(str(path), session="s1")
+        self._session = cast(Session, SimpleNamespace(audit=self.audit))
+
+    def connected(self, host: str, rule: str, code: NetworkCode = CONNECTED) -> None:
+        note = code.note(host=host, port=443, why="x")
+        Session.note(self._session, note, cell="1", host=host, port=443, address="192.0.2.1", rule=rule)
+
+    def denied(self, host: str, code: NetworkCode = DENIED) -> None:
+        Session.note(self._session, code.note(host=host, rule=host), cell="1", host=host, port=443)
+
+
+@pytest.fixture
+def noted(tmp_path: Path) -> Iterator[Noted]:
+    found = Noted(tmp_path / "audit")
+    yield found
+    found.audit.close()
+
+
+def network_lines(path: Path) -> list[tuple[str, str]]:
+    return [(line["host"], line["code"]) for line in lines(path) if line["event"] == "network"]
+
+
+def left_out(path: Path) -> dict[str, int]:
+    (line,) = [line for line in lines(path) if line["event"] == "left_out"]
+    return cast(dict[str, int], line["lines"])
+
+
+def test_a_cell_cannot_hide_a_connection_behind_denied_ones(noted: Noted, tmp_path: Path) -> None:
+    """Nor behind requests that are denied over a connection that was let out."""
+    for number in range(MUCH):
+        noted.denied(f"{number}.test")
+        noted.connected("api.example.test", "api.example.test", NetworkCode.HOST_BROKE)
+    noted.connected("api.example.test", "api.example.test")
+    noted.audit("cell", status="ok")
+    found = network_lines(tmp_path / "audit")
+    assert found.count(("api.example.test", CONNECTED.code)) == 1
+    assert len(found) == 2 * (CELL_LINES + 1) + 1
+    assert left_out(tmp_path / "audit") == {"network, names": 4, "network, broken off": 4}
+
+
+@pytest.mark.parametrize("code", [CONNECTED, NetworkCode.HOST_BROKE])
+def test_a_cell_cannot_hide_a_host_behind_another_one(
+    noted: Noted, tmp_path: Path, code: NetworkCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was reached or broke off, in whichever cell, and though a wildcard allows any number of names."""
+    most, cells = 2 * CELL_LINES, 4
+    monkeypatch.setattr("sandbox_kernel.files.audit.SESSION_LINES", most)
+    for cell in range(cells):
+        for number in range(MUCH):
+            noted.connected("api.example.test", "api.example.test", code)
+            noted.connected(f"{cell}-{number}.example.org", "*.example.org", code)
+        noted.connected("data.example.test", "data.example.test", code)
+        noted.audit("cell", status="ok")
+    found = network_lines(tmp_path / "audit")
+    assert found.count(("data.example.test", code.code)) == cells
+    assert sum(host.endswith(".example.org") for host, _ in found) == most + cells, "as many names, no more"
+
+
+def test_a_cell_cannot_hide_a_name_below_a_wildcard_behind_another_one(noted: Noted, tmp_path: Path) -> None:
+    for _ in range(MUCH):
+        noted.connected("a.example.org", "*.example.org")
+    noted.connected("b.example.org", "*.example.org")
+    assert ("b.example.org", CONNECTED.code) in network_lines(tmp_path / "audit")
+
+
+def test_a_cell_cannot_hide_one_kind_of_denial_behind_another_one(noted: Noted, tmp_path: Path) -> None:
+    for number in range(MUCH):
+        noted.denied(f"{number}.test")
+        noted.denied("a.test")
+    noted.denied("api.example.test", NetworkCode.SERVER_NAME_OTHER)
+    assert ("api.example.test", NetworkCode.SERVER_NAME_OTHER.code) in network_lines(tmp_path / "audit")
+
+
+def test_first_lines_are_bounded_too(tmp_path: Path) -> None:
+    """Whoever calls the audit with words that a cell invents gets no more for it."""
     audit = Audit(str(tmp_path / "audit"), session="s1")
-    session = cast(Session, SimpleNamespace(audit=audit))
-    for number in range(CELL_LINES + 5):
-        denied = NetworkCode.HOST_NOT_ALLOWED.note(host=f"{number}.test", rule=f"{number}.test")
-        Session.note(session, denied, cell="1", host=f"{number}.test", port=443)
-        Session.note(session, denied, cell="1", host="api.example.test", port=443, address="192.0.2.1")
-    Session.note(session, NetworkCode.CONNECTED.note(host="api.example.test", port=443), cell="1", address="192.0.2.1")
-    audit("cell", status="ok")
+    for number in range(3 * MOST_FIRSTS):
+        audit("network", "network", (f"{number}", f"{number}"))
     audit.close()
-    found = lines(tmp_path / "audit")
-    assert [line.get("code") for line in found].count(NetworkCode.CONNECTED.code) == 1
-    assert len(found) == 2 * CELL_LINES + 3
-    assert found[-2]["lines"] == {"network": 5, "network, broken off": 5}
+    assert len(lines(tmp_path / "audit")) <= MOST_FIRSTS + CELL_LINES + 1

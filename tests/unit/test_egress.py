@@ -410,6 +410,7 @@ async def test_traffic_is_counted() -> None:
         _, fields = way.heard.notes[0]
         assert (fields["bytes_out"], fields["bytes_in"]) == (len(sent), len(got))
         assert (fields["address"], fields["status"]) == ("127.0.0.1", 200)
+        assert fields["rule"] == f"{API}:{origin.port}"
 
 
 async def test_nothing_listens_at_the_host() -> None:
@@ -446,3 +447,4 @@ async def test_both_halves_of_a_tunnel_close_by_themselves() -> None:
         answer = await way.ask(connect(origin.port), hello, b"x" * 100, finish=True)
         assert answer.endswith(b"\r\n\r\n" + alert + b"100 bytes")
         assert way.heard.codes == ["connected"]
+        assert way.heard.notes[0][1]["rule"] == f"{API}:{origin.port}"
