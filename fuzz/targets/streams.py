@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -26,7 +26,7 @@ from ..trees import Reader
 CHUNK, WINDOW, PIPE_WINDOW, LEAST, STREAMS = 16, 64, 128, 4, 3
 AHEAD = 32
 MAX_STEPS = 60
-RECEIVE, SEND, FINISH, RESET, RETURN, FAIL = range(6)
+RECEIVE, SEND, FINISH, RESET, RETURN, FAIL, DRAIN = range(7)
 
 _loop: Clock
 
@@ -99,10 +99,12 @@ class Served:
         self.sent.append(0)
         while True:
             what, size = await self.orders[number].get()
-            if what == RECEIVE:
-                data = await stream.receive()
-                self.received[number] += data
-                if not data:
+            if what in {RECEIVE, DRAIN}:
+                while data := await stream.receive():
+                    self.received[number] += data
+                    if what == RECEIVE:
+                        break
+                else:
                     self.whole.add(number)
             elif what == SEND:
                 if number in self.finished:
@@ -163,8 +165,31 @@ class Host:
             require(pieces <= WINDOW // 4, ("more pieces than there need be", pieces))
 
 
-async def turn() -> None:
+@contextlib.asynccontextmanager
+async def begun() -> AsyncIterator[Host]:
+    """Have a host whose first cell runs, and its end: it is right after that, too."""
+    host = Host()
+    host.cells.began("cell")
+    host.carrier.begin()
+    try:
+        yield host
+    finally:
+        await host.carrier.close()
+        host.check()
+
+
+def steps(reader: Reader) -> Iterator[int]:
+    """Count the steps of an input."""
+    for number in range(MAX_STEPS):
+        if not reader.left:
+            return
+        yield number
+
+
+async def turn(host: Host) -> None:
+    """Let the host's tasks do what they can, and look at what they did."""
     await asyncio.sleep(1e-6)
+    host.check()
 
 
 # --- an agent that says anything ---
@@ -261,13 +286,9 @@ def hostile_frame(reader: Reader, what: int, last: int) -> list[bytes]:
 
 
 async def hostile(reader: Reader) -> None:
-    host, rules = Host(), Rules()
-    host.cells.began("cell")
-    host.carrier.begin()
-    try:
-        for _ in range(MAX_STEPS):
-            if not reader.left:
-                break
+    rules = Rules()
+    async with begun() as host:
+        for _ in steps(reader):
             while (parts := host.link.sent.popleft() if host.link.sent else None) is not None:
                 rules.host_says(*flow.parse(parts))
             what = reader.byte()
@@ -278,22 +299,23 @@ async def hostile(reader: Reader) -> None:
                     rules.host_says(*flow.parse(fetched))
             elif what < 104:
                 await asyncio.sleep(what - 95)
-            else:
-                parts = hostile_frame(reader, what, rules.last)
-                said = proper(parts)
-                legal = said is not None and rules.agent_may_say(*said)
-                try:
-                    host.carrier.take(parts)
-                except WireError as error:
-                    require(not legal, ("what an agent may say is refused", str(error), said))
-                    return
-                require(legal, ("what no agent says is taken", said))
-            await turn()
-            host.check()
+            elif not agent_says(host, rules, hostile_frame(reader, what, rules.last)):
+                return
+            await turn(host)
             require(len(rules.of) <= STREAMS, "more streams than may be")
-    finally:
-        await host.carrier.close()
-        host.check()
+
+
+def agent_says(host: Host, rules: Rules, parts: list[bytes]) -> bool:
+    """Let a frame come, and return whether the sandbox goes on: it does if an agent may say that, and not otherwise."""
+    said = proper(parts)
+    legal = said is not None and rules.agent_may_say(*said)
+    try:
+        host.carrier.take(parts)
+    except WireError as error:
+        require(not legal, ("what an agent may say is refused", str(error), said))
+        return False
+    require(legal, ("what no agent says is taken", said))
+    return True
 
 
 # --- two honest ends ---
@@ -462,26 +484,18 @@ def step(reader: Reader, host: Host, relay: Relay, cells: list[Socket]) -> None:
 
 
 async def honest(reader: Reader) -> None:
-    host, relay = Host(), Relay()
+    relay = Relay()
     cells: list[Socket] = []
-    host.cells.began("cell")
-    host.carrier.begin()
-
-    try:
-        for _ in range(MAX_STEPS):
-            if not reader.left:
-                break
+    async with begun() as host:
+        for _ in steps(reader):
             step(reader, host, relay, cells)
             if (seconds := reader.byte()) > 240:
                 await asyncio.sleep((seconds - 240) / 4)
-            await turn()
-            host.check()
+            await turn(host)
             held = [sum(map(len, one.out)) for one in relay.files.values()]
             require(max(held, default=0) <= WINDOW, ("more is held than a window", held))
             require(len(relay.files) <= STREAMS, "more connections than may be")
         await settle(host, relay, cells)
-    finally:
-        await host.carrier.close()
     for number, stream in enumerate(host.service.streams):
         cell, received = relay.opened[stream.number], host.service.received[number]
         require(received == pattern(0, len(received)) and len(received) <= cell.sent, "not what the cell sent")
@@ -494,17 +508,14 @@ async def settle(host: Host, relay: Relay, cells: list[Socket]) -> None:
     for cell in cells:
         cell.eof, cell.room = True, 1 << 20
     for number in range(len(host.service.orders)):
-        for _ in range(WINDOW):
-            host.service.order(number, RECEIVE, 0)
-        host.service.order(number, FINISH, 0)
-        host.service.order(number, RETURN, 0)
+        for what in (DRAIN, FINISH, RETURN):
+            host.service.order(number, what, 0)
     for _ in range(1000):
         relay.turn()
         relay.resume()
         moved = to_host(host, relay) or relay.said
         moved = to_agent(host, relay) or moved
-        await turn()
-        host.check()
+        await turn(host)
         if not moved and not relay.numbers and not relay.files and not relay.listener.waiting:
             break
         if not moved:

@@ -8,6 +8,7 @@ setting. uv would need no patch, but it is 38 MB and reads none of pip's configu
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -27,6 +28,8 @@ NEWEST_GLIBC, OLDEST_GLIBC = 41, 5
 """Debian 13 has glibc 2.41: wheels made for it or for any older one fit (manylinux_2_5 is the oldest there is)."""
 
 DOWNLOAD_SECONDS = 1800.0
+MOST_REJECTED = 50
+"""Versions of whatever that are tried and do not fit one package that keeps its version: then nothing else is tried."""
 
 _RESOLVE_FOR_THE_IMAGE = """
 import sys
@@ -51,13 +54,40 @@ def prepare_a_wheel(self, needed, *rest):
     return prepare(self, needed, *rest)
 RequirementPreparer._prepare_linked_requirement = prepare_a_wheel
 RequirementPreparer.prepare_editable_requirement = refuse
+import collections, json
+from pip._internal.resolution.resolvelib.factory import Factory
+from pip._internal.resolution.resolvelib.reporter import PipReporter
+counts, conflicts = collections.Counter(), {}
+rejecting, impossible = PipReporter.rejecting_candidate, Factory.get_installation_error
+def note(wanted, constraints):
+    package = wanted[0].requirement.project_name
+    kept = constraints.get(package)
+    needs = [[f"{one.parent.name} {one.parent.version}" if one.parent else "", one.requirement.format_for_error()]
+             for one in wanted if one.requirement.project_name == package]
+    counts[package] += 1
+    conflicts.setdefault(package, {"package": package, "kept": str(kept.specifier) if kept else "", "needs": needs})
+    return kept and counts[package] >= MOST_REJECTED
+def note_rejected(self, criterion, candidate):
+    rejecting(self, criterion, candidate)
+    if note(list(criterion.information), self._constraints):
+        raise InstallationError("no version was found that fits")
+def note_impossible(self, error, constraints):
+    note(list(error.causes), constraints)
+    return impossible(self, error, constraints)
+PipReporter.rejecting_candidate, Factory.get_installation_error = note_rejected, note_impossible
 from pip._internal.cli.main import main
-sys.exit(main(sys.argv[4:]))
-"""
+status = main(sys.argv[4:])
+if status and conflicts:
+    print("CONFLICT " + json.dumps(conflicts[counts.most_common(1)[0][0]]), file=sys.stderr)
+sys.exit(status)
+""".replace("MOST_REJECTED", str(MOST_REJECTED))
 """pip chooses wheels for another Python, but reads `; python_version >= "3.12"` for its own: this makes both agree.
 
 And it takes wheels only, of what it finds by name: `--only-binary` says nothing of an address, such as any package may
 name among what it needs.
+
+And it says what the conflict is, which pip tells nobody who asked for quiet, and is done with it after a while: pip
+tries each older version of whoever needs what cannot be had, of which some packages have a thousand.
 """
 
 _KEPT = re.compile(
@@ -75,6 +105,15 @@ class Wheels:
 
     files: tuple[Path, ...]
     requirements: str
+
+
+class PackageConflict(ConfigurationError):
+    """Requirements that do not go together, or not with what an image has."""
+
+    pin = ""
+    """The package, and the version that it keeps, as a constraint has it."""
+    keeps = False
+    """Whether it keeps one."""
 
 
 def locked(recipes: Path, name: str, architecture: str) -> Wheels:
@@ -119,8 +158,8 @@ def resolved(recipes: Path, wanted: Wanted, architecture: str, *, fresh: bool = 
             try:
                 _fetch(folder, [*command, "-c", str(constraints)], architecture, "custom")
                 break
-            except ConfigurationError:
-                if name == "base":
+            except ConfigurationError as error:
+                if name == "base" or (isinstance(error, PackageConflict) and error.pin in pins["base"]):
                     raise
     files = tuple(sorted(folder.glob("*.whl")))
     return Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
@@ -177,6 +216,9 @@ def explain(stderr: str, name: str, architecture: str) -> EngineError | Configur
     said = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
     text = " ".join(said)[-1500:] or stderr[-1500:].strip()
     missing = re.search(r"No matching distribution found for ([^\s(]+)", text)
+    conflict = _conflict(stderr) if name == "custom" else None
+    if conflict is not None and (conflict.keeps or not missing):
+        return conflict
     if name == "custom" and missing:
         none = "(from versions: none)" in text
         what = "has no wheel" if none else "has no wheel in a version that fits"
@@ -192,6 +234,21 @@ def explain(stderr: str, name: str, architecture: str) -> EngineError | Configur
             UsageCode.REQUIREMENTS_UNMET, f"pip cannot meet the requirements: {text}", setting="requirements"
         )
     return EngineError(EndCode.WHEELS_NOT_FETCHED, f"pip cannot fetch the wheels of images/{name}.lock: {text}")
+
+
+def _conflict(stderr: str) -> PackageConflict | None:
+    """Return what the resolver said of a conflict."""
+    line = re.search(r"^CONFLICT (\{.*\})$", stderr, re.MULTILINE)
+    if line is None:
+        return None
+    found = json.loads(line[1])
+    pin = f"{found['package']}{found['kept']}"
+    said = "; ".join(dict.fromkeys(f"{who or 'your file'} asks for {what}" for who, what in found["needs"]))[-1000:]
+    kept = f", and the image keeps {pin}" if found["kept"] else ""
+    what = f"pip cannot meet the requirements, because of {found['package']}: {said}{kept}"
+    conflict = PackageConflict(UsageCode.REQUIREMENTS_UNMET, what, setting="requirements")
+    conflict.pin, conflict.keeps = pin, bool(found["kept"])
+    return conflict
 
 
 def platform_tags(architecture: str) -> list[str]:

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -35,10 +37,15 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def wheel(folder: Path, *needs: str, name: str = "greeting_for_tests") -> Path:
+def wheel(folder: Path, *needs: str, name: str = "greeting_for_tests", version: str = "1.0") -> Path:
     """Make a wheel by hand, so that the tests ask no package index."""
-    path, meta = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {need}" for need in needs)]
+    path, meta = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {need}" for need in needs),
+    ]
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}.py", "TEXT = 'hello'\n")
         archive.writestr(f"{meta}/METADATA", "\n".join([*lines, ""]))
@@ -233,6 +240,81 @@ def test_pip_builds_nothing_whatever_it_is_asked(repo: Path, tmp_path: Path, how
     assert (tree / "built").exists() is not patched, done.stderr
     if patched:
         assert isinstance(wheels.explain(done.stderr, "custom", "x86_64"), EngineError | ConfigurationError)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels, which is all that pip finds, beside images with one package each."""
+    pip, folder, recipes = installer(), tmp_path / "index", tmp_path / "images"
+    folder.mkdir()
+    recipes.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(wheels, "installer", lambda recipes, architecture: pip)
+    for version in ("2.0", "4.0"):
+        wheel(folder, name="of_base", version=version)
+        wheel(folder, name="of_data", version=version)
+    (recipes / "base.lock").write_text("of-base==4.0\n")
+    (recipes / "data.lock").write_text("of-base==4.0\nof-data==4.0\n")
+    return folder
+
+
+def asked(index: Path, text: str) -> set[str]:
+    """Return the wheels that meet requirements, by name and version."""
+    (index.parent / "requirements.txt").write_text(text)
+    found = wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), "x86_64")
+    return {path.name.partition("-py3")[0] for path in found.files if path.name.partition("-")[0] != "pip"}
+
+
+def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip tried a thousand versions of botocore twice, and said that there was a conflict."""
+    monkeypatch.setattr(wheels, "_fetch", fetches := Counted(wheels._fetch))
+    for number in range(3 * wheels.MOST_REJECTED):
+        wheel(index, "of-base<3", name="client", version=f"1.{number}")
+    with pytest.raises(ConfigurationError) as refused:
+        asked(index, "client\n")
+    last = 3 * wheels.MOST_REJECTED - 1
+    assert f"because of of-base: client 1.{last} asks for of-base<3, and the image keeps of-base==4.0" in str(
+        refused.value
+    )
+    assert fetches.count == 1, "what the kernel needs is not given up, so there is nothing else to try"
+    with pytest.raises(ConfigurationError, match=r"your file asks for of-base<3, and the image keeps of-base==4\.0"):
+        asked(index, "of-base<3\n")
+
+
+def test_control_an_older_version_that_fits_is_found(index: Path) -> None:
+    for number in range(wheels.MOST_REJECTED // 2):
+        wheel(index, *["of-base<3"][: number > 0], name="client", version=f"1.{number}")
+    assert asked(index, "client\n") == {"client-1.0"}
+
+
+def test_what_is_not_the_kernels_changes_its_version_where_it_has_to(index: Path) -> None:
+    for number in range(2 * wheels.MOST_REJECTED):
+        wheel(index, "of-data<3", name="client", version=f"1.{number}")
+    assert asked(index, "client\n") == {f"client-1.{2 * wheels.MOST_REJECTED - 1}", "of_data-2.0"}
+
+
+def test_requirements_that_do_not_go_together_are_named(index: Path) -> None:
+    wheel(index, "other<2", name="client")
+    wheel(index, name="other", version="2.0")
+    with pytest.raises(ConfigurationError, match=r"because of other: .*client 1\.0 asks for other<2"):
+        asked(index, "client\nother==2.0\n")
+    conflict = 'CONFLICT {"package": "other", "kept": "", "needs": [["client 1.0", "other<2"]]}'
+    missing = f"ERROR: No matching distribution found for other<2\n{conflict}"
+    assert "other<2 has no wheel" in str(wheels.explain(missing, "custom", "x86_64"))
+
+
+class Counted:
+    """A function of which the calls are counted."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+        self.count = 0
+
+    def __call__(self, *arguments: Any) -> None:
+        self.count += 1
+        self.function(*arguments)
 
 
 def test_pip_is_given_the_variables_that_reach_an_index_and_no_others() -> None:
