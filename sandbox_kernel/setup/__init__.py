@@ -7,6 +7,7 @@
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `trial`: A real start, for the doctor.
+- `way_out`: What the settings of the network name, and whether it is there.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `reference`: The page of all settings.
 - `codes_page`: The page of all codes, and the same for a terminal.

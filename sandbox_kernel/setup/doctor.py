@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import textwrap
@@ -59,9 +60,11 @@ def diagnose(
 
     async def both() -> list[Check]:
         reading = asyncio.to_thread(kernelspec_row, name, folder)
+        ways_out = asyncio.to_thread(way_out_rows, settings, folder)
         browser = asyncio.to_thread(_browser)
-        rows, *others = await asyncio.gather(_engine_and_start(settings, line_by_line), reading, browser)
-        return [*rows, *others]
+        start = _engine_and_start(settings, line_by_line)
+        rows, spec, ways, wall = await asyncio.gather(start, reading, ways_out, browser)
+        return [*rows, spec, *ways, wall]
 
     return asyncio.run(both())
 
@@ -287,6 +290,22 @@ def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
     if tried.returncode != 0:
         return f"{argv[0]} does not find sandbox_kernel: {tried.stderr.strip()[-200:]}"
     return None
+
+
+def way_out_rows(settings: Settings, folder: Path | None = None) -> list[Check]:
+    """Check what `network` and `secrets` name: in these settings, and in those of the kernels that are installed."""
+    from . import way_out
+
+    own = [("network", settings, dict(os.environ))] if settings.network or settings.secrets else []
+    kernels = [(f"network of {name}", its, variables) for name, its, variables in way_out.kernels(folder)]
+    rows = []
+    for name, wanted, environment in [*own, *kernels]:
+        found = list(way_out.problems(wanted, environment))
+        status: Status = "wrong" if any(one.certain for one in found) else "note" if found else "ok"
+        there = f"rules: {len(wanted.network)}, secrets: {len(wanted.secrets)}; what they name is there"
+        said = "; ".join(one.missing for one in found) or there
+        rows.append(Check(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found))))
+    return rows
 
 
 # --- for people and programs -----------------------------------------------------------------------------------------
