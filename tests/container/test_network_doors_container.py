@@ -10,10 +10,12 @@ from pathlib import Path
 import nbformat
 import pytest
 from jupyter_client.manager import KernelManager
+from mcp import Client, StdioServerParameters
 
 from sandbox_kernel import AsyncSandbox, NetworkUsage, Sandbox, cli
 from tests.support import ROOT
 from tests.support.kernels import Kernel, close_all, install
+from tests.support.mcp_hosts import run, text_of
 from tests.support.origins import ROWS, Origins, reachable
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
@@ -194,6 +196,31 @@ def test_a_kernel_tells_of_what_is_denied(origins: Origins, token: Path, start_n
     assert reply["sandbox"]["secrets"] == ["API_KEY"]
     assert "reaches nothing but api.example.test" in reply["banner"]
     assert str(token) not in json.dumps(reply)
+
+
+# --- a host of language models ---------------------------------------------------------------------------------------
+
+
+async def test_a_model_uses_a_key_that_its_host_does_not_hear_of(origins: Origins, token: Path, image: str) -> None:
+    """Over stdio, as such hosts start it: what is said to the model names hosts and secrets, and no value."""
+    program = str(ROOT / "tests" / "support" / "named_kernel.py")
+    server = StdioServerParameters(
+        command=sys.executable, args=[program, "mcp", "--image", image, *settings_of(origins, token)]
+    )
+    origins.tls.requests.clear()
+    async with Client(server, mode="auto") as client:
+        tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
+        used = await run(client, ASK.format(base=origins.https))
+        denied = await run(client, "requests.get('http://denied.example.org/').status_code")
+    assert "api.example.test" in tools["run_code"]
+    assert "API_KEY" in tools["run_code"]
+    assert text_of(used).splitlines()[-1] == "True"
+    assert [headers["Authorization"] for _, _, headers in origins.tls.requests] == [f"Bearer {VALUE}"]
+    assert "NetworkDenied: denied.example.org is no allowed host" in text_of(denied)
+    assert text_of(denied).splitlines()[-1] == "403"
+    said = json.dumps([tools, used.model_dump(mode="json"), denied.model_dump(mode="json")])
+    assert VALUE not in said
+    assert str(token) not in said
 
 
 # --- a batch run -----------------------------------------------------------------------------------------------------
