@@ -1,12 +1,21 @@
-"""A loop whose time passes when there is nothing else to do: a minute costs nothing."""
+"""A loop whose time passes when there is nothing else to do: a minute costs nothing.
+
+It is a loop like others, for `run_until_complete`. Whoever goes in small steps is quicker to drive it by hand: a step
+of ours is a call then, and no task.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import heapq
 import math
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 from .judge import require
+
+T = TypeVar("T")
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -29,3 +38,49 @@ class Clock(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    # --- by hand ---
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be in the loop, and in none of its tasks."""
+        asyncio._set_running_loop(self)  # noqa: SLF001 (as `run_forever` does)
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
+
+    def idle(self) -> None:
+        """Do what can be done without any time."""
+        ready = self._ready  # type: ignore[attr-defined]
+        while ready:
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # noqa: SLF001 (a loop does this)
+
+    def let_pass(self, seconds: float) -> None:
+        """Do what can be done in so much time."""
+        end = self._now + seconds
+        while self._next(end):
+            pass
+        self._now = max(self._now, end)
+
+    def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what comes of `work`, however long that takes."""
+        task = self.create_task(work)
+        while not task.done():
+            require(self._next(math.inf) or task.done(), "everybody waits, and nothing will ever happen")
+        return task.result()
+
+    def _next(self, end: float) -> bool:
+        """Do what can be done now, and go on to the next moment before `end`; return whether there is one."""
+        self.idle()
+        waiting = self._scheduled  # type: ignore[attr-defined]
+        while waiting and waiting[0].when() <= end:
+            handle = heapq.heappop(waiting)
+            handle._scheduled = False  # noqa: SLF001
+            if not handle.cancelled():
+                self._now = max(self._now, handle.when())
+                self._ready.append(handle)  # type: ignore[attr-defined]
+                return True
+        return False

@@ -24,9 +24,9 @@ NAMES = {
     "outputs": 300,
     "names": 400,
     "files": 300,
-    "secrets": 500,
+    "secrets": 160,
     "network": 700,
-    "requests": 700,
+    "requests": 400,
 }
 """Each target, and the bytes of its longest input."""
 

@@ -26,6 +26,8 @@ PLACEHOLDERS = tuple((b"%d" % number + LETTERS)[: len(value)] for number, value 
 NAMES = tuple(sorted(SPELLINGS))
 INSERTED = 0xFE
 """Before a byte that says which spelling of the value stands here."""
+MOST_INSERTED = 3
+"""Spellings in one text: two that touch, and one elsewhere. More are more of the same, and take as much longer."""
 UNREADABLE = (ValueError, SyntaxError, IndexError, TypeError, AttributeError, binascii.Error, MemoryError)
 
 
@@ -60,7 +62,7 @@ def answer(number: int, step: int, data: bytes) -> None:
         end = data.find(bytes((INSERTED,)), at)
         end = len(data) if end < 0 else end
         pieces.append((data[at:end], ""))
-        if end + 1 < len(data):
+        if end + 1 < len(data) and len(pieces) <= 4 * (MOST_INSERTED - 1):
             name = NAMES[data[end + 1] % len(NAMES)]
             pieces += [(b"\n//\n", ""), (SPELLINGS[name].write(value), name), (b"\n//\n", "")]
         at = end + 2
@@ -157,7 +159,7 @@ def seeds() -> Iterator[bytes]:
             yield (
                 bytes([0, number, 7 * (name % 5), 60, INSERTED, name]) + b" & %25 \\u00 text" + bytes([INSERTED, name])
             )
-        yield bytes([0, number, 1]) + VALUES[number][:-1] + b"." * 300
+        yield bytes([0, number, 1]) + VALUES[number][:-1] + b"." * 120
     text = b"<" + VALUES[0] + b"> and more " * 20
     yield bytes([2, 0, 2]) + gzip.compress(text)
     yield bytes([2, 0, 2]) + gzip.compress(text) + gzip.compress(text)

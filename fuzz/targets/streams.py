@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import select
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -49,7 +49,8 @@ def prepared() -> Iterator[None]:
 def run(data: bytes) -> None:
     _loop.rewind()
     reader = Reader(data)
-    _loop.run_until_complete(hostile(reader) if reader.byte() & 1 else honest(reader))
+    with _loop.entered():
+        (hostile if reader.byte() & 1 else honest)(reader)
 
 
 # --- the host ---
@@ -165,8 +166,8 @@ class Host:
             require(pieces <= WINDOW // 4, ("more pieces than there need be", pieces))
 
 
-@contextlib.asynccontextmanager
-async def begun() -> AsyncIterator[Host]:
+@contextlib.contextmanager
+def begun() -> Iterator[Host]:
     """Have a host whose first cell runs, and its end: it is right after that, too."""
     host = Host()
     host.cells.began("cell")
@@ -174,7 +175,7 @@ async def begun() -> AsyncIterator[Host]:
     try:
         yield host
     finally:
-        await host.carrier.close()
+        _loop.finish(host.carrier.close())
         host.check()
 
 
@@ -186,9 +187,12 @@ def steps(reader: Reader) -> Iterator[int]:
         yield number
 
 
-async def turn(host: Host) -> None:
+def turn(host: Host, seconds: float = 0.0) -> None:
     """Let the host's tasks do what they can, and look at what they did."""
-    await asyncio.sleep(1e-6)
+    if seconds:
+        _loop.let_pass(seconds)
+    else:
+        _loop.idle()
     host.check()
 
 
@@ -285,9 +289,9 @@ def hostile_frame(reader: Reader, what: int, last: int) -> list[bytes]:
     return flow.frame(op, number, amount)
 
 
-async def hostile(reader: Reader) -> None:
+def hostile(reader: Reader) -> None:
     rules = Rules()
-    async with begun() as host:
+    with begun() as host:
         for _ in steps(reader):
             while (parts := host.link.sent.popleft() if host.link.sent else None) is not None:
                 rules.host_says(*flow.parse(parts))
@@ -298,10 +302,10 @@ async def hostile(reader: Reader) -> None:
                 if (fetched := host.link.fetch()) is not None:
                     rules.host_says(*flow.parse(fetched))
             elif what < 104:
-                await asyncio.sleep(what - 95)
+                turn(host, what - 95)
             elif not agent_says(host, rules, hostile_frame(reader, what, rules.last)):
                 return
-            await turn(host)
+            turn(host)
             require(len(rules.of) <= STREAMS, "more streams than may be")
 
 
@@ -483,19 +487,19 @@ def step(reader: Reader, host: Host, relay: Relay, cells: list[Socket]) -> None:
         host.carrier.reset_all(RESET_BY_KERNEL)
 
 
-async def honest(reader: Reader) -> None:
+def honest(reader: Reader) -> None:
     relay = Relay()
     cells: list[Socket] = []
-    async with begun() as host:
+    with begun() as host:
         for _ in steps(reader):
             step(reader, host, relay, cells)
             if (seconds := reader.byte()) > 240:
-                await asyncio.sleep((seconds - 240) / 4)
-            await turn(host)
+                turn(host, (seconds - 240) / 4)
+            turn(host)
             held = [sum(map(len, one.out)) for one in relay.files.values()]
             require(max(held, default=0) <= WINDOW, ("more is held than a window", held))
             require(len(relay.files) <= STREAMS, "more connections than may be")
-        await settle(host, relay, cells)
+        settle(host, relay, cells)
     for number, stream in enumerate(host.service.streams):
         cell, received = relay.opened[stream.number], host.service.received[number]
         require(received == pattern(0, len(received)) and len(received) <= cell.sent, "not what the cell sent")
@@ -503,7 +507,7 @@ async def honest(reader: Reader) -> None:
         require(not cell.shut or cell.read == host.service.sent[number], "an end before the last byte for the cell")
 
 
-async def settle(host: Host, relay: Relay, cells: list[Socket]) -> None:
+def settle(host: Host, relay: Relay, cells: list[Socket]) -> None:
     """Have everybody end: then all is given back, and nothing is left."""
     for cell in cells:
         cell.eof, cell.room = True, 1 << 20
@@ -515,17 +519,17 @@ async def settle(host: Host, relay: Relay, cells: list[Socket]) -> None:
         relay.resume()
         moved = to_host(host, relay) or relay.said
         moved = to_agent(host, relay) or moved
-        await turn(host)
+        turn(host)
         if not moved and not relay.numbers and not relay.files and not relay.listener.waiting:
             break
         if not moved:
-            await asyncio.sleep(1)
+            turn(host, 1)
             for number in range(len(host.service.orders)):
                 host.service.order(number, RETURN, 0)
     require(not relay.numbers and not relay.files, ("a stream without an end", relay.numbers, relay.files))
     for number in range(len(host.service.orders)):
         host.service.order(number, RETURN, 0)
-    await asyncio.sleep(60)
+    turn(host, 60)
     while to_agent(host, relay):
         pass
     require(relay.allowed == STREAMS, ("streams that were not given back", relay.allowed))

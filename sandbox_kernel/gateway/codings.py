@@ -11,9 +11,10 @@ from __future__ import annotations
 import base64
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html.entities import html5
+from itertools import accumulate
 
 from .value import LEAST_BITS, bits
 
@@ -136,7 +137,7 @@ class View:
         self.text = text
         self._beneath = beneath
         self._reading = reading
-        self._edits: list[tuple[int, int, int, int]] | None = None
+        self._edits: tuple[list[int], list[int], list[tuple[int, int]]] | None = None
 
     def under(self, reading: _Reading) -> View | None:
         """Return this text in a reading; None if that changes nothing."""
@@ -165,29 +166,28 @@ class View:
 
     def _below(self, at: int, *, last: bool) -> int:
         """Return the first, or the last, byte beneath that byte `at` was read from."""
-        edits = self._edits
-        if edits is None:
-            edits = self._edits = list(self._edited())
-        number = bisect_right(edits, (at, 1 << 62)) - 1
+        begins, sizes, spans = self._edits = self._edits or self._edited()
+        number = bisect_right(begins, at) - 1
         if number < 0:
             return at
-        begins, ends, first, beyond = edits[number]
-        if at < ends:
+        first, beyond = spans[number]
+        behind = at - begins[number]
+        if behind < sizes[number]:
             return beyond - 1 if last else first
-        if at == begins and not last and self._reading is not _GAPLESS:
+        if not (behind or last or self._reading is _GAPLESS):
             return first  # a backslash that has no byte of its own goes with what it stands before
-        return beyond + at - ends
+        return beyond + behind - sizes[number]
 
-    def _edited(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield where each escape stands in this text and beneath, both as begin and end."""
-        if self._beneath is None:
-            return
-        shift = 0
-        for match in self._reading.pattern.finditer(self._beneath.text):
-            size = len(self._reading.read(match))
-            begins = match.start() + shift
-            yield begins, begins + size, match.start(), match.end()
-            shift += size - (match.end() - match.start())
+    def _edited(self) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+        """Return where the escapes begin in this text, how long they are in it, and where they stand beneath."""
+        matches = [] if self._beneath is None else list(self._reading.pattern.finditer(self._beneath.text))
+        spans = list(map(re.Match[bytes].span, matches))
+        none = self._reading is _GAPLESS
+        sizes = [0] * len(matches) if none else [len(self._reading.read(match)) for match in matches]
+        shifts = accumulate(
+            (beyond - first - size for (first, beyond), size in zip(spans, sizes, strict=True)), initial=0
+        )
+        return [first - shift for (first, _), shift in zip(spans, shifts, strict=False)], sizes, spans
 
 
 def views(text: bytes) -> Iterator[View]:
@@ -301,14 +301,29 @@ def _aligned32(value: bytes, shift: int) -> tuple[bytes, tuple[int, int]]:
     return base64.b32encode(bytes(shift) + value)[first:beyond].lower(), wider
 
 
-def spans(text: bytes, wanted: tuple[Needle, ...]) -> list[tuple[int, int]]:
+class Wanted:
+    """Spellings that are looked for together."""
+
+    def __init__(self, needles: Iterable[Needle]) -> None:
+        found = tuple(needles)
+        self._kinds = [(kind, [one for one in found if one.any_case is kind]) for kind in (True, False)]
+        self._texts = [[one.text for one in alike] for _, alike in self._kinds]
+
+    def within(self, view: View) -> Iterator[tuple[Needle, bytes, int]]:
+        """Yield which of them a view holds, the text in which it was found, and where it is for the first time."""
+        for (any_case, alike), texts in zip(self._kinds, self._texts, strict=True):
+            where = view.text.lower() if any_case else view.text
+            places = list(map(where.find, texts))  # nearly always there is none, and nothing else is quicker to say so
+            if max(places, default=-1) >= 0:
+                yield from ((one, where, at) for one, at in zip(alike, places, strict=True) if at >= 0)
+
+
+def spans(text: bytes, wanted: Wanted) -> list[tuple[int, int]]:
     """Return where `text` holds one of the spellings, as begins and ends in order, those that touch joined."""
     found: list[tuple[int, int]] = []
     for view in views(text):
-        lower = view.text.lower()
-        for needle in wanted:
-            where = lower if needle.any_case else view.text
-            at = where.find(needle.text)
+        for needle, where, first in wanted.within(view):
+            at = first
             while at >= 0:
                 begin, end = at, at + len(needle.text)
                 before, after = needle.wider

@@ -21,7 +21,7 @@ class Scrubber:
     def __init__(self, known: Iterable[tuple[Value, bytes]]) -> None:
         """Take each value with its placeholder."""
         pairs = [(value.reveal(), placeholder) for value, placeholder in known]
-        self._wanted = tuple(needle for value, _ in pairs for needle in codings.needles(value))
+        self._wanted = codings.Wanted(needle for value, _ in pairs for needle in codings.needles(value))
         self._placeholders = tuple((Value(value), placeholder) for value, placeholder in pairs)
         self._mark = _unused([value for value, _ in pairs])
         longest = max((len(value) for value, _ in pairs), default=0) * codings.LONGEST

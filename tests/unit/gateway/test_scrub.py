@@ -55,7 +55,7 @@ def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> N
     assert whole.endswith(after)
     assert len(whole) == len(text)
     assert written not in whole
-    assert not codings.spans(whole, codings.needles(value))
+    assert not codings.spans(whole, codings.Wanted(codings.needles(value)))
     for cut in range(0, len(written), max(1, len(written) // 8)):
         assert in_pieces(scrub, text, [len(before) + cut, len(text)]) == whole
     assert in_pieces(scrub, text, [7]) == whole
