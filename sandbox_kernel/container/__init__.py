@@ -16,5 +16,6 @@ ipykernel.
 - `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
+- `watch`: What the agent notices of the cells, where a monitor asks for it.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

@@ -32,9 +32,18 @@ def main() -> None:
 
         context = zmq.Context()
         context.socket(zmq.PAIR).close()  # with the first socket, the library starts its threads
+    watch = None
+    if "watch" in config:
+        from .watch import Watch
+
+        watch = Watch(config["environment"]["HOME"])
     status, threads = process.read("/proc/self/status"), process.threads()
     shield.raise_shield()
+    if watch is not None:
+        watch.listen()
     kernel = Kernel(config, 1)
+    if watch is not None:
+        watch.lay_bait()
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
         copy(cache, os.path.join(config["environment"]["HOME"], CACHE))
@@ -49,12 +58,14 @@ def main() -> None:
 
     if address is not None:
         context = zmq.Context.shadow(address)
+    kind = Agent
     if "port" in config:
         from .streams import StreamingAgent
 
-        agent: Agent = StreamingAgent(config, kernel)
-    else:
-        agent = Agent(config, kernel)
+        kind = StreamingAgent
+    if watch is not None:
+        kind = watch.watching(kind)
+    agent = kind(config, kernel)
     agent.begin(wake_read, zmq, context, status)
     if process.threads() != threads:
         sys.stderr.write("the agent has threads that its shield does not know\n")

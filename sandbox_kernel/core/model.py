@@ -114,6 +114,8 @@ class Monitoring:
     """The rules of a session's monitor, those that are off left out."""
 
     rules: tuple[MonitorRule, ...]
+    inside: bool = True
+    """Whether the agent watches as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +195,8 @@ class SandboxSpec:
     runtime: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """All of the container's environment; nothing of the host's is added."""
+    watched: bool = False
+    """Whether the agent tells of what the cells do."""
 
     def __post_init__(self) -> None:
         if self.uid <= 0:

@@ -33,3 +33,15 @@ class MonitorCode(Code):
         "files that were given to the sandbox are gone, with noise in their place",
         "Keep the originals, and look at what the code does: ransomware leaves files so.",
     )
+
+    # --- seen by the agent, in the sandbox: an attacker's word ---
+    PROGRAMS_STARTED = "notice", "programs were started", _AGENT
+    MANY_PROGRAMS = "violation", "programs were started by the hundred", _AGENT
+    DROPPED_PROGRAM = "violation", "a program was started that lies where cells write", _AGENT
+    OUTWARD_CONNECTIONS = "notice", "connections were tried past the way out, to where no network is", _LOOK
+    BAIT_OPENED = "violation", "a file with made-up credentials was opened, which honest code has no use for", _LOOK
+    NOT_WATCHED = (
+        "notice",
+        "the agent cannot watch system calls here, although the runtime could",
+        "Use a system with Linux 5.5 or later, or switch the rule off.",
+    )

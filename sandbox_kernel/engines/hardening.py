@@ -151,7 +151,7 @@ def protections(spec: SandboxSpec) -> Protections:
         uid=spec.uid,
         capabilities=frozenset(),
         new_privileges=False,
-        system_calls=seccomp.rules(),
+        system_calls=seccomp.rules(listening=spec.watched),
         networks=frozenset(),
         own_namespaces=frozenset({"cgroup", "ipc", "pid", "uts"}),
         hostname="sandbox",

@@ -151,8 +151,15 @@ class Rule(NamedTuple):
     error: int | None = None
 
 
-def rules() -> tuple[Rule, ...]:
-    """Return all rules; what meets none of them fails with `EPERM`."""
+LISTENER_IOCTLS = (0xC0502100, 0xC0182101, 0x40082102, 0x40082104)
+"""By which a process hears of system calls that a filter of its own tells it of, and answers: the agent's watch.
+
+The agent keeps them from the cells by a filter that it puts around these.
+"""
+
+
+def rules(*, listening: bool = False) -> tuple[Rule, ...]:
+    """Return all rules; what meets none of them fails with `EPERM`. `listening`: for an agent that watches."""
     return (
         Rule(ALLOWED),
         Rule(ABSENT, error=ENOSYS),
@@ -170,6 +177,7 @@ def rules() -> tuple[Rule, ...]:
         *(Rule(("prctl",), (Condition(0, 0, 1 << bit),)) for bit in range(8) if PRCTL_BITS >> bit & 1),
         # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
         *(Rule(("ioctl",), (_int(1, number),)) for number in IOCTLS.values()),
+        *(Rule(("ioctl",), (_int(1, number),)) for number in LISTENER_IOCTLS if listening),
     )
 
 

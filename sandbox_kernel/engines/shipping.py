@@ -16,6 +16,7 @@ from ..core.resources import PACKAGE
 PYTHON = "python3"
 MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
 MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
+MODULES_OF_A_WATCH = ("watch",)
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -63,7 +64,12 @@ def packed(source: str) -> str:
 
 
 def agent_command(
-    limits: Limits, inside: Inside | None = None, *, python: str = PYTHON, source: str | None = None
+    limits: Limits,
+    inside: Inside | None = None,
+    *,
+    watched: bool = False,
+    python: str = PYTHON,
+    source: str | None = None,
 ) -> tuple[str, ...]:
     """Return the container's command for a session with these limits; `inside` if it has a way out."""
     threads = str(max(1, int(limits.cpus)))
@@ -104,17 +110,23 @@ def agent_command(
         config["port"] = SERVICE_PORT
         config["trust"] = (inside.trust, inside.certificates)
         config["environment"] = {**inside.environment, **environment}  # what all have is not replaced
+    if watched:
+        modules += MODULES_OF_A_WATCH
+        config["watch"] = True
     return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
 
 
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
     low, high = UID_RANGE
+    watched = settings.monitor is not None and settings.monitor.inside
+    command = agent_command(settings.limits, inside, watched=watched)
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,
         runtime=settings.runtime,
         limits=settings.limits,
-        command=agent_command(settings.limits, inside),
+        command=command,
+        watched=watched,
         uid=low + int.from_bytes(os.urandom(8)) % (high - low),
     )

@@ -17,11 +17,15 @@ from ..core.errors import BehaviourBlocked, SandboxError
 from ..core.model import Settings
 from ..core.tasks import Tasks, log_defect
 from ..files.scratch import entries
-from ..policy.monitor import Finding, Pulse, Scramble, Signal, Windows, heard
+from ..policy.monitor import Finding, Pulse, Scramble, Signal, Told, Windows, heard
 from .agent_words import Usage
 from .alerts import Alerts
 from .router import Router
 
+DEAF = {"runsc": "gVisor has filters for system calls, and no way to tell a process of ours about one"}
+"""Runtimes on which the agent cannot tell of system calls, and why; elsewhere it is a finding if it cannot."""
+MOST_WORDS, WORDS_A_SECOND = 20, 5
+"""What an agent may say of its cells at once, and from then on: one of ours says four words a second at most."""
 SCHEMA = "urn:sandbox-kernel:alert:1"
 
 
@@ -50,6 +54,7 @@ class Monitor:
     ) -> None:
         assert settings.monitor is not None  # noqa: S101 (for the type: the session makes none else)
         self._settings = settings
+        self._inside = settings.monitor.inside
         self._session = session
         self._audit = audit
         self._tasks = tasks
@@ -95,12 +100,26 @@ class Monitor:
         if more:
             self.take((Signal(MonitorCode.SCRAMBLED_INPUTS, more),))
 
-    def forget_sandbox(self) -> None:
-        """Begin anew with a sandbox that holds nothing yet."""
-        self._scramble = Scramble()
+    def listener(self) -> Callable[[dict[str, Any]], bool]:
+        """Return what takes the words of one agent about its cells, as many as an agent of ours sends."""
+        told, left, since = Told(listens=self._settings.runtime not in DEAF), float(MOST_WORDS), self._clock()
 
-    def begin(self) -> None:
-        """Look at the processors from now on; idempotent."""
+        def take(said: dict[str, Any]) -> bool:
+            nonlocal left, since
+            now = self._clock()
+            left, since = min(MOST_WORDS, left + WORDS_A_SECOND * (now - since)), now
+            if left < 1 or not self._inside:
+                return False
+            left -= 1
+            self.take(told.take(said))
+            return True
+
+        return take
+
+    def begin(self, *, afresh: bool = False) -> None:
+        """Look at the processors from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
+        if afresh:
+            self._scramble = Scramble()
         if not self._looking and self._pulse.interval is not None:
             self._looking = True
             self._tasks.start(self._look(self._pulse.interval), "looking at the processors of a sandbox")

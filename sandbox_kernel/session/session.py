@@ -126,8 +126,7 @@ class Session:
         if self.is_new:
             self.folders.forget_scratch()
             if self._monitor is not None:
-                self._monitor.forget_sandbox()
-                self._monitor.begin()
+                self._monitor.begin(afresh=True)
             first, self._first = self._first, None
             spec = first or new_spec(self.settings, self.id, self._inside)
 
@@ -311,6 +310,8 @@ class Session:
         )
 
     def _carry(self, link: Link) -> Streams:
+        if self._monitor is not None:
+            link.heed(self._monitor.listener())
         if self._service is None or self._cells is None:
             return NoStreams()
         from .carrier import Carrier

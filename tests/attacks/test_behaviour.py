@@ -211,5 +211,6 @@ def test_honest_work_is_no_alert(tmp_path: Path, image: str) -> None:
         for number in range(200):
             execution = sandbox.run_code(HONEST[number % len(HONEST)])
             assert execution.error is None or not execution.error.from_sandbox
-    assert found.findings() == []
+    # Twenty programs in a minute are worth a note; more is not.
+    assert {(line["code"], line["level"]) for line in found.findings()} <= {("programs-started", "note")}
     assert found.sent() == []

@@ -26,7 +26,7 @@ MODULES = sorted(
 )
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
-    *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust"),
+    *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust", "watch"),
     *("agent", "flow", "streams", "start"),
 )
 """What runs in the container; each imports those before it."""

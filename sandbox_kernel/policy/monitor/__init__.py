@@ -4,6 +4,7 @@ None of it is the wall. What it is told of may be incomplete, and what a sandbox
 
 - `rules`: The table of rules, and how a level or an operator's table changes it.
 - `signals`: What an event of the audit means for the rules.
+- `inside`: What an agent tells of its cells.
 - `windows`: Counting: when a rule is met, and how often that is said.
 - `pulse`: Processors that are busy for long.
 - `scramble`: Files that were given to a sandbox, and noise in their place.
@@ -11,10 +12,11 @@ None of it is the wall. What it is told of may be incomplete, and what a sandbox
 
 from __future__ import annotations
 
+from .inside import Told
 from .pulse import Pulse
 from .rules import BadTable, Finding, Signal, of_level, of_table
 from .scramble import Scramble
 from .signals import heard
 from .windows import Windows
 
-__all__ = ["BadTable", "Finding", "Pulse", "Scramble", "Signal", "Windows", "heard", "of_level", "of_table"]
+__all__ = ["BadTable", "Finding", "Pulse", "Scramble", "Signal", "Told", "Windows", "heard", "of_level", "of_table"]

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, MonitorCode, NetworkCode, OutputCode
 from sandbox_kernel.core.model import Monitoring, MonitorRule
-from sandbox_kernel.policy.monitor import BadTable, Pulse, Scramble, Signal, Windows, heard, of_level, of_table
+from sandbox_kernel.policy.monitor import BadTable, Pulse, Scramble, Signal, Told, Windows, heard, of_level, of_table
 from sandbox_kernel.policy.monitor.rules import RULES
 from sandbox_kernel.policy.monitor.scramble import LEAST_BYTES, bits, noise
 from sandbox_kernel.policy.monitor.windows import MOST_FINDINGS, MOST_KEPT
@@ -261,3 +261,67 @@ def test_an_input_that_was_noise_before_is_of_no_account() -> None:
 def test_random_bytes_are_noise_at_each_size_that_is_looked_at(size: int) -> None:
     assert all(noise(random.Random(seed).randbytes(size)) for seed in range(50))
     assert bits(TEXT) < 5
+
+
+# --- what an agent says ---
+
+WORD: dict[str, Any] = {
+    "listening": True,
+    "programs": 0,
+    "dropped": 0,
+    "outward": 0,
+    "metadata": 0,
+    "opened": [],
+    "last": "",
+}
+
+
+def said(told: Told, **changes: Any) -> list[tuple[MonitorCode, int]]:
+    return [(signal.code, signal.weight) for signal in told.take(WORD | changes)]
+
+
+def test_what_an_agent_counts_is_counted_once() -> None:
+    told = Told(listens=True)
+    assert said(told) == []
+    assert said(told, programs=3) == [(MonitorCode.PROGRAMS_STARTED, 3), (MonitorCode.MANY_PROGRAMS, 3)]
+    assert said(told, programs=3) == []
+    assert said(told, programs=4, metadata=1, opened=[".env"]) == [
+        (MonitorCode.PROGRAMS_STARTED, 1),
+        (MonitorCode.MANY_PROGRAMS, 1),
+        (MonitorCode.METADATA_SOUGHT, 1),
+        (MonitorCode.BAIT_OPENED, 1),
+    ]
+    assert said(told, programs=4, metadata=1, opened=[".env"]) == []
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["runc", "gVisor"])
+def test_an_agent_that_hears_of_no_calls_is_a_finding_where_it_could(listens: bool) -> None:
+    told = Told(listens=listens)
+    assert said(told, listening=False) == ([(MonitorCode.NOT_WATCHED, 1)] if listens else [])
+    assert said(told, listening=False) == []
+
+
+LIES: tuple[dict[str, Any], ...] = (
+    {"programs": -5},
+    {"programs": True},
+    {"programs": 1e9},
+    {"programs": 1 << 40},
+    {"dropped": "7"},
+    {"outward": None},
+    {"opened": "abc"},
+    {"opened": [7, None, {}]},
+    {"last": ["x"]},
+)
+
+
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_a_word_that_is_none_of_an_agent_s_is_nothing(lie: dict[str, Any]) -> None:
+    assert said(Told(listens=True), **lie) == []
+
+
+def test_names_of_an_agent_are_few_and_short_and_print() -> None:
+    told = Told(listens=True)
+    names = [f"\x1b[2J{number}" + "x" * 500 for number in range(1000)]
+    signals = list(told.take(WORD | {"opened": names, "programs": 1, "last": "\x1b]0;" + "y" * 5000}))
+    assert len(signals) < 40
+    assert all(signal.what.isprintable() and len(signal.what) < 500 for signal in signals)

@@ -1,0 +1,317 @@
+"""What the agent notices of the cells: programs that are started, connections that are tried, bait that is opened.
+
+A filter around the kernel tells of system calls (seccomp user notification), and inotify of files. Each call goes on as
+it would without: what a pointer points to is read for people, and decides nothing. One thread of the agent answers. It
+is older than the filters, so none holds for it; nobody in the sandbox can stop it, for the shield knows it.
+
+Runs inside the container, and is shipped only where somebody asked for it: standard library only, Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import fcntl
+import os
+import select
+import struct
+import sys
+import time
+
+from . import shield
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CALLS = {"execve": (59, 221), "execveat": (322, 281), "connect": (42, 203)}
+"""Numbers on x86_64 and on aarch64 of the calls that are told of."""
+SECCOMP, IOCTL = (317, 277), (16, 29)
+SET_MODE_FILTER, NEW_LISTENER = 1, 8
+RECEIVE, SEND, STILL_THERE, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
+"""SECCOMP_IOCTL_NOTIF_RECV, _SEND, _ID_VALID and _SET_FLAGS; nobody but the agent's thread may use them."""
+GO_ON = 1
+"""SECCOMP_USER_NOTIF_FLAG_CONTINUE: the call is made as if nobody had been told."""
+WAKE_HERE = 1
+"""SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: the answer runs where the question was asked, which takes half the time."""
+_NOTIFY, _ALLOW, _REFUSE = 0x7FC00000, 0x7FFF0000, 0x00050001
+NOTICE, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+
+ENOENT, EINTR = 2, 4
+PATH_BYTES = 256
+READS = 50
+"""Texts of calls that are read in a second; of the others, the number is known."""
+MANY, BREAK = 5000, 0.001
+"""Calls a second from which on each waits for a moment: a flood of them shall not take the agent's processor."""
+REPORT_SECONDS = 0.25
+SWITCH_SECONDS = 0.0005
+"""How long another thread of the agent may keep the interpreter while a program waits to be started."""
+
+BAIT = (
+    (".aws/credentials", "[default]\naws_access_key_id = {AWS}\naws_secret_access_key = {long}\n"),
+    (".ssh/id_ed25519", "-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}-----END OPENSSH PRIVATE KEY-----\n"),
+    (".env", "DATABASE_URL=postgres://app:{short}@db.internal/app\nOPENAI_API_KEY=sk-proj-{long}\n"),
+    (".git-credentials", "https://deploy:ghp_{short}@github.com\n"),
+    (".kube/config", "apiVersion: v1\nkind: Config\nusers:\n- name: admin\n  user:\n    token: {long}\n"),
+    (
+        ".config/gcloud/application_default_credentials.json",
+        '{{"type": "authorized_user", "refresh_token": "{long}"}}\n',
+    ),
+)
+"""Files that thieves open and honest code does not, below the home of the cells. All that is in them is made up."""
+IN_OPEN, IN_NONBLOCK, IN_CLOEXEC = 0x20, 0o4000, 0o2000000
+WRITABLE = ("/mnt/data", "/tmp", "/dev/shm")  # noqa: S108 (of the sandbox)
+
+
+class Watch:
+    """What was seen since the start: numbers that only grow, written by one thread."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.programs = self.dropped = self.outward = self.metadata = 0
+        self.bait: list[int] = [0] * len(BAIT)
+        self.last = ""
+        self.listener = -1
+        self.bait_laid = 0
+        self._told: dict[str, Any] = {}
+        self._report_at = 0.0
+        self._second, self._calls, self._reads = 0, 0, 0
+        self._baits: dict[int, int] = {}
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._files = self._libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
+        self._wake, self._waker = os.pipe()
+        _thread.start_new_thread(self._run, ())
+
+    # --- what is set up, by the agent's first thread ---
+
+    def listen(self) -> None:
+        """Put the filter around this thread and what it starts; does nothing where the system has no such thing."""
+        try:
+            program = filter_program(os.uname().machine)
+        except LookupError:
+            program = b""
+        if program:
+            column = shield.ARCHITECTURES[os.uname().machine][1]
+            buffer = ctypes.create_string_buffer(program, len(program))
+            argument = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+            made = self._libc.syscall(SECCOMP[column], SET_MODE_FILTER, NEW_LISTENER, argument)
+            self.listener = made
+        sys.setswitchinterval(SWITCH_SECONDS)
+        os.write(self._waker, b"x")
+
+    def lay_bait(self) -> None:
+        """Make the files that are not there yet, and have it told when one of them is opened."""
+        for number, (name, text) in enumerate(BAIT):
+            path = os.path.join(self.home, name)
+            try:
+                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                try:
+                    os.write(file, made_up(text).encode())
+                finally:
+                    os.close(file)
+            except OSError:
+                continue  # the image brings one of its own, or the cells were quicker
+            watch = self._libc.inotify_add_watch(self._files, path.encode(), IN_OPEN)
+            if watch >= 0:
+                self._baits[watch] = number
+                self.bait_laid += 1
+
+    # --- what is told to the host, by the same thread ---
+
+    def watching(self, kind: type[Any]) -> Any:
+        """Return a kind of agent that tells the host what was seen, whenever it writes what is pending."""
+        report = self.report
+
+        class WatchingAgent(kind):  # type: ignore[misc]
+            def leave(self) -> None:
+                report(self)
+                super().leave()
+
+        return WatchingAgent
+
+    def report(self, agent: Any) -> None:
+        """Tell the host what is new, now and then."""
+        now = time.monotonic()
+        if now < self._report_at:
+            return
+        said = {
+            "listening": self.listener >= 0,
+            "bait": self.bait_laid,
+            "programs": self.programs,
+            "dropped": self.dropped,
+            "outward": self.outward,
+            "metadata": self.metadata,
+            "opened": [BAIT[number][0] for number, count in enumerate(self.bait) if count],
+        }
+        if said != self._told:
+            self._told, self._report_at = said, now + REPORT_SECONDS
+            agent.event("behaviour", last=self.last, **said)
+
+    # --- what is seen, by a thread of its own ---
+
+    def _run(self) -> None:
+        try:
+            poll = select.poll()
+            for file in (self._files, self._wake):
+                if file >= 0:
+                    poll.register(file, select.POLLIN)
+            while True:
+                for file, event in poll.poll():
+                    if file == self._files:
+                        self._opened()
+                    elif file == self._wake:
+                        poll.unregister(self._wake)
+                        if self.listener >= 0:
+                            poll.register(self.listener, select.POLLIN)
+                            self._wake_here()
+                    elif event & select.POLLIN:
+                        self._answer()
+                    else:
+                        poll.unregister(file)  # nobody is left in the filter
+        finally:
+            os._exit(1)  # whoever waits for an answer would wait for ever
+
+    def _wake_here(self) -> None:
+        try:
+            fcntl.ioctl(self.listener, SET_FLAGS, WAKE_HERE)
+        except OSError:
+            pass  # an older system
+
+    def _opened(self) -> None:
+        try:
+            data = os.read(self._files, 4096)
+        except OSError:
+            return
+        at = 0
+        while at + 16 <= len(data):
+            watch, _, _, length = struct.unpack_from("=iIII", data, at)
+            if watch in self._baits:
+                self.bait[self._baits[watch]] += 1
+            at += 16 + length
+
+    def _answer(self) -> None:
+        notice = bytearray(NOTICE.size)
+        try:
+            fcntl.ioctl(self.listener, RECEIVE, notice, True)
+        except OSError as error:
+            if error.errno in (ENOENT, EINTR):
+                return  # who asked is gone
+            raise
+        number, pid, _, call, _, _, first, second, third, _, fifth, _ = NOTICE.unpack(notice)
+        try:
+            self._note(number, pid, call, (first, second, third, fifth))
+        except (ArithmeticError, LookupError, OSError, ValueError):
+            pass  # what is noticed may be anything; that the call goes on matters more
+        try:
+            fcntl.ioctl(self.listener, SEND, ANSWER.pack(number, 0, 0, GO_ON))
+        except OSError as error:
+            if error.errno not in (ENOENT, EINTR):
+                raise
+
+    def _note(self, number: int, pid: int, call: int, arguments: tuple[int, int, int, int]) -> None:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._calls, self._reads = second, 0, 0
+        self._calls += 1
+        if self._calls > MANY:
+            time.sleep(BREAK)
+        connects = call in CALLS["connect"]
+        self.programs += not connects
+        self._reads += 1
+        if self._reads > READS:
+            return
+        if connects:
+            self._address(number, pid, arguments[1], min(arguments[2] & 0xFFFFFFFF, 28))
+        else:
+            self._program(number, pid, call, arguments)
+
+    def _program(self, number: int, pid: int, call: int, arguments: tuple[int, int, int, int]) -> None:
+        anywhere = call in CALLS["execveat"]
+        text = self._memory(number, pid, arguments[1 if anywhere else 0], PATH_BYTES)
+        path = text.split(b"\0")[0].decode("utf-8", "backslashreplace")
+        self.last = path or "a file without a name"
+        if not path.startswith("/"):
+            folder = "cwd" if path and (not anywhere or arguments[0] & 0xFFFFFFFF == 0xFFFFFF9C) else ""
+            name = folder or "fd/%d" % (arguments[0] & 0x7FFFFFFF)
+            if not anywhere and not path:
+                return  # it could not be read
+            try:
+                path = os.path.join(os.readlink("/proc/%d/%s" % (pid, name)), path)
+            except OSError:
+                return
+        path = os.path.normpath(path)
+        made = path.startswith(("/memfd:", "/proc/", "/dev/fd/")) or any(
+            path.startswith(place + "/") for place in WRITABLE
+        )
+        self.dropped += made
+
+    def _address(self, number: int, pid: int, pointer: int, size: int) -> None:
+        text = self._memory(number, pid, pointer, size)
+        if len(text) < 8:
+            return
+        (family,) = struct.unpack_from("=H", text)
+        if family == 2:
+            address = text[4:8]
+        elif family == 10 and len(text) >= 24:
+            address = text[8:24]
+            if address[:12] == b"\0" * 10 + b"\xff\xff":
+                address = address[12:]
+        else:
+            return
+        if (address[:1] == b"\x7f" and len(address) == 4) or not any(address[:-1]):
+            return  # the sandbox itself
+        self.outward += 1
+        self.metadata += address in METADATA
+        import socket
+
+        self.last = socket.inet_ntop(2 if len(address) == 4 else 10, address)
+
+    def _memory(self, number: int, pid: int, pointer: int, size: int) -> bytes:
+        """Return what lies at a place of another process now; it may be another thing when the call is made."""
+        try:
+            file = os.open("/proc/%d/mem" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            fcntl.ioctl(self.listener, STILL_THERE, struct.pack("=Q", number))
+            room = 4096 - pointer % 4096
+            text = os.pread(file, min(size, room), pointer)
+            whole = room >= size or b"\0" in text
+            return text if whole else text + os.pread(file, size - room, pointer + room)
+        except (OSError, OverflowError):
+            return b""
+        finally:
+            os.close(file)
+
+
+METADATA = (bytes((169, 254, 169, 254)), bytes((169, 254, 170, 2)), bytes((100, 100, 100, 200)),
+            bytes.fromhex("fd000ec2000000000000000000000254"))  # fmt: skip
+"""Where clouds answer with credentials, whoever asks."""
+
+
+def filter_program(machine: str) -> bytes:
+    """Return the filter as classic BPF. Raises LookupError for a machine whose calls are not known."""
+    architecture, column = shield.ARCHITECTURES[machine]
+    load, equal, verdict = 0x20, 0x15, 0x06
+    calls = [numbers[column] for numbers in CALLS.values()]
+    own = (RECEIVE, SEND, STILL_THERE, SET_FLAGS)
+    steps = [(load, 0, 0, 4), (equal, 1, 0, architecture), (verdict, 0, 0, _ALLOW), (load, 0, 0, 0)]
+    for number in calls:
+        steps += [(equal, 0, 1, number), (verdict, 0, 0, _NOTIFY)]
+    steps += [(equal, 1, 0, IOCTL[column]), (verdict, 0, 0, _ALLOW), (load, 0, 0, 24)]
+    for number in own:
+        steps += [(equal, 0, 1, number), (verdict, 0, 0, _REFUSE)]
+    steps += [(verdict, 0, 0, _ALLOW)]
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def made_up(text: str) -> str:
+    """Return the text of a bait with letters and digits that are nobody's."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+    def some(count: int) -> str:
+        return "".join(letters[byte % 62] for byte in os.urandom(count))
+
+    lines = "".join(some(70) + "\n" for _ in range(5))
+    return text.format(AWS="AKIA" + some(16).upper(), long=some(40), short=some(24), lines=lines)
