@@ -33,7 +33,8 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 	@$(BIN)/sandbox-kernel setup --yes
 
 # Most tests wait for containers and browsers: three workers are busy with two processors. tests/support/order.py says who
-# begins with what. Tests that need the machine for themselves (the mark `alone`) run first, while the others wait.
+# begins with what. Tests that need the machine for themselves (the mark `alone`) run first, while the others wait. What fails
+# beside others is tried once more alone, five tests of a run at most, and the summary has both attempts.
 WORKERS := 3
 test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime
 	@echo "--- setting up engine, image and kernel"
@@ -42,7 +43,8 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory lint
 	@echo "--- running the tests"
-	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
+		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)

@@ -2,6 +2,9 @@
 
 Those with the mark `alone` come first, and one worker runs them all while the others wait. A test takes the door before
 it goes in, and holds it until it is in: so nobody waits for ever while others come and go.
+
+What fails beside others is tried once more with the machine for itself, as who was starved of it proves nothing. Both
+attempts are in what pytest prints, and a run has few of them. Tests in `unit/` are never tried again.
 """
 
 from __future__ import annotations
@@ -56,6 +59,17 @@ class TurnsPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = spread(items, self.workers, lambda item: item.nodeid.partition("::")[0])
         items.sort(key=lambda item: not is_alone(item))
+        for item in items:
+            if "/unit/" not in item.nodeid:
+                item.add_marker(pytest.mark.flaky(reruns=1))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Before a test is tried again, wait until no other is under way."""
+        outcome: str = report.outcome  # pytest-rerunfailures adds one to those that pytest knows
+        if outcome == "rerun" and not self.is_alone:
+            self.is_alone = True
+            self.turns.give_back()
+            self.turns.take(alone=True)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # before the clock of a test's time limit starts
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:

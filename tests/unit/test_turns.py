@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.support.kernels import eventually
-from tests.support.turns import Turns, once
+from tests.support.turns import Turns, TurnsPlugin, once
 
 SECONDS = 20
 
@@ -60,6 +61,18 @@ def test_one_that_waits_to_be_alone_is_not_overtaken(tmp_path: Path) -> None:
     late.join(SECONDS)
     assert late_inside.is_set()
     third.give_back()
+
+
+@pytest.mark.parametrize(("outcome", "alone"), [("rerun", True), ("failed", False), ("passed", False)])
+def test_what_is_tried_again_has_the_machine_for_itself(tmp_path: Path, outcome: str, alone: bool) -> None:
+    plugin, other = TurnsPlugin(Turns(tmp_path), 2), Turns(tmp_path)
+    plugin.turns.take(alone=False)
+    plugin.pytest_runtest_logreport(SimpleNamespace(outcome=outcome))  # type: ignore[arg-type]
+    thread, inside = waiting(other, alone=False)
+    assert inside.wait(0.2 if alone else SECONDS) is not alone
+    plugin.turns.give_back()
+    thread.join(SECONDS)
+    other.give_back()
 
 
 def _is_held(path: Path) -> bool:
