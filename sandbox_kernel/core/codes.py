@@ -1,4 +1,4 @@
-"""The table of all codes, of eight parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of nine parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -14,12 +14,13 @@ from .message_codes import MessageCode
 from .monitor_codes import MonitorCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
+from .screen_codes import ScreenCode
 from .secret_codes import SecretCode
 from .usage_codes import UsageCode
 
 __all__ = [
     "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "MonitorCode", "NetworkCode", "Note", "OutputCode",
-    "SecretCode", "Severity", "Survived", "UsageCode", "find",
+    "ScreenCode", "SecretCode", "Severity", "Survived", "UsageCode", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -28,6 +29,7 @@ TABLE: dict[str, type[Code]] = {
     "Files": FileCode,
     "Network": NetworkCode,
     "Secrets": SecretCode,
+    "Screen": ScreenCode,
     "Behaviour": MonitorCode,
     "Ends": EndCode,
     "Usage": UsageCode,

@@ -36,6 +36,7 @@ TABLES = (
     "message_codes",
     "file_codes",
     "network_codes",
+    "screen_codes",
     "secret_codes",
     "usage_codes",
     "end_codes",

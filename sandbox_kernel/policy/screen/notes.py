@@ -1,0 +1,160 @@
+"""What is being found while a cell is read: each code once, at its first line; and the texts that are to be searched.
+
+Imports the rules' rows. Every part of the reader writes here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from bisect import bisect_right
+
+from ...core.screen_codes import ScreenCode
+from .book import Book, Row
+from .finding import Finding, Screened
+from .rules.rule import Weight
+
+MOST_DETAIL = 120
+MOST_SEARCHED = 1 << 16
+"""Characters of texts that are searched for one cell."""
+MOST_LINE = 2000
+_WORD = re.compile(r"([\w+/=-]{160})[\w+/=-]+")
+_SPACES = re.compile(r"[ \t]{3,}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){12,}")
+_CODE = re.compile(
+    r"\b(import|exec|eval|system|subprocess|socket|__import__|getattr|open|curl|wget|bash|/bin/|chmod|sudo|powershell|"
+    r"http|os\.|rm -|nc -|sh -|cat /|etc/)\b|/etc/|/bin/sh|rm -rf"
+)
+
+
+def squeezed(text: str) -> tuple[str, bool]:
+    """Return a text without the middle of what is endlessly long in it, and whether more than that was left out.
+
+    So no pattern has much to go back and forth in, whatever a cell holds.
+    """
+    if len(text) < MOST_LINE and "   " not in text:
+        return text, False
+    text = _SPACES.sub("  ", _WORD.sub(r"\1", text))
+    if len(text) <= MOST_LINE:
+        return text, False
+    lines = text.split("\n")
+    cut = any(len(line) > MOST_LINE for line in lines)
+    return ("\n".join(line[:MOST_LINE] for line in lines) if cut else text), cut
+
+
+class Notes:
+    """The findings of one cell while it is read."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._found: dict[str, Finding] = {}
+        self._texts: list[str] = []
+        self._lines: list[int] = []
+        self._size = 0
+
+    def has(self, *codes: ScreenCode) -> bool:
+        return any(code.code in self._found for code in codes)
+
+    def add(self, code: ScreenCode, line: int, detail: str = "") -> None:
+        """Note a finding, unless its rule is switched off."""
+        row = self.book.rows.get(code.code)
+        if row is not None:
+            self.row(row, line, detail)
+
+    def row(self, row: Row, line: int, detail: str = "") -> None:
+        known = self._found.get(row.code)
+        if known is None or line < known.line:
+            self._found[row.code] = Finding(
+                row.code, row.family, row.weight, max(line, 1), row.reason, row.remedy, _cut(detail), row.cwe
+            )
+
+    def text(self, text: str, line: int) -> None:
+        """Have a text searched at the end, with what it is when it is decoded."""
+        if len(text) < 3:
+            return
+        if self._size >= MOST_SEARCHED:
+            self.add(ScreenCode.CELL_UNPARSED, line)
+            return
+        if len(text) >= 16 and (hidden := _revealed(text)) is not None:
+            self.add(ScreenCode.HIDDEN_TEXT, line, hidden)
+            self._kept(hidden, line)
+        self._kept(text, line)
+
+    def _kept(self, text: str, line: int) -> None:
+        short, cut = squeezed(text[: MOST_SEARCHED * 4])
+        if cut or len(short) > MOST_SEARCHED - self._size:
+            self.add(ScreenCode.CELL_UNPARSED, line)
+            short = short[: max(0, MOST_SEARCHED - self._size)]
+        self._texts.append(short)
+        self._lines.append(line)
+        self._size += len(short) + 2
+
+    def search(self) -> None:
+        """Search the texts that were noted, each pattern once through all of them."""
+        if not self._texts:
+            return
+        whole = "\n\x1f".join(self._texts)
+        starts: list[int] = []
+        at = 0
+        for text in self._texts:
+            starts.append(at)
+            at += len(text) + 2
+        for pattern, row in self.book.text:
+            if row.code not in self._found and (match := pattern.search(whole)) is not None:
+                number = bisect_right(starts, match.start()) - 1
+                inside = self._texts[number].count("\n", 0, match.start() - starts[number])
+                self.row(row, self._lines[number] + inside, match[0].strip("\n\x1f"))
+        self._texts, self._lines, self._size = [], [], 0
+
+    def done(self) -> Screened:
+        self.search()
+        return Screened(tuple(sorted(self._found.values(), key=lambda one: (one.line, -one.weight, one.code))))
+
+    @property
+    def worst(self) -> int:
+        return max((one.weight for one in self._found.values()), default=0)
+
+    def is_grave(self) -> bool:
+        return self.worst >= Weight.MEDIUM
+
+
+def _cut(text: str) -> str:
+    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: MOST_DETAIL * 4]).split())
+    return text if len(text) <= MOST_DETAIL else text[: MOST_DETAIL - 1] + "…"
+
+
+def _revealed(text: str) -> str | None:
+    """Return what an encoded text says, if that reads as code or as a command."""
+    if text.startswith(("data:", "iVBOR", "/9j/", "R0lGOD")):
+        return None
+    for match in (*_BASE64.finditer(text[:8192]),)[:8]:
+        word = match[0]
+        for decode in (_of_base64, _of_hex):
+            said = decode(word)
+            if said is not None and _CODE.search(said):
+                return said
+    if len(text) < 2000 and _CODE.search(text[::-1]) and not _CODE.search(text):
+        return text[::-1]
+    return None
+
+
+def _of_base64(word: str) -> str | None:
+    try:
+        data = base64.b64decode(word.replace("-", "+").replace("_", "/") + "=" * (-len(word) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return _printable(data)
+
+
+def _of_hex(word: str) -> str | None:
+    return _printable(bytes.fromhex(word)) if _HEX.fullmatch(word) else None
+
+
+def _printable(data: bytes) -> str | None:
+    try:
+        said = data.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+    return said if all(sign.isprintable() or sign in "\r\n\t" for sign in said) else None

@@ -1,0 +1,222 @@
+"""Commands of a shell: split into simple ones, unwrapped, and asked after by the rules.
+
+No shell reads anything here, and what it would expand is not known, but for variables that the same text sets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...core.screen_codes import ScreenCode
+from .notes import Notes, squeezed
+from .rules.rule import words
+
+MOST_TEXT = 1 << 15
+MOST_DEPTH = 4
+MOST_COMMANDS = 400
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_WRAPPERS = frozenset(
+    words(
+        "sudo doas nohup time env command builtin exec nice ionice stdbuf setsid xargs then do else if while "
+        "until ! { ( & timeout unbuffer busybox watch parallel eatmydata trap strace"
+    )
+)
+_SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "su", "ash"])
+_PYTHONS = re.compile(r"(i?python|pypy)[\d.]*$")
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+_DATA = re.compile(r"^(echo|printf|cat|grep|#|git commit|export|alias)\b")
+
+
+class ShellReader:
+    """Reads what a cell gives to a shell. `python` is called with code that goes to an interpreter."""
+
+    def __init__(self, notes: Notes, python: Callable[[str, int], None]) -> None:
+        self._notes = notes
+        self._python = python
+        self._variables: dict[str, str] = {}
+        self._count = 0
+
+    def read(self, text: str, line: int, depth: int = 0) -> None:
+        """Read a script of any number of commands, which begins on `line`."""
+        if depth > MOST_DEPTH:
+            self._notes.add(ScreenCode.CELL_TOO_DEEP, line, "shell")
+            return
+        if len(text) > MOST_TEXT:
+            self._notes.add(ScreenCode.CELL_TOO_LARGE, line, "shell")
+            text = text[:MOST_TEXT]
+        text = text.replace("\\\n", " ")
+        self._notes.text(text, line)
+        text, _ = squeezed(text)
+        bare, _ = squeezed(re.sub(r"(?m)(^|\s)#(?!!).*$", r"\1", text))
+        for pattern, row in self._notes.book.script:
+            if (match := pattern.search(bare)) is not None:
+                self._notes.row(row, line + bare.count("\n", 0, match.start()), match[0])
+        text = self._without_documents(text, line, depth)
+        for command, offset in _commands(text):
+            self._count += 1
+            if self._count > MOST_COMMANDS:
+                self._notes.add(ScreenCode.CELL_TOO_DEEP, line, "shell")
+                return
+            self._command(command, line + offset, depth)
+
+    def words(self, words: list[str], line: int, depth: int = 0) -> None:
+        """Read one command that is given as a list of words, which no shell expands."""
+        self._simple(list(words[:200]), line, depth)
+
+    def _without_documents(self, text: str, line: int, depth: int) -> str:
+        """Take out what is given to a command in lines of its own, and read it as what that command is."""
+        lines, out, at = text.split("\n"), [], 0
+        while at < len(lines):
+            out.append(lines[at])
+            match = _HEREDOC.search(lines[at])
+            at += 1
+            if match is None:
+                continue
+            first = at
+            while at < len(lines) and lines[at].strip() != match[2]:
+                at += 1
+            body = "\n".join(lines[first:at])
+            head = lines[first - 1][: match.start()]
+            if re.search(r"\b(i?python|pypy)[\d.]*\b", head) or re.search(r"\.py\b", lines[first - 1]):
+                self._python(body, line + first)
+            elif not re.search(r"\bcat\b|\btee\b", head) or re.search(r"\.(sh|bash)\b", lines[first - 1]):
+                self.read(body, line + first, depth + 1)
+            out += [""] * (at - first + 1)
+            at += 1
+        return "\n".join(out)
+
+    def _command(self, text: str, line: int, depth: int) -> None:
+        for inner in _inner(text):
+            self.read(inner, line, depth + 1)
+        self._simple(_words(_VARIABLE.sub(self._variable, text)), line, depth)
+
+    def _variable(self, match: re.Match[str]) -> str:
+        return self._variables.get(match[1] or match[2], match[0])
+
+    def _simple(self, words: list[str], line: int, depth: int) -> None:
+        while words and _ASSIGNED.match(words[0]):
+            name, _, value = words.pop(0).partition("=")
+            if len(self._variables) < 200:
+                self._variables[name.rstrip("+")] = value[:1000]
+        for _ in range(8):
+            if not words:
+                return
+            words[0] = words[0].lstrip("({!").replace("\\", "")
+            if words[0].startswith("/") and "/" in words[0][1:]:
+                self._ask(words, line)
+                words[0] = words[0].rpartition("/")[2]
+            self._ask(words, line)
+            self._inside(words, line, depth)
+            if words[0] not in _WRAPPERS:
+                return
+            words = _unwrapped(words)
+
+    def _ask(self, words: list[str], line: int) -> None:
+        said = " ".join(words)[:4000]
+        for pattern, row in self._notes.book.shell:
+            if pattern.search(said) is not None:
+                self._notes.row(row, line, said)
+
+    def _inside(self, words: list[str], line: int, depth: int) -> None:
+        """Read the code or the commands that a command is given as one of its words."""
+        name = words[0]
+        if name == "eval":
+            self.read(" ".join(words[1:]), line, depth + 1)
+        elif name in _SHELLS or _PYTHONS.match(name):
+            for at, word in enumerate(words[1:-1], 1):
+                if re.fullmatch(r"-\w*c", word):
+                    if name in _SHELLS:
+                        self.read(words[at + 1], line, depth + 1)
+                    else:
+                        self._notes.add(ScreenCode.PROCESS_INLINE_CODE, line, " ".join(words))
+                        self._python(words[at + 1], line)
+                    return
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """Return a command without the one that only starts it, its options and assignments."""
+    rest = words[1:]
+    while rest and (rest[0].startswith("-") or _ASSIGNED.match(rest[0]) or re.fullmatch(r"\d+[smhd]?", rest[0])):
+        takes = words[0] in ("sudo", "su", "nice", "xargs") and rest[0] in ("-u", "-g", "-n", "-I", "-P", "-L", "-d")
+        rest = rest[2 if takes else 1 :]
+    return rest
+
+
+def _commands(text: str) -> list[tuple[str, int]]:
+    """Split a script at the signs that end a command, outside of quotes, with the line of each from 0."""
+    found: list[tuple[str, int]] = []
+    quote, start, line, first, at = "", 0, 0, 0, 0
+    while at < len(text):
+        sign = text[at]
+        if sign == "\n":
+            line += 1
+        if quote:
+            if sign == "\\" and quote == '"':
+                at += 1
+            elif sign == quote:
+                quote = ""
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "\\":
+            at += 1
+        elif sign == "#" and (at == 0 or text[at - 1] in " \t\n;"):
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            found.append((text[start:at], first))
+            start, first = end, line
+            at = end
+            continue
+        elif sign in ";|\n" or (sign == "&" and text[at - 1 : at] not in (">", "<") and text[at + 1 : at + 2] != ">"):
+            found.append((text[start:at], first))
+            start, first = at + 1, line
+        at += 1
+    found.append((text[start:], first))
+    return [(part.strip(), where) for part, where in found if part.strip(" \t\n&|;")]
+
+
+def _inner(text: str) -> list[str]:
+    """Return what is run within a command: `$(...)` and backticks."""
+    found = [part for number, part in enumerate(text.split("`")) if number % 2] if "`" in text else []
+    at = text.find("$(")
+    while at >= 0 and len(found) < 20:
+        depth, end = 1, at + 2
+        while end < len(text) and depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        if text[at + 2 : at + 3] != "(":
+            found.append(text[at + 2 : end - 1 if not depth else end])
+        at = text.find("$(", end)
+    return found
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a simple command without quotes, whatever is missing at its end."""
+    found: list[str] = []
+    word, quote, has, at = [], "", False, 0
+    while at < len(text):
+        sign = text[at]
+        if quote:
+            if sign == quote:
+                quote = ""
+            elif sign == "\\" and quote == '"' and text[at + 1 : at + 2] in ('"', "\\", "$", "`"):
+                at += 1
+                word.append(text[at])
+            else:
+                word.append(sign)
+        elif sign in "'\"":
+            quote, has = sign, True
+        elif sign == "\\" and at + 1 < len(text):
+            at += 1
+            word.append(text[at])
+        elif sign.isspace():
+            if word or has:
+                found.append("".join(word))
+            word, has = [], False
+        else:
+            word.append(sign)
+        at += 1
+    if word or has:
+        found.append("".join(word))
+    return found
