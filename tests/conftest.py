@@ -15,6 +15,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from sandbox_kernel.record import keys
 from tests.support.kernels import Kernel, close_all, containers_of, eventually, install
 from tests.support.turns import Turns, TurnsPlugin
 
@@ -85,12 +86,23 @@ def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         os.environ["JUPYTER_RUNTIME_DIR"] = before
 
 
+@pytest.fixture(autouse=True, scope="session")
+def audit_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The key of audits that name none is no file of the user's who runs the tests."""
+    path = tmp_path_factory.mktemp("key") / "audit.key"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "default_path", lambda: str(path))
+        yield path
+
+
 @pytest.fixture(scope="session")
-def launch_kernel(tmp_path_factory: pytest.TempPathFactory, image: str) -> Callable[..., Kernel]:
+def launch_kernel(tmp_path_factory: pytest.TempPathFactory, image: str, audit_key: Path) -> Callable[..., Kernel]:
     """Return a function that installs a kernel with settings, once, and starts it; the caller closes it."""
     installed: dict[tuple[str, ...], KernelSpecManager] = {}
 
     def launch(*settings: str) -> Kernel:
+        if "--audit" in settings:
+            settings = (*settings, "--audit-key", str(audit_key))
         if settings not in installed:
             installed[settings] = install(tmp_path_factory.mktemp("spec"), "--image", image, *settings)
         manager = KernelManager(kernel_name="sandbox-python", kernel_spec_manager=installed[settings])

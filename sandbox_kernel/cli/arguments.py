@@ -17,7 +17,7 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
 from ..setup.install import NAME
-from . import commands, manual
+from . import commands, manual, record_commands
 from .completion import SHELLS
 from .pages import Lines, Parser
 
@@ -91,6 +91,7 @@ def parser() -> Parser:
     run.add_options(one)
     one = command("mcp", mcp.serve)
     mcp.add_options(one)
+    record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", commands.ps).add_argument("--json", action="store_true", help="print JSON")
     command("reap", commands.reap)
     one = command("settings", commands.show_settings)

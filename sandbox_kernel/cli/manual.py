@@ -18,6 +18,7 @@ WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "doctor"),
     "Running code without a front end": ("run", "mcp"),
+    "What was recorded": ("audit",),
     "Looking after it": ("ps", "reap", "settings", "codes", "completion"),
 }
 
@@ -48,6 +49,11 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "mcp": {
         "sandbox-kernel mcp": "over stdin and stdout, for a host on this machine that starts it",
         "sandbox-kernel mcp --http --token-file mcp-token --memory 1G": "over HTTP, with tokens from a file",
+    },
+    "audit": {
+        "sandbox-kernel audit verify audit.jsonl": "whether it is as it was written, and how much of that is proven",
+        "sandbox-kernel audit show audit.jsonl --event cell --last 20": "the last cells, for people",
+        "sandbox-kernel audit public-key": "what others need, who are to verify and must not be able to write",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age and memory of each"},
     "reap": {"sandbox-kernel reap": "what a lost owner left; the living are left alone"},

@@ -164,6 +164,9 @@ def resolve(values: Mapping[str, object]) -> Settings:
     settings = Settings(limits=Limits(**limits), **others)
     if settings.audit and settings.downloads and Path(settings.audit).is_relative_to(settings.downloads):
         raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
+    for place in (settings.uploads, settings.downloads):
+        if settings.audit_key and place and Path(settings.audit_key).is_relative_to(place):
+            raise refuse("audit_key", settings.audit_key, "audit_key lies in a folder of files of cells")
     if settings.secrets:
         require_rules(settings.secrets, settings.network)
     require_monitor(settings)

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
 from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
-from .values import Form, audit_file, choice, downloads, folder, number, seconds, size, text
+from .values import Form, audit_file, choice, downloads, folder, key_file, number, seconds, size, text
 
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
@@ -301,8 +301,31 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "audit",
             "audit",
             Form(audit_file, "a file in a folder that exists", "FILE"),
-            "A host file that receives one JSON line a cell, and one for each thing that was refused.",
+            "A host file that receives one JSON line a cell, and one for each thing that was refused. Its lines are a "
+            "chain: what is changed or missing later is found by `sandbox-kernel audit verify`.",
             "none",
+        ),
+        Setting(
+            "audit_key",
+            "audit_key",
+            Form(key_file, "an absolute path in a folder that exists", "FILE"),
+            "The key that seals the audit and signs receipts. It is made where there is none, and refused if others "
+            "than its owner can read it. Keep it where nobody is who may write to the audit.",
+            "~/.local/share/sandbox-kernel/audit.key",
+        ),
+        Setting(
+            "audit_size",
+            "audit_bytes",
+            size(64 * KIB),
+            "Size of one file of the audit. Over it, the file is renamed to FILE.1, FILE.2 and so on, and another one "
+            "begun. None is removed.",
+        ),
+        Setting(
+            "audit_source",
+            "audit_source",
+            choice("hash", "text"),
+            "What the audit keeps of the code of cells. hash: its SHA-256. text: the code as well, up to 25,000 "
+            "characters of a cell.",
         ),
     ),
 }

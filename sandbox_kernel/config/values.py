@@ -19,7 +19,18 @@ from ..files.grounds import config_path, why_not
 from ..files.places import Folder, check_log, open_folder
 from ..files.ways import home_folder
 
-__all__ = ["Form", "audit_file", "choice", "config_path", "downloads", "folder", "home_folder", "refuse", "text"]
+__all__ = [
+    "Form",
+    "audit_file",
+    "choice",
+    "config_path",
+    "downloads",
+    "folder",
+    "home_folder",
+    "key_file",
+    "refuse",
+    "text",
+]
 
 T = TypeVar("T")
 MOST_BYTES = 1 << 50
@@ -166,7 +177,7 @@ def audit_file(name: str, raw: object) -> str | None:
     written = _path(name, raw)
     if written is None:
         return None
-    from ..files.audit import FIRST_BYTES  # slow to import, and most kernels have none
+    from ..record.chain import FIRST_BYTES  # most kernels have none
 
     try:
         return str(check_log(written, FIRST_BYTES))
@@ -174,6 +185,24 @@ def audit_file(name: str, raw: object) -> str | None:
         raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.strerror}") from None
     except FileRefused as error:
         raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.message}") from None
+
+
+def key_file(name: str, raw: object) -> str | None:
+    """The key of the audit: one of this user's that nobody else can read, or a file that is not there yet."""
+    written = _path(name, raw)
+    if written is None:
+        return None
+    if not written.startswith("/"):
+        raise refuse(name, raw, f"{name} is not an absolute path: a notebook's folder is no place for a key")
+    from ..record.keys import check_key
+
+    try:
+        return str(check_key(written))
+    except OSError as error:
+        raise refuse(name, written, f"{name} cannot be used: {error.strerror}") from None
+    except FileRefused as error:
+        message = f"{name} cannot be used: {error.message}"
+        raise ConfigurationError(error.code, message, value=error.value or repr(written), setting=name) from None
 
 
 def _open(name: str, raw: object) -> Folder | None:

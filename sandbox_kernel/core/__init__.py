@@ -3,7 +3,7 @@
 - `errors`: The tree of errors; each says whose fault it is, the limit, the value, what is left and the setting to
   change.
 - `code`: What a refusal is as a value: a code, a severity and words for people; and what survived.
-- `codes`: The table of all codes, of the nine parts that follow.
+- `codes`: The table of all codes, of the ten parts that follow.
 - `output_codes`: What the output policy removes.
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
@@ -11,6 +11,7 @@
 - `screen_codes`: What code that is about to run looks like it would do.
 - `secret_codes`: Why an exchange with the host of a secret is refused.
 - `monitor_codes`: What the monitor notices while code runs.
+- `record_codes`: What is wrong with an audit, a receipt or their key.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
 - `usage_codes`: What was asked for and cannot be: settings, arguments, notebooks, packages and places.
 - `model`: Frozen values that the parts hand to each other, with units in their names.

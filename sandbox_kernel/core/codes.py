@@ -1,4 +1,4 @@
-"""The table of all codes, of nine parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of ten parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -14,13 +14,14 @@ from .message_codes import MessageCode
 from .monitor_codes import MonitorCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
+from .record_codes import RecordCode
 from .screen_codes import ScreenCode
 from .secret_codes import SecretCode
 from .usage_codes import UsageCode
 
 __all__ = [
     "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "MonitorCode", "NetworkCode", "Note", "OutputCode",
-    "ScreenCode", "SecretCode", "Severity", "Survived", "UsageCode", "find",
+    "RecordCode", "ScreenCode", "SecretCode", "Severity", "Survived", "UsageCode", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -31,6 +32,7 @@ TABLE: dict[str, type[Code]] = {
     "Secrets": SecretCode,
     "Screen": ScreenCode,
     "Behaviour": MonitorCode,
+    "Record": RecordCode,
     "Ends": EndCode,
     "Usage": UsageCode,
 }

@@ -134,6 +134,12 @@ class Settings:
     """A host folder that receives the regular files which cells make or change in scratch."""
     audit: str | None = None
     """A host file that receives one JSON line a cell and one for each thing that was refused."""
+    audit_key: str | None = None
+    """The file of the key that seals the audit and signs receipts; None is the user's own."""
+    audit_bytes: int = 64 * MIB
+    """Over this size, the audit goes on in another file."""
+    audit_source: Literal["hash", "text"] = "hash"
+    """What the audit keeps of the code of cells."""
     network: tuple[str, ...] = ()
     """The rules of what cells may reach; without one, nothing."""
     secrets: tuple[SecretSource, ...] = ()

@@ -4,7 +4,6 @@
 - `ways`: A way through the host's folders, one name at a time, on which nearly no link is followed.
 - `places`: Every path that somebody names: opened by one rule, kept as a handle, written whole.
 - `grounds`: Which folders a cell may fill: ones where no program runs, loads or obeys what it finds.
-- `audit`: One bounded line of JSON for each cell and each refusal.
 - `tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
 - `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
 - `transfer`: Both folders kept in step with scratch.

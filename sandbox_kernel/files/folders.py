@@ -49,7 +49,7 @@ class Folders:
         async def copy() -> list[str]:
             report = await side.sync(self._ask)
             for path, size in report.copied:
-                self._audit("file", op=op, path=path, bytes=size)
+                self._audit("file", op=op, path=path, bytes=size, sha256=report.sha256.get(path))
             for one in report.refusals:
                 self._audit("file_refused", op=op, path=one.path, code=one.code.code, reason=one.reason)
             return _notes(report, refusal)

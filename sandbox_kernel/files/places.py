@@ -258,12 +258,17 @@ def open_log(path: Name, begins: bytes) -> int:
     """Open a file for appending: a new one, or one of ours that is empty or begins with `begins`."""
     parent, name = os.path.split(os.fspath(path))
     with open_folder(parent or ".") as folder:
-        try:
-            handle = os.open(name, _APPEND, 0o600, dir_fd=folder.handle)
-        except OSError:
-            with suppress(FileNotFoundError):  # say what is there in place of "too many levels of symbolic links"
-                require_regular(os.stat(name, dir_fd=folder.handle, follow_symlinks=False))
-            raise
+        return open_log_in(folder, name, begins)
+
+
+def open_log_in(folder: Folder, name: str, begins: bytes) -> int:
+    """Do what `open_log` does in an open folder."""
+    try:
+        handle = os.open(name, _APPEND, 0o600, dir_fd=folder.handle)
+    except OSError:
+        with suppress(FileNotFoundError):  # say what is there in place of "too many levels of symbolic links"
+            require_regular(os.stat(name, dir_fd=folder.handle, follow_symlinks=False))
+        raise
     try:
         status = os.fstat(handle)
         require_regular(status)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,6 +60,8 @@ class Report:
     refusals: tuple[Refusal, ...] = ()
     """The same one is not repeated in the next report."""
     more_refused: int = 0
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """Of what was copied, by path."""
 
     @property
     def refused(self) -> tuple[tuple[str, str], ...]:
@@ -161,6 +163,7 @@ class Uploads(_Direction):
             stamp = await send(ask, file.path, chunks(), file.stamp.size)
         finally:
             await self._disk.finish(source.close)
+        self._notes.sha256[file.path] = source.hash.hexdigest()
         self._state.sent[file.path] = file.stamp
         self._state.inside[file.path] = stamp
         return file.stamp.size
@@ -212,6 +215,7 @@ class Downloads(_Direction):
             self._state.written[file.path] = await self._disk.run(target.commit)
         finally:
             await self._disk.finish(target.close)
+        self._notes.sha256[file.path] = target.hash.hexdigest()
         self._state.inside[file.path] = file.stamp
         return size
 
@@ -294,6 +298,7 @@ class _Notes:
         self._told: set[Refusal] = set()
         self._refused: dict[Refusal, None] = {}
         self._copied: list[tuple[str, int]] = []
+        self.sha256: dict[str, str] = {}
 
     def refuse(self, path: str, reason: FileRefused) -> None:
         self._refused[Refusal(printable(path), printable(str(reason), 400), reason.code)] = None
@@ -316,9 +321,10 @@ class _Notes:
 
     def report(self) -> Report:
         new = _one_of_each_first([one for one in self._refused if one not in self._told])
-        report = Report(tuple(self._copied), tuple(new[:MAX_REPORTED]), max(0, len(new) - MAX_REPORTED))
+        more = max(0, len(new) - MAX_REPORTED)
+        report = Report(tuple(self._copied), tuple(new[:MAX_REPORTED]), more, self.sha256)
         self._told = set(self._refused)
-        self._refused, self._copied = {}, []
+        self._refused, self._copied, self.sha256 = {}, [], {}
         return report
 
 

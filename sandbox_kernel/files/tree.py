@@ -9,6 +9,7 @@ Imports errors, model, names, places and grounds (the rules) only.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -149,6 +150,8 @@ class Source:
         self._file = file
         self._left = file.stamp.size
         self._fd = -1
+        self.hash = hashlib.sha256()
+        """Of what was read."""
 
     def open(self) -> None:
         """Open the file that was scanned. Raises `FileRefused` if anything else is there now."""
@@ -170,6 +173,7 @@ class Source:
         except OSError as error:
             raise _refusal(error) from None
         self._left -= len(data)
+        self.hash.update(data)
         if self._left == 0 or not data:
             self._require_unchanged()
         return data
@@ -212,6 +216,8 @@ class Target:
         self._partial = f".sandbox-{secrets.token_hex(8)}.part"
         self._named = False
         self._fd = -1
+        self.hash = hashlib.sha256()
+        """Of what was written."""
 
     def open(self) -> None:
         """Make the folders on the way and an empty file. Raises `FileRefused`; call `close` whatever happened."""
@@ -228,6 +234,7 @@ class Target:
 
     def write(self, data: bytes) -> None:
         """Append `data`. Raises `FileRefused` if the host's disk is full."""
+        self.hash.update(data)
         view = memoryview(data)
         try:
             while view:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codes import EndCode, FileCode, MessageCode, Survived
@@ -46,6 +47,7 @@ class _Upload:
     path: str
     container: str
     offset: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -152,7 +154,7 @@ class FileMessages:
             upload.timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._went_quiet, token)
             return {"path": path, "upload": token, "offset": upload.offset, "final": False}, []
         del self._uploads[token]
-        self._audit("file", op="write", path=printable(path), bytes=upload.offset)
+        self._audit("file", op="write", path=printable(path), bytes=upload.offset, sha256=upload.digest.hexdigest())
         self._arrived(path, stamp)
         return {"path": path, "offset": upload.offset, "final": True, "etag": _etag(stamp)}, []
 
@@ -191,6 +193,7 @@ class FileMessages:
         fields = {"path": upload.path, "token": token, "offset": offset, "size": size, "final": final}
         reply, _ = await scratch.call(self._ask, "file.write", data, **fields)
         upload.offset = total
+        upload.digest.update(data)
         return Stamp.parse(reply.get("stamp")) if final else None
 
     async def _read(self, fields: Fields) -> Answer:

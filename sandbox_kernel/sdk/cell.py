@@ -91,7 +91,7 @@ class Cell:
             self.events.put_nowait(("input", prompt))
         elif message.type == "status":
             if message.content["execution_state"] == "busy":
-                self._session.start_meter()
+                self._session.meter.start()
             else:
                 self._end(pending)
             return
@@ -108,7 +108,7 @@ class Cell:
         if pending is not None and pending.started:
             self._seconds = time.monotonic() - pending.started
             # Asked for now: the next cell, which may be on its way already, starts the meter anew.
-            self._metering = self._tasks.hold(self._session.read_meter(), "reading the meter")
+            self._metering = self._session.meter.read(self.id)
         self.events.put_nowait(None)
 
     async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
@@ -138,8 +138,6 @@ class Cell:
     def give_up(self) -> None:
         """End the cell, for which nobody waits any more."""
         pending = self.pending
-        if self._metering is not None:
-            self._metering.cancel()
         if pending is not None and not pending.finished:
             self._session.router.withdraw(pending, CallCancelled(EndCode.CALL_CANCELLED, "the caller gave the cell up"))
 
@@ -147,7 +145,7 @@ class Cell:
         execution, pending = self._recorder.execution, self.pending
         execution.seconds, execution.denied = self._seconds, self._denied
         if self._metering is not None:
-            cpu, peak = await self._metering
+            cpu, peak = await asyncio.shield(self._metering)
             execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)
         verdict = pending.verdict if pending is not None else None
         if isinstance(verdict, (EngineError, ConfigurationError)):

@@ -6,6 +6,7 @@ Paths are relative to /mnt/data, where the cells run; absolute ones are taken if
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import stat
 import weakref
@@ -19,7 +20,7 @@ from ..core.codes import EndCode, FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxClosed
 from ..core.model import SCRATCH, format_bytes
 from ..files import scratch
-from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_name, check_size
+from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_name, check_size, printable
 from ..files.places import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch import Ask, Stamp
 from ..session.session import Session
@@ -55,6 +56,9 @@ class Scratch(Protocol):
     def arrived(self, path: str, stamp: Stamp) -> None:
         """Note that a file was written by the caller, and not by a cell."""
 
+    def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
+        """Write down that a file went in or came out."""
+
 
 class Place:
     """The sandbox, as its files see it. It does not hold the sandbox, which ends when nobody does."""
@@ -71,6 +75,9 @@ class Place:
 
     def arrived(self, path: str, stamp: Stamp) -> None:
         self._session.folders.arrived(path, stamp)
+
+    def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
+        self._session.audit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
 
 
 class AsyncFiles:
@@ -196,7 +203,7 @@ class AsyncFiles:
 
     async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
         whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
-        done = 0
+        done, digest = 0, hashlib.sha256()
 
         async def chunks() -> AsyncIterator[bytes]:
             nonlocal done
@@ -213,6 +220,7 @@ class AsyncFiles:
                 if not piece:
                     return
                 done += len(piece)
+                digest.update(piece)
                 check_size(done, self._limits.file_bytes)
                 yield piece
 
@@ -221,6 +229,7 @@ class AsyncFiles:
             ask = await self._place.ask(fresh=True)
             stamp = await scratch.send(ask, name, chunks(), len(whole) if whole is not None else None)
             self._place.arrived(name, stamp)
+            self._place.record("write", name, done, digest.hexdigest())
 
         await named(name, copy())
         return FileInfo(name, done)
@@ -240,15 +249,21 @@ class AsyncFiles:
             if seen != stamp:
                 raise FileRefused(FileCode.CHANGED.note(done="copied"))
             pieces.append(data)
+        if offset == 0:  # the others go on with a read that stands in the audit
+            self._place.record("read", name, stamp.size, None)
         return b"".join(pieces), stamp.size
 
     async def _pieces(self, name: str) -> AsyncIterator[bytes]:
         ask = await self._place.ask(fresh=False)
+        done, digest = 0, hashlib.sha256()
         try:
             async for piece in scratch.stream(ask, name, self._limits.file_bytes):
+                done += len(piece)
+                digest.update(piece)
                 yield piece
         except FileRefused as error:
             raise about(name, error) from None
+        self._place.record("read", name, done, digest.hexdigest())
 
 
 def relative(path: Name) -> str:

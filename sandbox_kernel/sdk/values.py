@@ -48,6 +48,9 @@ class Keywords(TypedDict, total=False):
     uploads: str | None
     downloads: str | None
     audit: str | None
+    audit_key: str | None
+    audit_size: str | int | None
+    audit_source: str | None
     display_name: str | None
     clients: str | None
 

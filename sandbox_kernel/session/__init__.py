@@ -11,6 +11,8 @@
 - `requests`: Which requests are open, which may be sent, and whose outputs may pass.
 - `publisher`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
 - `clock`: How long a request may run, wait for a person, and be half done.
+- `meter`: What one cell used of processor and memory, as its sandbox says.
+- `recorder`: The one line that the audit keeps of every cell, with what it used.
 - `ladder`: The ends of a request from outside: interrupt, then a new kernel, then the end of the sandbox.
 - `debugger`: Which cells stand at a breakpoint, so that their clocks stand too.
 - `quota`: How much a kernel may send, and what ends that sends more.

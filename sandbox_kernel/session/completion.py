@@ -5,8 +5,6 @@ Every request ends here, once: with the kernel's reply, or with one that says wh
 
 from __future__ import annotations
 
-import hashlib
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -18,6 +16,7 @@ from .clock import Clocks
 from .hints import hint
 from .ladder import Ladder
 from .publisher import Notes, Publisher
+from .recorder import Recorder
 from .requests import PendingRequest, RequestQueue
 
 Hook = Callable[[], Awaitable[Notes]]
@@ -36,6 +35,7 @@ class Completion:
         ladder: Ladder,
         *,
         tasks: Tasks,
+        recorder: Recorder,
         ended: Callable[[PendingRequest], None],
         way_out: bool = False,
     ) -> None:
@@ -46,6 +46,7 @@ class Completion:
         self._clocks = clocks
         self._ladder = ladder
         self._tasks = tasks
+        self._recorder = recorder
         self._ended = ended
         self._way_out = way_out
         self._hooks: list[Hook] = []
@@ -56,6 +57,11 @@ class Completion:
             self._hooks.insert(0, hook)
 
     # --- as the kernel says ---
+
+    def began(self, request: PendingRequest) -> None:
+        """Note that the kernel has taken up a request."""
+        if request.is_execute:
+            self._recorder.began()
 
     def look(self, request: PendingRequest) -> None:
         """End a request if the kernel has said all that it owes, and else wait for the rest of it."""
@@ -108,7 +114,7 @@ class Completion:
             self._publisher.reply(request, reply)
         self._publisher.status("idle", request)
         if request.is_execute:
-            self._record(request, reply)
+            self._recorder.ended(request, reply)
         stop = failed and request.is_execute and request.message.content.get("stop_on_error", True)
         request.forget_content()
         if stop:
@@ -155,21 +161,6 @@ class Completion:
             said = hint(name, value, self._limits, way_out=self._way_out)
             self._publisher.notice(*([said] if said else []))
         return reply
-
-    def _record(self, request: PendingRequest, reply: Message | None) -> None:
-        """Write the one line that the audit keeps of every cell; the code itself stays with its author."""
-        content = reply.content if reply is not None else {}
-        code = str(request.message.content.get("code", ""))
-        self._publisher.audit(
-            "cell",
-            source_sha256=hashlib.sha256(code.encode(errors="replace")).hexdigest(),
-            execution_count=request.execution_count,
-            seconds=round(time.monotonic() - request.started, 3) if request.started else 0,
-            status=content.get("status"),
-            error=content.get("ename"),
-            output_bytes=request.budget.bytes if request.budget is not None else 0,
-            output_messages=request.budget.messages if request.budget is not None else 0,
-        )
 
     # --- deaths ---
 

@@ -19,7 +19,7 @@ from ..core.errors import EngineError, EngineUnavailable, SandboxDied, SandboxEr
 from ..core.model import ExitReason, SandboxSpec, Settings
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
-from ..files.audit import Audit
+from ..record.audit import Audit
 from . import deaths, protocol
 from .agent_words import Death, Oversized
 from .incoming import Incoming

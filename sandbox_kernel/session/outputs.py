@@ -187,6 +187,7 @@ class Outputs:
             if request.is_comm:
                 request.mark_started(time.monotonic())
                 self._clocks.start(request, self._limits.cell_seconds)
+            self._completion.began(request)
             self._publisher.status("busy", request)
         elif state == "idle" and request.busy and not request.idle:
             request.mark_idle()

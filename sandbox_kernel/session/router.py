@@ -22,6 +22,7 @@ from .completion import Completion, Hook
 from .ladder import KernelControl, Ladder
 from .outputs import Outputs
 from .publisher import Audit, Front, Notes, Publisher
+from .recorder import Recorder
 from .requests import PendingRequest, RequestQueue
 from .streams import RunningCells
 
@@ -55,6 +56,7 @@ class Router:
         after_cell: Hook | None = None,
         notices: Notes | None = None,
         cells: RunningCells | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._limits = limits
         self._port = port
@@ -67,6 +69,7 @@ class Router:
         self._publisher = Publisher(front, policy, audit, notices if notices is not None else [])
         self._clocks = Clocks(limits, self)
         self._ladder = Ladder(limits, port, self._clocks, audit, self._tasks)
+        self.recorder = recorder or Recorder(audit)
         self._completion = Completion(
             limits,
             self.requests,
@@ -74,6 +77,7 @@ class Router:
             self._clocks,
             self._ladder,
             tasks=self._tasks,
+            recorder=self.recorder,
             ended=self._ended,
             way_out=cells is not None,
         )
@@ -270,3 +274,4 @@ class Router:
         """Cancel what is still under way."""
         self._clocks.close()
         await self._tasks.close()
+        self.recorder.flush()

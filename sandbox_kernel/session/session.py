@@ -17,15 +17,17 @@ from ..core.model import Inside, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.shipping import new_spec
-from ..files.audit import Audit
 from ..files.folders import Folders
 from ..policy import OutputPolicy
-from .agent_words import Metered, Usage
+from ..record.audit import Audit
+from .agent_words import Usage
 from .idleness import Idleness
 from .introduction import Introduction
 from .life import Life
 from .link import Link
+from .meter import Meter
 from .publisher import Front
+from .recorder import Recorder
 from .router import Router
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
@@ -62,9 +64,16 @@ class Session:
         self._inside = inside
         self.id = first.session_id if first is not None else secrets.token_hex(16)
         problems: list[str] = []
-        self.audit = Audit(settings.audit, session=self.id, report=problems.append)
+        self.audit = Audit(
+            settings.audit,
+            session=self.id,
+            key=settings.audit_key,
+            limit_bytes=settings.audit_bytes,
+            report=problems.append,
+        )
         self.introduction = Introduction()
         self._tasks = Tasks(noted_in(self.audit))
+        self.meter = Meter(self.ask, self._link, self.limits)
         self.folders = Folders(settings, self.ask, self.audit)
         self._service = service(self) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
@@ -78,6 +87,12 @@ class Session:
             after_cell=self.folders.after_cell,
             notices=problems,
             cells=self._cells,
+            recorder=Recorder(
+                self.audit,
+                tally=self.audit.cell_ended,
+                meter=self.meter if self.audit.is_kept else None,
+                source=self.audit.source if settings.audit_source == "text" else None,
+            ),
         )
         self._monitor = self._watched()
         self._life = self._next_life()
@@ -182,24 +197,6 @@ class Session:
         """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
         return Usage.of((await self.ask("usage", timeout=5.0))[0])
 
-    def start_meter(self) -> None:
-        """Measure what is used from now on; does nothing without a sandbox."""
-        if self._life.link is not None:
-            with contextlib.suppress(SandboxDied):
-                self._life.link.tell("meter", start=True)
-
-    async def read_meter(self) -> tuple[float | None, int | None]:
-        """Return CPU seconds and the peak of memory in bytes since `start_meter`, as the sandbox says; None if unknown.
-
-        Cells can make their sandbox lie: the figures are for people, and nothing may depend on them.
-        """
-        try:
-            reply, _ = await self.ask("meter", timeout=5.0)
-        except SandboxDied:
-            return None, None
-        metered = Metered.of(reply, self.limits.memory_bytes)
-        return metered.cpu_seconds, metered.memory_peak_bytes
-
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
         link = self._link()
@@ -225,6 +222,7 @@ class Session:
     def abandon(self) -> None:
         """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
         self._life.abandon()
+        self.router.recorder.flush()
         self.audit.close()
 
     async def close(self) -> None:

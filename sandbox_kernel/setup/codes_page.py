@@ -45,6 +45,7 @@ _ABOUT = {
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Behaviour": "What the monitor notices while code runs, if it is on (docs/monitor.md).",
     "Screen": "What code that is about to run looks like it would do. It is triage, and not the wall.",
+    "Record": "What is wrong with an audit or a receipt, and what a verified one tells besides (docs/record.md).",
     "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
 }

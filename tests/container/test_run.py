@@ -294,7 +294,9 @@ def test_a_reader_who_pauses_stops_no_clock_and_no_ctrl_c(tmp_path: Path, goes_o
     """As a pager does, or a terminal after Ctrl-S: a cell ends at its limit although nobody reads what it said."""
     (tmp_path / "many.py").write_text("print('begin')\nfor _ in range(50): print('x' * 10_000)\nwhile True: pass")
     audit = tmp_path / "audit.jsonl"
-    started = Started(tmp_path, "many.py", "--timeout", "2", "--audit", str(audit))
+    started = Started(
+        tmp_path, "many.py", "--timeout", "2", "--audit", str(audit), "--audit-key", str(tmp_path / "audit.key")
+    )
     started.wait_for_output("begin")
     eventually(lambda: '"CellTimeout"' in audit.read_text(), 30, "its cell has ended")
     assert started.process.poll() is None  # it waits for its reader

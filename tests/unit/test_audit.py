@@ -16,15 +16,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import NetworkCode
-from sandbox_kernel.files.audit import CELL_LINES, MAX_LINE, MOST_FIRSTS, SESSION_LINES, Audit, open_audit
+from sandbox_kernel.record.audit import CELL_LINES, MAX_LINE, MAX_PENDING, MOST_FIRSTS, SESSION_LINES, Audit, open_audit
+from sandbox_kernel.record.chain import OWN_EVENTS, Head, parse, seal
 from sandbox_kernel.session.session import Session
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
     raw = path.read_bytes()
-    assert raw.endswith(b"\n")
+    assert not raw or raw.endswith(b"\n")
     assert all(0x20 <= byte < 0x7F or byte == 0x0A for byte in raw)
     return [json.loads(line) for line in raw.splitlines()]
+
+
+def said(path: Path) -> list[dict[str, Any]]:
+    """Return the lines without what the record says of itself, and without their seals."""
+    found = [line for line in lines(path) if line["event"] not in OWN_EVENTS]
+    return [{key: value for key, value in line.items() if key not in {"n", "chain", "mac"}} for line in found]
 
 
 def test_a_line_has_time_session_event_and_fields(tmp_path: Path) -> None:
@@ -32,7 +39,7 @@ def test_a_line_has_time_session_event_and_fields(tmp_path: Path) -> None:
     audit = Audit(str(path), session="s1", clock=lambda: 0.0)
     audit("cell", status="ok", seconds=1.5, notes=["a"])
     audit.close()
-    assert lines(path) == [
+    assert said(path) == [
         {
             "time": "1970-01-01T00:00:00.000+00:00",
             "session": "s1",
@@ -53,7 +60,7 @@ def test_text_cannot_forge_a_line_or_reach_a_terminal(tmp_path: Path, text: str)
     audit = Audit(str(path), session=text)
     audit(text, **{"x": text, text[:3]: {text: [text]}})
     audit.close()
-    (line,) = lines(path)
+    (line,) = said(path)
     assert line["x"] == text
     assert set(line) >= {"time", "session", "event"}
 
@@ -61,7 +68,7 @@ def test_text_cannot_forge_a_line_or_reach_a_terminal(tmp_path: Path, text: str)
 def test_a_field_cannot_replace_the_head_of_a_line(tmp_path: Path) -> None:
     audit = Audit(str(tmp_path / "audit"), session="s1")
     audit("cell", time="never", session="another")
-    assert lines(tmp_path / "audit")[0]["session"] == "s1"
+    assert said(tmp_path / "audit")[0]["session"] == "s1"
     audit.close()
 
 
@@ -80,17 +87,18 @@ def test_a_field_cannot_replace_the_head_of_a_line(tmp_path: Path) -> None:
 )
 def test_any_event_is_one_bounded_line(event: str, fields: dict[str, Any]) -> None:
     line = Audit(None, session="s" * 5000)._line(event, fields)
-    assert len(line) <= MAX_LINE
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
     assert isinstance(json.loads(line), dict)
+    sealed, _ = seal(Head(10**18 - 2, bytes(32)), line, b"key")
+    assert len(sealed) <= MAX_LINE
+    assert sealed.count(b"\n") == 1
+    assert parse(sealed[:-1]) is not None
 
 
 def test_a_long_line_is_cut_and_says_where(tmp_path: Path) -> None:
     audit = Audit(str(tmp_path / "audit"), session="s1")
     audit("cell", long=["\u2028" * 500] * 16, short="x")
     audit.close()
-    (line,) = lines(tmp_path / "audit")
+    (line,) = said(tmp_path / "audit")
     assert line["cut"] == "long"
     assert line["short"] == "x"
 
@@ -105,7 +113,7 @@ def test_a_link_is_not_followed_and_the_failure_is_reported_once(tmp_path: Path)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_full_disk_is_reported_once_and_counted(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_lines_wait_for_room(tmp_path: Path) -> None:
     reports: list[str] = []
     audit = Audit(str(tmp_path / "audit"), session="s1", report=reports.append)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -113,11 +121,30 @@ def test_a_full_disk_is_reported_once_and_counted(tmp_path: Path) -> None:
     try:
         for _ in range(3):
             audit("cell")
+        assert said(tmp_path / "audit") == []
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     audit.close()
     assert len(reports) == 1
-    assert audit.lost == 3
+    assert audit.lost == 0
+    assert len(said(tmp_path / "audit")) == 3
+
+
+def test_what_a_full_disk_makes_wait_is_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        for _ in range(MAX_PENDING + 7):
+            audit("cell")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    audit("cell")
+    audit.close()
+    found = lines(tmp_path / "audit")
+    assert sum(line["event"] == "cell" for line in found) == MAX_PENDING
+    assert [line["lines"] for line in found if line.get("kind") == "lost"] == [8]
+    assert found[-1]["lost"] == audit.lost == 8
 
 
 def test_lines_of_two_sessions_stand_side_by_side(tmp_path: Path) -> None:
@@ -129,14 +156,14 @@ def test_lines_of_two_sessions_stand_side_by_side(tmp_path: Path) -> None:
     one.close()
     two.close()
     one("cell")
-    assert [line["session"] for line in lines(tmp_path / "audit")] == ["1", "2"] * 3
+    assert [line["session"] for line in said(tmp_path / "audit")] == ["1", "2"] * 3
     assert one.lost == 0
 
 
 def test_the_file_is_not_handed_to_child_processes(tmp_path: Path) -> None:
     audit = Audit(str(tmp_path / "audit"), session="s1")
-    assert audit._fd is not None
-    assert not os.get_inheritable(audit._fd)
+    assert audit._ledger is not None
+    assert not any(os.get_inheritable(fd) for fd in (audit._ledger._fd, audit._ledger._witness.fd))
     audit.close()
 
 
@@ -167,7 +194,7 @@ def test_events_without_number_are_a_bounded_file_that_says_how_many_there_were(
         audit("cell", status="ok", number=cell)
     audit("policy", type="display_data", reason="after the last cell")
     audit.close()
-    found = lines(path)
+    found = said(path)
     assert sum(line["event"] == "policy" for line in found) == SESSION_LINES
     assert [line["number"] for line in found if line["event"] == "cell"] == list(range(60)), "no cell is left out"
     assert sum(line["event"] == "dropped" for line in found) == 60, "no event takes the room of another"
@@ -182,7 +209,7 @@ def test_events_of_invented_names_are_bounded_too(tmp_path: Path) -> None:
     for number in range(20_000):
         audit(f"event {number}")
     audit.close()
-    assert len(lines(tmp_path / "audit")) <= 2 * CELL_LINES + 1
+    assert len(said(tmp_path / "audit")) <= 2 * CELL_LINES + 1
 
 
 def test_every_file_that_is_copied_is_a_line(tmp_path: Path) -> None:
@@ -190,7 +217,7 @@ def test_every_file_that_is_copied_is_a_line(tmp_path: Path) -> None:
     for number in range(3000):
         audit("file", op="download", path=f"{number}.txt")
     audit.close()
-    assert len(lines(tmp_path / "audit")) == 3000
+    assert len(said(tmp_path / "audit")) == 3000
 
 
 MUCH = CELL_LINES + 5
@@ -247,7 +274,7 @@ def test_a_cell_cannot_hide_a_host_behind_another_one(
 ) -> None:
     """Whether it was reached or broke off, in whichever cell, and though a wildcard allows any number of names."""
     most, cells = 2 * CELL_LINES, 4
-    monkeypatch.setattr("sandbox_kernel.files.audit.SESSION_LINES", most)
+    monkeypatch.setattr("sandbox_kernel.record.audit.SESSION_LINES", most)
     for cell in range(cells):
         for number in range(MUCH):
             noted.connected("api.example.test", "api.example.test", code)
@@ -280,4 +307,21 @@ def test_first_lines_are_bounded_too(tmp_path: Path) -> None:
     for number in range(3 * MOST_FIRSTS):
         audit("network", "network", (f"{number}", f"{number}"))
     audit.close()
-    assert len(lines(tmp_path / "audit")) <= MOST_FIRSTS + CELL_LINES + 1
+    assert len(said(tmp_path / "audit")) <= MOST_FIRSTS + CELL_LINES + 1
+
+
+def test_the_line_of_a_cell_that_comes_late_gives_the_next_cell_no_more_room(tmp_path: Path) -> None:
+    """Its figures are asked of the sandbox, which may take its time to answer."""
+    audit = Audit(str(tmp_path / "audit"), session="s1")
+    for _ in range(2):
+        for number in range(MUCH):
+            audit("policy", code="x", reason=str(number))
+        counted = audit.cell_ended()["codes"]
+        assert counted == {"x": MUCH}
+    for number in range(MUCH):
+        audit("policy", reason=str(number))
+    audit("cell", number=1)
+    audit("cell", number=2)
+    audit("policy", reason="the third cell has had its room")
+    audit.close()
+    assert sum(line["event"] == "policy" for line in said(tmp_path / "audit")) == 3 * CELL_LINES

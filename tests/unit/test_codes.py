@@ -41,6 +41,7 @@ TABLES = (
     "usage_codes",
     "end_codes",
     "monitor_codes",
+    "record_codes",
 )
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}

@@ -1,0 +1,148 @@
+"""`sandbox-kernel audit` and `sandbox-kernel receipt`: what was recorded, verified and shown.
+
+Texts of the files may come from cells: each is printed safe for a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..config.sources import from_files_for_all
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError
+from ..files.names import printable
+
+FINE, WRONG = 0, 1
+ACTIONS = ("verify", "show", "public-key")
+
+
+def add_audit_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
+    add("files", nargs="*", type=Path, metavar="FILE", help="an audit; FILE.1, FILE.2, ... beside it belong to it")
+    _add_keys(parser)
+    add("--head", metavar="N:CHAIN", help="verify: a line that is known from elsewhere, such as from a receipt")
+    add("--session", metavar="ID", help="show: lines of one session; the beginning of its id is enough")
+    add("--event", metavar="NAME", help="show: lines of one event, such as cell or network")
+    add("--last", type=int, metavar="N", help="show: the last of these lines only")
+    add("--json", action="store_true", help="print JSON")
+
+
+def _add_keys(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--key", action="append", default=[], metavar="FILE", help="the key (default: the one that `audit_key` names)")
+    add("--public-key", metavar="KEY", help="the public key in place of it: 64 hexadecimal digits, or a file of them")
+    add("--without-key", action="store_true", help="with neither, which proves nothing")
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Verify an audit, show it to people, or say the public key of this account's.
+
+    Verifying finds lines that were changed, removed, repeated, moved or cut off, and says what is proven and what not.
+    """
+    if options.action == "public-key":
+        return _public_key(options)
+    if not options.files:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"audit {options.action} needs a FILE")
+    do = _verify if options.action == "verify" else _show
+    return max(do(options, file) for file in options.files)
+
+
+def _public_key(options: argparse.Namespace) -> int:
+    (key,) = _keys(options)[:1] or (None,)
+    if key is None or key.public is None:
+        raise ConfigurationError(
+            UsageCode.PACKAGE_MISSING, "a public key needs cryptography: install sandbox-kernel[secrets]"
+        )
+    print(json.dumps({"public": key.public, "id": key.id}) if options.json else key.public)
+    return FINE
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def _keys(options: argparse.Namespace) -> list[Any]:
+    """Return the keys to verify with. Raises `ConfigurationError` where there is none and nobody said so."""
+    from ..record.keys import read_key
+
+    if options.public_key or options.without_key:
+        return []
+    return [read_key(path) for path in options.key or [from_files_for_all().get("audit_key")]]
+
+
+def _public(options: argparse.Namespace) -> str | None:
+    from ..record.keys import parse_public, signed_by
+
+    if options.public_key is None:
+        return None
+    text = str(options.public_key)
+    if parse_public(text) is None:
+        try:
+            text = Path(text).read_text(encoding="utf-8")[:200]
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, f"--public-key is no key, and no file of one: {error}"
+            ) from None
+    if (public := parse_public(text)) is None:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--public-key holds no key of 64 hexadecimal digits")
+    try:
+        signed_by(public, b"", bytes(64))
+    except ImportError:
+        raise ConfigurationError(
+            UsageCode.PACKAGE_MISSING, "signatures need cryptography: install sandbox-kernel[secrets]"
+        ) from None
+    return public
+
+
+# --- an audit --------------------------------------------------------------------------------------------------------
+
+
+def _verify(options: argparse.Namespace, file: Path) -> int:
+    from ..record import reading
+    from ..record.chain import Head
+
+    known = None if options.head is None else Head.parse(options.head)
+    if options.head is not None and known is None:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--head is a number, a colon and 64 hexadecimal digits")
+    result = reading.verify(file, _keys(options), _public(options), known)
+    if options.json:
+        print(json.dumps(reading.to_json(result), indent=2))
+        return FINE if result.is_as_written else WRONG
+    names = ", ".join(map(printable, result.files))
+    print(f"{printable(str(file), 400)}: {result.lines} lines in {names}")
+    for one in result.findings:
+        where = f"{printable(one.file)}:{one.row}" if one.row else printable(one.file)
+        sign = "note " if one.code.severity == "notice" else "WRONG"
+        number = "" if one.n is None else f"line {one.n}: "
+        print(f"{sign}  {where}  {number}{one.text}  [{one.code.code}]")
+    for code, count in result.more.items():
+        print(f"       and {count} more of [{code}]")
+    for title, said in (("proven", reading.proven(result)), ("not proven", reading.unproven(result))):
+        for text in said:
+            print(f"{title + ':':11} {text}")
+    print("as it was written" if result.is_as_written else "NOT as it was written")
+    return FINE if result.is_as_written else WRONG
+
+
+def _show(options: argparse.Namespace, file: Path) -> int:
+    from ..record import reading
+
+    def wanted() -> Iterator[Mapping[str, Any] | None]:
+        for row in reading.rows(file):
+            session, event = (str((row or {}).get(name)) for name in ("session", "event"))
+            if options.session and not session.startswith(options.session):
+                continue
+            if options.event and event != options.event:
+                continue
+            yield row
+
+    last = options.last
+    found = wanted() if last is None else iter(deque(wanted(), maxlen=max(0, min(last, 1_000_000))))
+    for row in found:
+        print(json.dumps(row) if options.json else reading.shown(row))
+    return FINE

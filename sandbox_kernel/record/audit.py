@@ -1,0 +1,325 @@
+"""The audit: one line of JSON for each cell and for each thing that was refused, appended to a file of the host.
+
+Every line is ASCII with all else escaped, so nothing that a cell says can forge a line or act on the terminal of
+whoever reads the file. The characters by which a shell runs something are escaped as well: read as a script by whatever
+accident, a line is a word that names no command. How lines are sealed and get into the file, beside those of other
+sessions and processes, is the ledger's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import MIB
+from .chain import BEGIN, END, FIRST_BYTES, GAP, MAX_BODY, MAX_LINE, OWN_EVENTS, Gap, Head
+from .ledger import Busy, Ledger, moment, to_json
+from .tally import Tally
+
+__all__ = ["CELL_LINES", "FIRST_BYTES", "MAX_LINE", "SESSION_LINES", "Audit", "open_audit"]
+
+MAX_TEXT = 500
+"""Characters of one text in a line; a longer one is cut, with its length."""
+MAX_NAME = 80
+"""Characters of an event and of a session."""
+CELL_LINES, SESSION_LINES = 200, 10_000
+"""Lines of one event, or of one room of it, that are written between two cells' ends, and in a session.
+
+What a sandbox sends makes most of them; the disk of the host is not at its disposal. How many are left out is a line.
+"""
+MOST_FIRSTS = 4096
+"""First lines of a cell that are told from others. Those that are always written have words of ours: rules, codes."""
+UNCOUNTED = frozenset(("cell", "file", "file_refused"))
+"""Events of which a front end's request makes one, or a folder's limits bound them: each is written, always."""
+MAX_ITEMS = 16
+"""Members of one list or object, and levels of nesting, in a line."""
+MAX_PENDING = 1000
+"""Lines that wait while another process holds the file, or the disk is full; what is more is lost, and counted."""
+BATCH = 50
+"""Lines that are written at once."""
+PATIENCE_SECONDS, LAST_PATIENCE_SECONDS = 0.05, 1.0
+"""How long a line waits for the file, unless the one before waited in vain; how long the last ones do."""
+RESERVED = frozenset(("time", "session", "event", "cut", "n", "chain", "mac"))
+"""Fields that are the record's own."""
+MAX_SOURCE_LINES = 100
+PIECE_CHARACTERS = 250
+"""Of a cell's text in a line: twelve bytes each at most."""
+
+Report = Callable[[str], None]
+Observer = Callable[[str, Mapping[str, Any]], None]
+
+
+def open_audit(
+    path: str | None, *, session: str | None = None, key: str | None = None, report: Report | None = None
+) -> Audit:
+    """Open the audit of one session; a path of None is an audit that writes nothing."""
+    return Audit(path, session=session or secrets.token_hex(8), key=key, report=report or _warn)
+
+
+def _warn(text: str) -> None:
+    logging.getLogger("sandbox_kernel").warning("%s", text)
+
+
+class Audit:
+    """Appends lines to a file, or does nothing if there is no path.
+
+    It never raises: a session does not end because its audit cannot be written. The first failure is handed to
+    `report`, once; lines wait for a while then, and those that are lost in the end are counted in `lost`.
+    """
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        session: str,
+        key: str | None = None,
+        limit_bytes: int = 64 * MIB,
+        report: Report = lambda text: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`key` is the path of its key, None for the one of this user; over `limit_bytes`, another file is begun."""
+        self.lost = 0
+        """Lines that could not be written."""
+        self.observer: Observer | None = None
+        """Called with each event and its fields, also where nothing is written. Texts in there may be hostile."""
+        self.tally = Tally()
+        """What happened since the last cell."""
+        self._session = session
+        self._report = report
+        self._reported = False
+        self._clock = clock
+        self._counts: dict[str, list[int]] = {}
+        """Lines of each event: in this cell, in this session, and left out since it was last said."""
+        self._firsts: set[tuple[str, ...]] = set()
+        """What this cell has a line of."""
+        self._cells_ended = 0
+        """Cells of which the line is still to come."""
+        self._pending: deque[bytes] = deque()
+        self._unsaid = 0
+        """Lines that were lost since that was last said."""
+        self._lines = 0
+        self._writer = secrets.token_hex(8)
+        self._pid = os.getpid()
+        self._turn = threading.Lock()
+        """Held by whoever writes: a finalizer may close the audit while a line of it is under way."""
+        self._ledger: Ledger | None = None
+        self._last: Head | None = None
+        if path is not None:
+            self._open(path, key, limit_bytes)
+
+    def _open(self, path: str, key: str | None, limit_bytes: int) -> None:
+        from .keys import open_key
+
+        try:
+            self._ledger = Ledger(
+                path, open_key(key), session=self._session, limit_bytes=limit_bytes, clock=self._clock
+            )
+        except (OSError, ValueError, FileRefused, ConfigurationError) as error:
+            self._complain(f"the audit file cannot be opened: {error}")
+            self.lost += 1
+        else:
+            self._write(BEGIN, {"writer": self._writer})
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether lines go anywhere."""
+        return self._ledger is not None
+
+    @property
+    def waiting(self) -> int:
+        """Lines that could not be written yet."""
+        return len(self._pending)
+
+    @property
+    def head(self) -> Head | None:
+        """The last line that this session wrote, also after its end; None if it wrote none."""
+        return self._last
+
+    def observe(self, observer: Observer) -> None:
+        """Have `observer` called with each event and its fields, after those that are called already."""
+        before = self.observer
+
+        def both(event: str, fields: Mapping[str, Any]) -> None:
+            if before is not None:
+                before(event, fields)
+            observer(event, fields)
+
+        self.observer = both
+
+    def __call__(
+        self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any
+    ) -> None:
+        """Append one line: the time, the session, `event`, and the fields.
+
+        How many there are is bounded for each event, or for each `room` that is named. `first` says what the line is
+        about: a word of ours, of which each cell has its first line whatever else there is, and a name that a cell may
+        have invented, of which the first line takes no room from the second.
+        """
+        self.tally.hear(event, fields)
+        if self.observer is not None:
+            self.observer(event, fields)
+        if self._ledger is None:
+            return
+        if event == "cell":
+            if self._cells_ended:
+                self._cells_ended -= 1
+            else:
+                self._say_left_out()
+        elif event not in UNCOUNTED and not self._has_room(room or event, first):
+            return
+        self._write(f"other {event}" if event in OWN_EVENTS else event, fields)
+
+    def cell_ended(self) -> dict[str, Any]:
+        """Return what happened since the cell before, as fields of a line that may come later, and begin anew."""
+        if self._ledger is not None:
+            self._say_left_out()
+            self._cells_ended += 1
+        return self.tally.take()
+
+    def source(self, sha256: str, text: str) -> None:
+        """Write down the text of a cell, in as many lines as it takes, up to a bound."""
+        pieces = [text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS)] or [""]
+        for number, piece in enumerate(pieces[:MAX_SOURCE_LINES], start=1):
+            self._write("source", {"source_sha256": sha256, "part": number, "parts": len(pieces), "text": piece})
+
+    def _has_room(self, room: str, first: tuple[str, str] | None) -> bool:
+        """Return whether a line is written: as the first of its kind in this cell, or where there is room for more."""
+        if first is not None and len(self._firsts) < MOST_FIRSTS:
+            word, name = first
+            if (room, word) not in self._firsts:
+                self._firsts |= {(room, word), (room, word, name)}
+                return True
+            if (room, word, name) not in self._firsts:
+                counted = self._counted(f"{room}, names")
+                if counted:
+                    self._firsts.add((room, word, name))
+                return counted
+        return self._counted(room)
+
+    def _counted(self, event: str) -> bool:
+        """Return whether there is room for one more line of an event."""
+        if event not in self._counts and len(self._counts) >= CELL_LINES:
+            event = "others"  # our own events are some twenty
+        count = self._counts.setdefault(event, [0, 0, 0])
+        if count[0] >= CELL_LINES or count[1] >= SESSION_LINES:
+            count[2] += 1
+            return False
+        count[0] += 1
+        count[1] += 1
+        return True
+
+    def _say_left_out(self) -> None:
+        """Write how many lines of which events there was no room for, and make room for those of the next cell."""
+        if left_out := {event: count[2] for event, count in self._counts.items() if count[2]}:
+            self._write("left_out", {"lines": left_out})
+        for count in self._counts.values():
+            count[0] = count[2] = 0
+        self._firsts.clear()
+
+    def _write(self, event: str, fields: dict[str, Any]) -> None:
+        if self._ledger is None or os.getpid() != self._pid:
+            return  # a forked child has the parent's lock as well, and could not be kept apart from it
+        self._lines += 1
+        if len(self._pending) < MAX_PENDING:
+            self._pending.append(self._line(event, fields))
+        else:
+            self.lost += 1
+            self._unsaid += 1
+        self._flush(0.0 if len(self._pending) > 1 else PATIENCE_SECONDS)
+
+    def _flush(self, seconds: float) -> bool:
+        """Write what waits, as far as that can be done; return whether all of it went in."""
+        while self._pending and self._turn.acquire(blocking=False):
+            try:
+                if self._ledger is None or not self._write_pending(self._ledger, seconds):
+                    return False
+            finally:
+                self._turn.release()
+        return not self._pending
+
+    def _write_pending(self, ledger: Ledger, seconds: float) -> bool:
+        try:
+            written = ledger.append(list(islice(self._pending, BATCH)), seconds)
+        except Busy:
+            self._complain("the audit file is held by another process; lines wait")
+            return False
+        except (OSError, FileRefused) as error:
+            self._complain(f"the audit file cannot be written: {error}")
+            return False
+        self._last = ledger.last
+        for _ in range(written):
+            self._pending.popleft()
+        if not self._pending and self._unsaid:
+            self._pending.append(self._line(GAP, {"kind": Gap.LOST, "lines": self._unsaid}))
+            self._unsaid = 0
+        return True
+
+    def close(self) -> None:
+        """Write the end of this session and close the file; later lines are ignored. Idempotent."""
+        ledger = self._ledger
+        if ledger is None:
+            return
+        if os.getpid() == self._pid:
+            if any(count[2] for count in self._counts.values()):
+                self._say_left_out()
+            if self._flush(LAST_PATIENCE_SECONDS):
+                self._end(ledger)
+            self.lost += len(self._pending)
+        self._ledger = None
+        self._pending.clear()
+        ledger.close()
+
+    def _end(self, ledger: Ledger) -> None:
+        fields = {"writer": self._writer, "lines": self._lines, "lost": self.lost}
+        try:
+            ledger.anchor(END, fields, LAST_PATIENCE_SECONDS)
+        except (Busy, OSError, FileRefused) as error:
+            self._complain(f"the end of the audit cannot be written: {error!r}")
+        else:
+            self._last = ledger.last
+
+    def _line(self, event: str, fields: dict[str, Any]) -> bytes:
+        head = {"time": moment(self._clock()), "session": self._session[:MAX_NAME], "event": event[:MAX_NAME]}
+        body = {_key(key): _short(value, 1) for key, value in fields.items() if key not in RESERVED}
+        line = to_json(head | body)
+        while len(line) > MAX_BODY and body:
+            # The longest field goes first; which one is said.
+            longest = max(body, key=lambda key: len(to_json(body[key])))
+            del body[longest]
+            head["cut"] = longest[:40]
+            line = to_json(head | body)
+        return line.encode("ascii")
+
+    def _complain(self, text: str) -> None:
+        if not self._reported:
+            self._reported = True
+            self._report(text)
+
+
+def _key(key: str) -> str:
+    return key[:40]
+
+
+def _short(value: Any, depth: int) -> Any:
+    """Return a bounded copy of `value` that JSON can hold."""
+    if value is None or isinstance(value, (bool, int)):
+        return value if not isinstance(value, int) or abs(value) < 1 << 63 else str(value)[:40]
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
+    if depth > 4:
+        return "…"
+    if isinstance(value, dict):
+        return {_key(str(key)): _short(item, depth + 1) for key, item in list(value.items())[:MAX_ITEMS]}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_short(item, depth + 1) for item in list(value)[:MAX_ITEMS]]
+    return f"<{type(value).__name__}>"

@@ -1,0 +1,277 @@
+"""The file of an audit: one chain, which several processes write at once, over files that are rotated by size.
+
+Who writes holds a lock on the file, finds the last line there, and appends to it. So the order of all lines is one, and
+a line of one process vouches for those of the others. What was broken off by a kill is closed by a line that says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from ..files.places import Folder, open_folder, open_log_in
+from . import chain
+from .chain import Gap, Head, Sealed
+from .keys import RecordKey
+from .locks import release, take
+from .witness import Witness
+
+ANCHOR_LINES = 1000
+"""The last of so many lines is an anchor."""
+WINDOW = 4 * chain.MAX_LINE
+"""Bytes at the end of a file in which its last line is looked for."""
+MOST_TURNS = 10
+"""How often a file may be rotated under the hands of one who waits for it."""
+MAX_SEGMENTS = 1_000_000
+
+_FOR_SHELLS = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!;&|<>"})
+"""What is left of a line is one quoted word to a shell. None of them is JSON's own, so they stand within texts only."""
+
+
+def to_json(value: Any) -> str:
+    """Return JSON on one line, of printable ASCII, that no shell acts on."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_FOR_SHELLS)
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+class Busy(Exception):
+    """Another process holds the file."""
+
+
+class _State(NamedTuple):
+    """What is known of a file: which one it is, how long, and its last line."""
+
+    inode: tuple[int, int]
+    size: int
+    head: Head
+
+
+class Ledger:
+    """One writer's hand on the file. Not for two threads at once."""
+
+    def __init__(
+        self, path: str, key: RecordKey, *, session: str, limit_bytes: int, clock: Callable[[], float]
+    ) -> None:
+        """Open it. Raises OSError, ValueError and `FileRefused`."""
+        parent, self._name = os.path.split(path)
+        self._key = key
+        self._session = session
+        self._limit = limit_bytes
+        self._clock = clock
+        self._state: _State | None = None
+        self._folder: Folder = open_folder(parent or ".")
+        self._fd = -1
+        self.last = chain.NOTHING
+        """The last line that this writer wrote."""
+        try:
+            self._witness = Witness(key.path, self._folder.path / self._name)
+        except BaseException:
+            self._folder.close()
+            raise
+        try:
+            self._fd = open_log_in(self._folder, self._name, chain.FIRST_BYTES)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, bodies: Sequence[bytes], seconds: float) -> int:
+        """Append lines; return how many are in the file now. Waits for others for `seconds`.
+
+        Raises `Busy`, and OSError if none of them could be written: the file then is as it was.
+        """
+        with self._turn(seconds):
+            return self._append(bodies)
+
+    def anchor(self, event: str, fields: dict[str, Any], seconds: float) -> None:
+        """Append a line with a signature over all lines before it. Raises as `append` does."""
+        with self._turn(seconds):
+            self._put(self._known(), event, fields)
+
+    def close(self) -> None:
+        """Let go of the file without a word in it. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)  # nothing is unlocked by hand: in a forked child the lock is still the parent's
+        self._witness.close()
+        self._folder.close()
+
+    # --- whose turn it is, and which file it is ---
+
+    @contextmanager
+    def _turn(self, seconds: float) -> Iterator[None]:
+        """Hold the audit, whatever its file is called meanwhile, and have the file open that has its name now."""
+        if not take(self._witness.fd, seconds):
+            raise Busy
+        try:
+            for _ in range(MOST_TURNS):
+                if not take(self._fd, seconds):  # one with another key
+                    raise Busy
+                if self._is_named():
+                    break
+                self._reopen()
+            else:
+                raise Busy
+            yield
+        finally:
+            release(self._fd)
+            release(self._witness.fd)
+
+    def _reopen(self) -> None:
+        new = open_log_in(self._folder, self._name, chain.FIRST_BYTES)
+        os.close(self._fd)
+        self._fd, self._state = new, None
+
+    def _is_named(self) -> bool:
+        mine = os.fstat(self._fd)
+        try:
+            named = os.stat(self._name, dir_fd=self._folder.handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
+
+    def _rotate(self, ending: str = "") -> str:
+        """Give the file the next free name behind its own, begin an empty one, and return the name."""
+        names = (f"{self._name}.{ending}{number}" for number in range(1, MAX_SEGMENTS))
+        name = next(name for name in names if not self._there(name))
+        os.rename(self._name, name, src_dir_fd=self._folder.handle, dst_dir_fd=self._folder.handle)
+        self._reopen()
+        if not take(self._fd, 0):
+            raise Busy
+        return name
+
+    def _there(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self._folder.handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    # --- the last line ---
+
+    def _known(self) -> _State:
+        """Return the state of the file, made ready for the next line."""
+        inode, size = self._file()
+        if self._state is not None and (self._state.inode, self._state.size) == (inode, size):
+            return self._state
+        remembered = self._witness.read() or chain.NOTHING
+        return self._resume(inode, size, remembered) if size else self._begin(remembered)
+
+    def _file(self) -> tuple[tuple[int, int], int]:
+        status = os.fstat(self._fd)
+        return (status.st_dev, status.st_ino), status.st_size
+
+    def _begin(self, before: Head, gap: dict[str, Any] | None = None) -> _State:
+        """Write the first line of a file, which names the last one of the file before it."""
+        inode, size = self._file()
+        previous = str(before) if before.n else None
+        fields = {"version": chain.VERSION, "key": self._key.id, "previous": previous}
+        state = self._put(_State(inode, size, before), chain.HEADER, fields)
+        return self._put(state, chain.GAP, gap) if gap else state
+
+    def _resume(self, inode: tuple[int, int], size: int, remembered: Head) -> _State:
+        """Find the last line of a file, and write down what is not in order there."""
+        header = chain.parse(os.pread(self._fd, chain.MAX_LINE, 0).partition(b"\n")[0])
+        tail = os.pread(self._fd, WINDOW, max(0, size - WINDOW))
+        whole, newline, torn = tail.rpartition(b"\n")
+        found = _last_sealed(whole.split(b"\n")) if newline else None
+        if found is None or len(torn) >= chain.MAX_LINE:
+            kind = Gap.SET_ASIDE if header is None else Gap.ALTERED
+            name = self._rotate("old-" if header is None else "")
+            return self._begin(remembered, {"kind": kind, "name": name[-80:], "bytes": size})
+        sealed, is_last = found
+        of_another_key = header is None or header.fields().get("key") != self._key.id
+        is_ours = sealed.is_by(self._key.mac)
+        head = sealed.head if is_ours or of_another_key else remembered
+        gap: dict[str, Any] = {}
+        if torn and not of_another_key:
+            gap["kind"] = Gap.TORN
+            gap["torn"] = {"bytes": len(torn), "sha256": hashlib.sha256(torn).hexdigest()}
+        if not is_last or not (is_ours or of_another_key):
+            gap["kind"] = Gap.ALTERED
+        if remembered.n > head.n:
+            gap |= {"kind": Gap.CUT, "first": head.n + 1, "last": remembered.n}
+            head = remembered
+        if of_another_key:
+            self._rotate()
+            return self._begin(head, gap)
+        state = _State(inode, size, head)
+        return self._put(state, chain.GAP, gap, before=b"\n" if torn else b"") if gap else state
+
+    # --- writing ---
+
+    def _append(self, bodies: Sequence[bytes]) -> int:
+        state, done = self._known(), 0
+        if state.size > self._limit:
+            state = self._put(state, chain.ANCHOR, {"rotated": True})
+            self._rotate()
+            state = self._begin(state.head)
+        while done < len(bodies):
+            if (room := ANCHOR_LINES - 1 - state.head.n % ANCHOR_LINES) == 0:
+                state = self._put(state, chain.ANCHOR, {})
+                continue
+            try:
+                now = self._write(state, bodies[done : done + room])
+            except OSError:
+                if done:
+                    break
+                raise
+            done += now
+            state = self._known()
+        return done
+
+    def _put(self, state: _State, event: str, fields: dict[str, Any], before: bytes = b"") -> _State:
+        """Write a line of the record's own."""
+        line = {"time": moment(self._clock()), "session": self._session, "event": event, **fields}
+        if event in {chain.ANCHOR, chain.END}:
+            signature = self._key.sign(chain.anchored(state.head))
+            line |= {"public": self._key.public, "signature": None if signature is None else signature.hex()}
+        self._write(state, [to_json(line).encode("ascii")], before)
+        return self._known()
+
+    def _write(self, state: _State, bodies: Sequence[bytes], before: bytes = b"") -> int:
+        """Write lines behind the last one with one call, and remember the new last one; return how many went in."""
+        lines, heads, head = [], [], state.head
+        for body in bodies:
+            line, head = chain.seal(head, body, self._key.mac)
+            lines.append(line)
+            heads.append(head)
+        data = before + b"".join(lines)
+        self._state = None
+        written = os.write(self._fd, data)
+        done, size = len(lines), state.size + written
+        if written != len(data):
+            done, size = self._take_back(state.size, written - len(before), lines)
+            if not done:
+                raise OSError(errno.ENOSPC, "it took only a part of a line")
+        self.last = heads[done - 1]
+        self._state = _State(state.inode, size, self.last)
+        self._witness.write(self.last)
+        return done
+
+    def _take_back(self, size: int, written: int, lines: list[bytes]) -> tuple[int, int]:
+        """Take a part of a line out again, that a full disk let in; return how many whole ones stay, and the size."""
+        whole = done = 0
+        for line in lines:
+            if whole + len(line) > written:
+                break
+            whole, done = whole + len(line), done + 1
+        with suppress(OSError):  # else the next writer finds it, and says so
+            os.ftruncate(self._fd, size + whole)
+        return done, size + whole
+
+
+def _last_sealed(lines: list[bytes]) -> tuple[Sealed, bool] | None:
+    """Return the last line with a seal, and whether nothing stands behind it."""
+    for number, line in enumerate(reversed(lines)):
+        if (sealed := chain.parse(line)) is not None:
+            return sealed, number == 0
+    return None
