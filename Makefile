@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test test-unit lint bench fuzz fuzz-renderers lock clean
+.PHONY: help demo lab setup test test-unit properties lint bench fuzz fuzz-renderers lock clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,6 +48,10 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)
+
+properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter
+	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit \
+		$(PYTEST_ARGS)
 
 lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@echo "--- checking style, types and imports"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import AttestationFailed
@@ -18,6 +18,7 @@ from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.witness import witness
+from tests.support.examples import examples
 
 SPEC = SandboxSpec(
     session_id="0123456789abcdef",
@@ -289,14 +290,14 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
+@examples()
 @given(JSON, JSON)
 def test_any_report_is_answered_with_a_refusal_and_never_with_a_crash(report: object, engine: object) -> None:
     assert differences(SPEC, report, engine)
     assert differences(replace(SPEC, runtime="runsc"), report, engine)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.sampled_from(sorted(honest_report())), JSON)
 def test_one_odd_part_of_a_report_never_crashes_the_comparison(name: str, value: object) -> None:
     for text in differences(SPEC, {**honest_report(), name: value}, honest_engine()):

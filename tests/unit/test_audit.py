@@ -12,13 +12,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.record.audit import CELL_LINES, MAX_LINE, MAX_PENDING, MOST_FIRSTS, SESSION_LINES, Audit, open_audit
 from sandbox_kernel.record.chain import OWN_EVENTS, Head, parse, seal
 from sandbox_kernel.session.session import Session
+from tests.support.examples import examples
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ def test_a_field_cannot_replace_the_head_of_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.text(),
     st.dictionaries(

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
@@ -26,6 +26,7 @@ from sandbox_kernel.files.names import (
     printable,
 )
 from sandbox_kernel.files.tree import DownloadFolder, Source, UploadFolder
+from tests.support.examples import examples
 from tests.support.files_odd import ODD, fill_with_odd_things
 
 PLAIN = [
@@ -219,7 +220,7 @@ def test_names_that_are_one_on_other_systems_fold_to_one() -> None:
 @given(
     st.text(max_size=80) | st.lists(st.sampled_from(["..", ".", "", "a", "é", "\n", "/"]), max_size=20).map("/".join)
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_name_that_passes_names_a_file_beneath_the_folder(name: str) -> None:
     try:
         checked = check_name(name)
@@ -231,7 +232,7 @@ def test_a_name_that_passes_names_a_file_beneath_the_folder(name: str) -> None:
 
 
 @given(st.text(max_size=400) | st.binary(max_size=200).map(os.fsdecode))
-@settings(deadline=None)
+@examples()
 def test_whatever_is_printed_is_one_bounded_line(name: str) -> None:
     text = printable(name, 100)
     assert text.isprintable()
@@ -561,7 +562,7 @@ SEGMENT = st.sampled_from(["..", ".", "", "a", "b", "link", "secret", "new", "et
 
 
 @given(path=st.lists(SEGMENT, min_size=1, max_size=6).map("/".join))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_nothing_is_ever_written_outside(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
     base = tmp_path_factory.mktemp("case")
     (base / "folder" / "a").mkdir(parents=True)

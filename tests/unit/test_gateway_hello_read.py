@@ -7,11 +7,12 @@ import ssl
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.gateway.client_hello import HelloReader
 from sandbox_kernel.policy.network import Refused
+from tests.support.examples import examples
 from tests.support.tls_words import extension, record
 
 pytestmark = [
@@ -116,7 +117,7 @@ def test_control_openssl_tells_the_name_that_it_reads() -> None:
     assert by_openssl(evil) == by_us(evil) == "evil.example.com"
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(hellos())
 def test_a_server_reads_no_other_name_than_we_do(hello: bytes) -> None:
     """What one of both refuses leads nowhere."""

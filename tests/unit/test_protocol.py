@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import wire
@@ -17,6 +17,7 @@ from sandbox_kernel.core import texts
 from sandbox_kernel.core.errors import ProtocolError
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.session import protocol
+from tests.support.examples import examples
 
 CHANNELS = {wire.SHELL: "shell", wire.CONTROL: "control", wire.STDIN: "stdin", wire.IOPUB: "iopub"}
 REPLIES = sorted(request.reply for request in protocol.REQUESTS.values() if request.reply)
@@ -47,7 +48,7 @@ def frame(header: Any, parent: Any, metadata: Any, content: Any, *buffers: bytes
     return [*(orjson.dumps(part) for part in (header, parent, metadata, content)), *buffers]
 
 
-@settings(deadline=None)
+@examples()
 @given(st.sampled_from([*CHANNELS, wire.AGENT, 0, 99]), st.sampled_from(TYPES), OBJECTS, OBJECTS, st.lists(st.binary()))
 def test_a_message_is_one_of_the_table_or_an_error(
     kind: int, name: str, content: dict[str, Any], parent: dict[str, Any], buffers: list[bytes]
@@ -67,6 +68,7 @@ def test_a_message_is_one_of_the_table_or_an_error(
         assert all(isinstance(body.get(field), kinds) for field, kinds in protocol._REQUIRED.get(name, ()))
 
 
+@examples()
 @given(st.sampled_from(sorted(protocol.PUBLISHED)), OBJECTS, OBJECTS, st.lists(st.binary(max_size=50), max_size=3))
 def test_what_is_written_anew_is_what_came(
     kind: str, metadata: dict[str, Any], extra: dict[str, Any], buffers: list[bytes]
@@ -84,6 +86,7 @@ def test_what_is_written_anew_is_what_came(
     assert protocol.decode(wire.IOPUB, protocol.encode(more)).content.keys() <= protocol.CONTENT[kind]
 
 
+@examples()
 @given(st.lists(st.binary(max_size=60) | JSON.map(orjson.dumps), max_size=6), st.sampled_from([*CHANNELS, 0]))
 def test_any_bytes_are_a_message_or_an_error(parts: list[bytes], kind: int) -> None:
     try:
@@ -137,7 +140,7 @@ LONG = st.lists(
 AROUND = ['{"t":"%s"}', '{"a":["%s",1,"%s"],"b":{"c":"%s"}}', ' { "a" : "x\\"" , "t" : "%s" } ', '["%s"]', '"%s"']
 
 
-@settings(deadline=None)
+@examples()
 @given(LONG, st.sampled_from(AROUND), st.integers(1, 7))
 def test_long_texts_are_parsed_as_short_ones_are(words: list[str], around: str, size: int) -> None:
     body = around.replace("%s", "".join(words)).encode()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import files as agent_files
@@ -27,6 +27,7 @@ from sandbox_kernel.files.names import CHUNK_BYTES, FileLimits
 from sandbox_kernel.files.scratch import Ask, Stamp
 from sandbox_kernel.files.transfer import Downloads, Report, SyncState, Uploads
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
+from tests.support.examples import examples
 from tests.support.files_agent import Liar, real
 from tests.support.patience import Stopwatch, within
 
@@ -213,7 +214,7 @@ JSON = st.recursive(
     request_=st.dictionaries(st.sampled_from(["path", "offset", "size", "token", "limit", "final"]), JSON),
     data=st.binary(max_size=50),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_agent_never_raises(
     tmp_path_factory: pytest.TempPathFactory, op: str, request_: dict[str, Any], data: bytes
 ) -> None:
@@ -461,7 +462,7 @@ async def test_a_name_that_leads_elsewhere_is_refused(place: Place, name: str) -
 
 
 @given(names_=st.lists(st.sampled_from([*HOSTILE_NAMES, "a", "a/b", "ok.txt"]) | st.text(max_size=12), max_size=5))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_nothing_is_ever_written_outside(tmp_path_factory: pytest.TempPathFactory, names_: list[str]) -> None:
     place = Place(tmp_path_factory.mktemp("case"))
     (place.down / "out").symlink_to(place.base / "outside")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sandbox_kernel.gateway import codings
 from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
 from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits
+from tests.support.examples import examples
 from tests.support.spellings import SPELLINGS
 
 VALUES = {
@@ -86,7 +87,7 @@ written = st.lists(st.sampled_from(sorted(SPELLINGS)), max_size=4)
 sizes = st.lists(st.integers(1, 300), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
+@examples()
 @given(
     value=values, pieces=sizes, spellings=st.lists(st.sampled_from(sorted(SPELLINGS)), max_size=4), filling=st.data()
 )
@@ -104,14 +105,14 @@ def test_no_reading_of_what_comes_out_holds_the_value(
     assert value not in found
 
 
-@settings(deadline=None)
+@examples()
 @given(text=texts, pieces=sizes)
 def test_a_text_without_the_value_passes_as_it_is(text: bytes, pieces: list[int]) -> None:
     value = b"Qq7-not-in-there-77"
     assert in_pieces(scrubber(value), text * 20, pieces) == text * 20
 
 
-@settings(deadline=None)
+@examples()
 @given(text=texts, value=values, pieces=sizes)
 def test_what_passes_is_what_the_whole_text_gives(text: bytes, value: bytes, pieces: list[int]) -> None:
     """The reference: the same text, looked at once and as a whole, where nothing ambiguous stands beside the value."""

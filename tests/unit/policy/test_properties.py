@@ -8,11 +8,12 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.model import Limits, Message
 from sandbox_kernel.policy import CellBudget, OutputPolicy, replies, terminal
+from tests.support.examples import examples
 from tests.support.policy.check import faults
 from tests.support.policy.hostile import HTML, MARKDOWN
 from tests.support.policy.messages import display, model, update
@@ -50,7 +51,7 @@ JSON = st.recursive(
 OBJECTS = st.dictionaries(st.one_of(st.sampled_from(KEYS), TEXT), JSON, max_size=6)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.sampled_from(KINDS),
     st.sampled_from(["iopub", "shell", "control", "stdin"]),
@@ -74,7 +75,7 @@ def test_the_policy_answers_anything(kind: str, channel: Any, content: Any, meta
     assert verdict.message is not None or verdict.reasons
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.dictionaries(st.sampled_from([key for key in KEYS if "/" in key]), TEXT, min_size=1, max_size=3))
 def test_a_display_is_inert_and_stays_as_it_is(data: dict[str, str]) -> None:
     policy = OutputPolicy("safe")
@@ -86,7 +87,7 @@ def test_a_display_is_inert_and_stays_as_it_is(data: dict[str, str]) -> None:
     assert again.content == once.content
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(TEXT, min_size=2, max_size=4).map("".join))
 def test_markup_of_any_kind_is_inert(source: str) -> None:
     policy = OutputPolicy("safe")
@@ -98,6 +99,7 @@ def test_markup_of_any_kind_is_inert(source: str) -> None:
         assert faults(found) == []
 
 
+@examples()
 @given(st.lists(st.text(st.sampled_from("\x1b[]0;31mKAJ\x07\\\x9bP_ab\n\r"), max_size=12), max_size=6))
 def test_no_cut_of_a_text_lets_another_sequence_through(texts: list[str]) -> None:
     screen = terminal.Screen()
@@ -109,6 +111,7 @@ def test_no_cut_of_a_text_lets_another_sequence_through(texts: list[str]) -> Non
     assert "\x9b" not in rest
 
 
+@examples()
 @given(st.lists(st.integers(0, 3000), max_size=50), st.integers(1, 10_000), st.integers(1, 20), st.integers(1, 2000))
 def test_a_budget_is_never_passed_and_never_opens_again(
     sizes: list[int], max_bytes: int, max_messages: int, max_message: int
