@@ -87,6 +87,11 @@ def parser() -> Parser:
     one = command("doctor", commands.doctor)
     one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
+    one = command("verify", commands.verify)
+    one.add_argument("--name", metavar="NAME", help="an installed kernel whose settings are taken, before those given")
+    one.add_argument(
+        "--format", choices=("table", "json", "html"), default="table", help="what to print (default: %(default)s)"
+    )
     one = command("run", run.run, exit_codes=EXIT_CODES_OF_RUN)
     run.add_options(one)
     one = command("mcp", mcp.serve)

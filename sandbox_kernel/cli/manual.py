@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "doctor"),
     "Running code without a front end": ("run", "mcp"),
     "What was recorded": ("audit",),
-    "Looking after it": ("ps", "reap", "settings", "codes", "completion"),
+    "Looking after it": ("verify", "ps", "reap", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -40,6 +40,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "doctor": {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "a variant, for a program",
+    },
+    "verify": {
+        "sandbox-kernel verify --runtime runsc": "what stops what on this machine, with gVisor",
+        "sandbox-kernel verify --name sandbox-python --format html > verify.html": "a kernel's settings; a page",
     },
     "run": {
         "sandbox-kernel run analysis.ipynb --input sales.csv --output results": "a notebook and its data",

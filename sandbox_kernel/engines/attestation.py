@@ -180,7 +180,7 @@ def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
     strange = [
         f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
         for m in listed
-        if not _known(m)
+        if not known_mount(m)
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
     top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
@@ -195,7 +195,8 @@ def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
         yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
 
 
-def _known(mount: Mapping[str, Any]) -> bool:
+def known_mount(mount: Mapping[str, Any]) -> bool:
+    """Return whether a sandbox has such a mount: its `path`, `type`, `root` and `options`, as mountinfo has them."""
     path, kind = mount["path"], mount.get("type")
     if path in TMPFS:
         return kind == "tmpfs" and mount.get("root") == "/"

@@ -26,5 +26,6 @@
 - `idleness`: When a sandbox that nobody uses has to go.
 - `monitor`: What is noticed while code runs, and what comes of it.
 - `alerts`: Alerts on their way to the operator.
+- `trial`: A real start and a first cell, for those who look whether a machine does what it should.
 - `session`: What a front door calls: cells in, messages out, one container after another.
 """

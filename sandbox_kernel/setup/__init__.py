@@ -6,7 +6,6 @@
 - `image`: Building the images.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
-- `trial`: A real start, for the doctor.
 - `way_out`: What the settings of the network name, and whether it is there.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `reference`: The page of all settings.

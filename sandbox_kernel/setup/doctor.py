@@ -216,7 +216,7 @@ _IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes a
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> Check:
-    from . import trial
+    from ..session import trial
 
     try:
         lines = await trial.attestation(settings, engine)
@@ -231,7 +231,7 @@ async def attested_row(engine: base.Engine, settings: Settings) -> Check:
 
 
 async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
-    from . import trial
+    from ..session import trial
 
     began = time.perf_counter()
     try:

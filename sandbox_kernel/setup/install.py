@@ -17,7 +17,7 @@ from typing import Any
 
 import sandbox_kernel
 
-from ..config.sources import SETTINGS, from_files, is_for_all, resolve
+from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolve
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import Settings, format_bytes
@@ -65,6 +65,23 @@ def kernel_spec(
     }
     metadata = spec["metadata"] | {"sandbox_kernel": about}
     return spec | {"argv": argv, "display_name": settings.display_name, "metadata": metadata}
+
+
+def values_of(name: str) -> dict[str, Any]:
+    """Return the settings of an installed kernel, unchecked. Raises `ConfigurationError` if it is none of this."""
+    from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+    try:
+        argv = list(KernelSpecManager().get_kernel_spec(name).argv)
+    except (NoSuchKernel, ValueError) as error:
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT, f"there is no kernel {name} that can be read", value=repr(name), setting="--name"
+        ) from error
+    if "sandbox_kernel" not in argv:
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT, f"the kernel {name} is another than this", value=repr(name), setting="--name"
+        )
+    return read_argv(argv[argv.index("sandbox_kernel") + 1 :])[1]
 
 
 def isolation_flags(python: str) -> list[str]:

@@ -18,7 +18,8 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.documents import engine_info
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.setup import doctor, image, trial
+from sandbox_kernel.session import trial
+from sandbox_kernel.setup import doctor, image
 from sandbox_kernel.setup.install import install
 
 Change = Callable[[dict[str, Any]], object]

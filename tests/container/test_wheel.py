@@ -196,6 +196,17 @@ def test_doctor(environment: Environment) -> None:
     assert spec["status"] == "ok", spec
 
 
+def test_verify(environment: Environment) -> None:
+    """Nothing gets out of sandboxes as they are, tried without a checkout; the report keeps to the wheel's schema."""
+    settings = ["--image", "sandbox-kernel:base", "--memory", "512M", "--network", "files.test"]
+    said = json.loads(environment.fine("sandbox-kernel", "verify", "--format", "json", *settings))
+    verdicts = {one["code"]: one["verdict"] for one in said["findings"]}
+    assert {code for code, verdict in verdicts.items() if verdict != "pass"} == {"technology-kernel"}
+    assert verdicts["technology-kernel"] == "not-applicable"
+    assert (len(verdicts) > 60, said["exit"]) == (True, 0)
+    jsonschema.validate(said, json.loads(environment.fine("python", "-c", SCHEMA.replace("batch", "verify"))))
+
+
 def test_install_below_a_prefix(environment: Environment, tmp_path: Path) -> None:
     environment.fine("sandbox-kernel", "install", "--prefix", tmp_path, "--cpus", "1")
     folder = tmp_path / "share" / "jupyter" / "kernels" / "sandbox-python"

@@ -1,7 +1,7 @@
 """Every attack in a real sandbox, on every runtime; and the same attack where its protection is taken away.
 
 All attacks of one runtime, or of one alteration, share a container and run one after the other, each in a process of
-its own of which nothing is left. The attacks are in attacks_*.py, the alterations in alterations.py. Attacks on
+its own of which nothing is left. The attacks are in the package, the alterations in alterations.py. Attacks on
 the agent run in test_agent.py; their controls here.
 """
 
@@ -14,12 +14,13 @@ from collections.abc import Callable
 import pytest
 
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.verify.differences import DIFFERENCES
+from sandbox_kernel.verify.shipped import table
 from tests.attacks.escape.alterations import ALTERATIONS
-from tests.attacks.escape.differences import DIFFERENCES
-from tests.attacks.escape.inside import ATTACKS
 from tests.attacks.escape.tools import Outcomes, run
 from tests.support.turns import once
 
+ATTACKS = table()
 Batch = Callable[[str, str | None], Outcomes]
 
 

@@ -1,4 +1,4 @@
-"""A real start for the doctor: one sandbox that attests itself, and one cell in a session.
+"""A real start for those who look at a machine: one sandbox that attests itself, and one cell in a session.
 
 Neither touches a folder of the user's, and nothing is left behind.
 """
@@ -17,14 +17,21 @@ from ..core.errors import SandboxDied
 from ..core.model import Message, Settings
 from ..engines.base import Check, Engine
 from ..engines.shipping import new_spec
-from ..session.session import Session
+from .session import Session
 
 REPORT_BYTES = 4 << 20
 
 
 async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
     """Start a sandbox and return the comparison of what it is with what was asked for, line by line."""
+    return (await attestations(settings, engine))[0]
+
+
+async def attestations(settings: Settings, engine: Engine) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
+    """Do the same, and compare the same sandbox with what was not asked for: another user, and other limits."""
     spec = new_spec(settings)
+    limits = replace(spec.limits, pids=spec.limits.pids + 1, memory_bytes=spec.limits.memory_bytes + (1 << 20))
+    other = replace(spec, uid=spec.uid + 1, limits=limits)
     container = None
     try:
         async with asyncio.timeout(settings.limits.start_seconds):
@@ -33,7 +40,8 @@ async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
             while data := await container.receive():
                 for kind, parts in decoder.feed(data):
                     if kind == wire.AGENT and (event := json.loads(parts[0])).get("op") == "hello":
-                        return await container.compare(event.get("report"), spec)
+                        report = event.get("report")
+                        return await container.compare(report, spec), await container.compare(report, other)
             reason = await container.wait()
             raise SandboxDied(
                 EndCode.NO_REPORT, f"the sandbox {reason.kind} before it reported: {reason.detail.strip()[-500:]}"

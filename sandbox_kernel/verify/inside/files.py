@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Callable
 
-from .inside import GIVEN, attack, call, check, libc
+from .kit import FOLDERS, GIVEN, attack, call, check, libc
 
 DENIED = "EACCES EROFS EPERM"
 GONE = "EACCES EROFS EPERM ENOENT ENOTDIR EISDIR"
@@ -61,10 +61,32 @@ def file_of_the_host() -> object:
         for path in (start + GIVEN["file"], start + "/." + GIVEN["file"]):
             try:
                 with open(path) as file:
-                    found += [path] if GIVEN["secret"] in file.read() else []
+                    text = file.read()
+                found += [(path, text[:100])] if GIVEN["secret"] in text else []
             except OSError:
                 pass
     return found
+
+
+@attack("nothing", control="root and a writable root")
+def file_in_any_other_folder() -> object:
+    """A small file with a name that the host looks for later, in every folder of the tree, the topmost first."""
+    planted, folders = [], ["/"]
+    for folder in folders:
+        try:
+            with open(os.path.join(folder, GIVEN["marker"]), "x") as file:
+                file.write(GIVEN["secret"])
+            planted.append(folder)
+        except OSError:
+            pass
+        if len(planted) == 100:
+            break
+        try:
+            below = [each.path for each in os.scandir(folder) if each.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        folders += [path for path in below if path not in {*FOLDERS, "/proc", "/sys"}]
+    return planted
 
 
 @attack("nothing")
@@ -85,7 +107,8 @@ PIPES = ("pipe:", "host:", "socket:", "/dev/null")
 def environment_of_the_host() -> object:
     found = [name for name, value in os.environ.items() if GIVEN["session"] in value]
     wanted = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PROXY", "CREDENTIAL")
-    return found + [name for name in os.environ if any(word in name.upper() for word in wanted)]
+    names = set(os.environ) - set(GIVEN.get("variables", ()))
+    return found + [name for name in names if any(word in name.upper() for word in wanted)]
 
 
 # --- /proc and /sys: reading ------------------------------------------------------------------------------------------

@@ -11,6 +11,11 @@ OUTSIDE = (
     "gVisor's processes and files are memory to the engine: the limit of memory ends them, and the sandbox with it"
 )
 
+OPEN_FILES = (
+    "gVisor checks the user of a process's open files, not whether it may be debugged; the host believes an agent "
+    "nothing once a cell has run, so that a cell which speaks in its place gets what it could send anyway"
+)
+
 _BY_REASON: dict[str, dict[str, str]] = {
     LACKS: {
         "physical_addresses": "ENOENT",
@@ -78,6 +83,11 @@ _BY_REASON: dict[str, dict[str, str]] = {
         "sockets_of_other_families": "worked",
     },
     f"{OWN}: ping sockets, and nothing to be reached with them": {"sockets_of_other_internet_protocols": "worked"},
+    OPEN_FILES: {
+        "pipe_of_the_agent": "worked",
+        "input_of_the_agent": "worked",
+        "environment_of_the_agent": "worked",
+    },
     OUTSIDE: {
         "memory_beyond_the_limit": "sandbox out_of_memory",
         "memory_beyond_the_limit_in_several_processes": "sandbox out_of_memory",
@@ -91,5 +101,7 @@ _BY_REASON: dict[str, dict[str, str]] = {
     },
 }
 
+REASONS = {name: reason for reason, table in _BY_REASON.items() for name in table}
+"""The name of an attack, and why that is no way out."""
 DIFFERENCES = {name: outcome for table in _BY_REASON.values() for name, outcome in table.items()}
 """The name of an attack, and its outcome with gVisor; every other attack ends as with runc."""

@@ -15,8 +15,9 @@ import stat
 import struct
 import subprocess
 import sys
+import time
 
-from .inside import MIB, attack, call, check, in_child, libc, status
+from .kit import MIB, attack, call, check, in_child, libc, status
 
 ADMIN = "root and SYS_ADMIN, no filter"
 NEWUSER = 0x10000000
@@ -148,13 +149,15 @@ def devices_of_the_host() -> object:
 
 @attack("EPERM")
 def setting_the_clock() -> object:
-    return [call("clock_settime", 0, struct.pack("2q", 1, 0))]
+    """To what it shows: whoever may do that may set it to anything."""
+    return [call("clock_settime", 0, struct.pack("2q", int(time.time()), 0))]
 
 
 @attack("EPERM", control=ADMIN)
 def setting_the_hostname() -> object:
-    socket.sethostname("other")
-    return socket.gethostname() == "other"
+    """To what it is already, which needs the same right."""
+    socket.sethostname(socket.gethostname())
+    return "set"
 
 
 @attack("EPERM")

@@ -1,7 +1,6 @@
 """Taking more than one's share. Runs inside; each returns what it got when that is more than the sandbox's limits say.
 
-The limits are those of engine_tools.SMALL: 192 MiB of memory, 16 MiB in /tmp and /dev/shm, 32 MiB in scratch, 256
-processes, 1024 open files.
+The host tells the limits, in bytes and in numbers.
 """
 
 from __future__ import annotations
@@ -13,14 +12,16 @@ import signal
 import socket
 import threading
 
-from .inside import MIB, attack, check, ends, libc
+from .kit import GIVEN, MIB, attack, check, ends, libc
 
-MEMORY = 192 * MIB
+
+def limit(name: str) -> int:
+    return int(GIVEN["limits"][name])
 
 
 @attack("SIGKILL", control="more memory")
 def memory_beyond_the_limit() -> object:
-    memory = mmap.mmap(-1, MEMORY + 64 * MIB)
+    memory = mmap.mmap(-1, limit("memory_bytes") + 64 * MIB)
     for position in range(0, len(memory), 4096):
         memory[position] = 1
     return len(memory)
@@ -31,7 +32,7 @@ def memory_beyond_the_limit_in_several_processes() -> object:
     children = []
     for _ in range(4):
         if not (child := os.fork()):
-            memory = mmap.mmap(-1, MEMORY // 3)
+            memory = mmap.mmap(-1, limit("memory_bytes") // 3)
             for position in range(0, len(memory), 4096):
                 memory[position] = 1
             signal.pause()
@@ -63,7 +64,7 @@ def _outlive(children: list[int]) -> object:
 
 @attack("SIGKILL SIGBUS ENOMEM ENOSPC EINVAL", control="more memory")
 def shared_memory_segments_beyond_the_limit() -> object:
-    size = MEMORY + 64 * MIB
+    size = limit("memory_bytes") + 64 * MIB
     segment = check(libc.shmget(0, size, 0o1600))
     address = libc.shmat(segment, None, 0)
     libc.shmctl(segment, 0, None)
@@ -80,7 +81,7 @@ def address_of(address: int) -> object:
 @attack("SIGKILL ENOMEM ENOSPC", control="more memory")
 def memory_file_beyond_the_limit() -> object:
     fd, written = os.memfd_create("big"), 0
-    while written < MEMORY + 64 * MIB:
+    while written < limit("memory_bytes") + 64 * MIB:
         written += os.write(fd, bytes(MIB))
     return written
 
@@ -100,7 +101,7 @@ def pipes_beyond_the_memory_limit() -> object:
                 total += os.write(write, bytes(65536))
         except BlockingIOError:
             pass
-    return total > MEMORY and total
+    return total > limit("memory_bytes") and total
 
 
 @attack("nothing SIGKILL EMFILE ENOBUFS ENOMEM")
@@ -117,7 +118,7 @@ def sockets_beyond_the_memory_limit() -> object:
                     total += end.send(bytes(65536))
             except BlockingIOError:
                 pass
-    return total > MEMORY and total
+    return total > limit("memory_bytes") and total
 
 
 def fill(folder: str, size: int) -> object:
@@ -129,46 +130,47 @@ def fill(folder: str, size: int) -> object:
 
 @attack("ENOSPC", control="larger file systems")
 def files_in_tmp_beyond_its_size() -> object:
-    return fill("/tmp", 40 * MIB)
+    return fill("/tmp", limit("tmp_bytes") + 8 * MIB)
 
 
 @attack("ENOSPC", control="larger file systems")
 def files_in_scratch_beyond_its_size() -> object:
-    return fill("/mnt/data", 40 * MIB)
+    return fill("/mnt/data", limit("scratch_bytes") + 8 * MIB)
 
 
 @attack("ENOSPC", control="larger file systems")
 def files_in_shared_memory_beyond_its_size() -> object:
-    return fill("/dev/shm", 40 * MIB)
+    return fill("/dev/shm", limit("shm_bytes") + 8 * MIB)
 
 
 @attack("ENOSPC", control="no limit of files")
 def empty_files_without_end() -> object:
-    for number in range(9000):
+    count = max(1024, limit("tmp_bytes") // 4096) + 1000
+    for number in range(count):
         os.close(os.open(f"/tmp/{number}", os.O_CREAT))
-    return "9000 files"
+    return f"{count} files"
 
 
 @attack("EMFILE", control="more open files")
 def open_files_without_end() -> object:
-    return [os.open("/dev/null", os.O_RDONLY) for _ in range(1500)]
+    return [os.open("/dev/null", os.O_RDONLY) for _ in range(limit("open_files") + 400)]
 
 
 @attack("RuntimeError EAGAIN", control="no process limit")
 def threads_without_end() -> object:
     threading.stack_size(65536)
     done = threading.Event()
-    for _ in range(300):
+    for _ in range(limit("pids") + 44):
         threading.Thread(target=done.wait, daemon=True).start()
-    return "300 threads"
+    return "more threads than processes may be"
 
 
 @attack("EAGAIN", control="no process limit")
 def processes_without_end() -> object:
-    for _ in range(300):
+    for _ in range(limit("pids") + 44):
         if not os.fork():
             signal.pause()
-    return "300 processes"
+    return "more processes than there may be"
 
 
 @attack("nothing")

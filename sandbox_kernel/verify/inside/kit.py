@@ -1,6 +1,6 @@
-"""What attacks are made of, on both sides: the table of them on the host, the calls they need inside the container.
+"""What attacks are made of, on both sides: the table of them on the host, the calls they need inside the sandbox.
 
-Standard library only: its source is shipped into the container, as are the modules that hold the attacks.
+Standard library only, Python 3.9 and later: its source is shipped, as are the modules that hold the attacks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Attack:
     refused: frozenset[str]
     """Outcomes that count as contained: names of errors or signals; "nothing" when it ran and found nothing."""
     control: str | None
-    """The alteration of the container (see alterations.py) with which the same function does get out."""
+    """What the tests take away from a sandbox so that the same function does get out; None if that would do harm."""
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class Attack:
     @property
     def on_agent(self) -> bool:
         """Whether it goes for PID 1, and so needs a real session's."""
-        return self.run.__module__.endswith(".attacks_agent")
+        return self.run.__module__.endswith(".agent")
 
     @property
     def verdict(self) -> str:
@@ -49,14 +49,19 @@ class Attack:
 
 ATTACKS: dict[str, Attack] = {}
 GIVEN: dict[str, Any] = {}
-"""What the host tells the attacks: names of its own sockets, files and processes to go for."""
+"""What the host tells the attacks: names of its sockets and files to go for, the limits, and what is to be there."""
+FOLDERS = ("/mnt/data", "/tmp", "/dev/shm")
+"""Where a cell may write."""
+_before: set[str] = set()
+"""What lay in them before the first attack."""
 
 
 def attack(refused: str, *, control: str | None = None) -> Callable[[Callable[[], object]], Callable[[], object]]:
     """Put a function into the table. Its name is the attack's."""
 
     def add(function: Callable[[], object]) -> Callable[[], object]:
-        assert function.__name__ not in ATTACKS
+        if function.__name__ in ATTACKS:
+            raise AssertionError(function.__name__)
         ATTACKS[function.__name__] = Attack(function, frozenset(refused.split()), control)
         return function
 
@@ -207,16 +212,40 @@ def clean_up(group: int) -> None:
             os.waitpid(-1, 0)
     except ChildProcessError:
         pass
-    for folder in ("/mnt/data", "/tmp", "/dev/shm"):
-        for entry in os.scandir(folder):
-            # What an alteration shares with the host is another user's.
-            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+    for path in entries() - _before:
+        try:
+            # What a sandbox shares with the host by mistake is another user's.
+            if os.lstat(path).st_uid == os.getuid():
+                shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+        except OSError:
+            pass
+
+
+def entries() -> set[str]:
+    """Return what lies in the folders that a cell may write to."""
+    found = set()
+    for folder in FOLDERS:
+        try:
+            found |= {os.path.join(folder, name) for name in os.listdir(folder)}
+        except OSError:
+            pass
+    return found
+
+
+def user_of(pid: int) -> int | None:
+    """Return whose a process is, None if that cannot be seen; the owner of its folder in /proc may be root's."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("Uid:")), None)
+    except OSError:
+        return None
 
 
 def main(names: list[str]) -> None:
     """Run the named attacks one after the other, and say how each ended."""
+    _before.update(entries())
     GIVEN["open files"] = sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]  # the last is the listing's
     for name in names:
-        print(json.dumps([name, *apart(ATTACKS[name].run)]), flush=True)
+        sys.stdout.write(json.dumps([name, *apart(ATTACKS[name].run)]) + "\n")
+        sys.stdout.flush()
     sys.stdout.close()

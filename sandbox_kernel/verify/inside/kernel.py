@@ -11,7 +11,7 @@ import signal
 import struct
 from collections.abc import Callable
 
-from .inside import GIVEN, attack, call, check, ends, libc, status
+from .kit import GIVEN, attack, call, check, ends, libc, status, user_of
 
 AT_FDCWD = -100
 ADMIN = "root and SYS_ADMIN, no filter"
@@ -84,7 +84,9 @@ def signal_to_a_process_of_the_host() -> object:
 
 @attack("nothing", control="the host's processes")
 def processes_of_the_host() -> object:
-    return [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in {1, os.getpid()}]
+    """Those of another user: all in a sandbox is of one, and of a user that nothing else has."""
+    users = {pid: user_of(int(pid)) for pid in os.listdir("/proc") if pid.isdigit()}
+    return [pid for pid, user in users.items() if user not in (os.getuid(), None)]
 
 
 # --- namespaces -------------------------------------------------------------------------------------------------------

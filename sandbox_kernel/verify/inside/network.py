@@ -8,7 +8,7 @@ import socket
 import stat
 import struct
 
-from .inside import GIVEN, attack
+from .kit import GIVEN, attack
 
 NOWHERE = "192.0.2.1"  # RFC 5737: nobody has it
 UNREACHABLE = "ENETUNREACH EHOSTUNREACH"
@@ -36,6 +36,12 @@ def udp_to_the_network() -> object:
 @attack(f"{UNREACHABLE} EADDRNOTAVAIL")
 def tcp_over_ipv6() -> object:
     return connect(socket.AF_INET6, socket.SOCK_STREAM, ("2001:db8::1", 80))
+
+
+@attack(UNREACHABLE)
+def tcp_by_an_ipv6_socket() -> object:
+    """The same address of IPv4, by the other family's way."""
+    return connect(socket.AF_INET6, socket.SOCK_STREAM, (f"::ffff:{NOWHERE}", 80))
 
 
 @attack(UNREACHABLE)
@@ -100,14 +106,15 @@ def list_of_abstract_sockets() -> object:
 
 @attack("nothing", control="a folder of the host")
 def unix_sockets_in_the_file_tree() -> object:
-    """Every socket file that can be found is tried, the engine's among them."""
+    """Every socket file of another user that can be found is tried, the engine's among them."""
     found = []
     for folder, _, names in os.walk("/"):
         if folder.startswith(("/proc", "/sys")):
             continue
         for path in (os.path.join(folder, name) for name in names):
             try:
-                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                found_there = os.lstat(path)
+                if stat.S_ISSOCK(found_there.st_mode) and found_there.st_uid != os.getuid():
                     found.append(connect(socket.AF_UNIX, socket.SOCK_STREAM, path))
             except OSError:
                 pass

@@ -1,0 +1,330 @@
+"""One examination of this machine: which sandboxes are started, what is tried in each, and what the host looks at.
+
+What is tried in one sandbox follows one after the other; the sandboxes run side by side. All ends with the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import SandboxError
+from ..core.model import MIB, Limits, Message, Settings
+from ..engines.about import EngineInfo, Inspectable
+from ..engines.select import make_engine
+from ..sdk.client import AsyncSandbox, session_of
+from ..sdk.execution import Execution
+from . import cells, ends, outside, shows, standing
+from .bait import Bait, laid
+from .findings import Finding, complete, decided, failed, not_applicable, of_attacks
+from .probes import PROBES, Probe, Where
+from .shipped import cell, heard, table
+
+SMALL = Limits(memory_bytes=256 * MIB, scratch_bytes=32 * MIB, tmp_bytes=16 * MIB, shm_bytes=16 * MIB)
+"""At most so much for sandboxes that use up what they have."""
+SMALL_OUTPUT = 4 * MIB
+LEAST_SECONDS = 120.0
+"""A cell of many attacks may take so long, whatever the limit of cells is."""
+LEAST_OUTPUT = 16 * MIB
+SHORT_GRACE = 1.0
+
+FLOODS = ("end-output", "end-kernel", "limit-memory")
+BUSY = ("plant-next", "end-time", "limit-processes")
+ATTESTED = ("technology-attested", "technology-attestation-sees")
+HARMLESS = {"plain.csv"}
+"""What the cell made for the folder of results that is to arrive there."""
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was found, and on what."""
+
+    settings: Settings
+    engine: EngineInfo
+    address: str
+    findings: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Examination:
+    """Try all that is wanted. Raises `SandboxError` if no sandbox can be started with these settings."""
+    began = time.monotonic()
+    engine = make_engine(settings)
+    done = Examination(settings, await engine.info(), engine.address)
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-verify-") as scratch:
+        place = Path(scratch)
+        for folder in (place, place / "bait", place / "results"):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)  # so that only the sandbox is in the way
+        with laid(secrets.token_hex(8), place / "bait") as bait:
+            run = _Run(settings, engine, {probe.code for probe in wanted}, bait, place / "results")
+            await run.all()
+            done.findings = complete(run.found, wanted)
+    done.seconds = time.monotonic() - began
+    return done
+
+
+class _Run:
+    """The state of one examination."""
+
+    def __init__(self, settings: Settings, engine: Inspectable, wanted: set[str], bait: Bait, results: Path) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.wanted = wanted
+        self.bait = bait
+        self.results = results
+        self.gvisor = settings.runtime == "runsc"
+        self.found: list[Finding] = []
+        self.planted = asyncio.Event()
+        self.sessions: set[str] = set()
+        self.containers: set[str] = set()
+        self.heard: list[str] = []
+        """All that sandboxes have printed."""
+
+    async def all(self) -> None:
+        parts = [self._main(), *self._apart()]
+        outcomes = await asyncio.gather(*parts, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if self.wanted & {"end-containers", "end-processes"}:
+            self.found += await ends.remains(self.engine, self.sessions, self.containers)
+        self._look_back()
+
+    def _apart(self) -> Iterator[Any]:
+        """What needs sandboxes of its own, which it ends."""
+        if self.wanted.intersection(FLOODS):
+            yield self._try(FLOODS, self._in_small(lambda one: ends.flood_kill_and_memory(one, self.wanted)))
+        if self.wanted.intersection(BUSY):
+            marker, wanted = str(self.bait.given["marker"]), self.wanted
+
+            def work(one: AsyncSandbox) -> Awaitable[list[Finding]]:
+                return ends.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor)
+
+            yield self._try(BUSY, self._in_small(work))
+        if self.wanted.intersection(ATTESTED):
+            yield self._try(ATTESTED, ends.attested(self.settings, self.engine))
+        if "end-owner" in self.wanted:
+            yield self._try(("end-owner",), self._orphaned())
+
+    async def _try(self, codes: Iterable[str], work: Awaitable[list[Finding]]) -> None:
+        """Take what some work finds; if it cannot be done, its probes have failed for that reason."""
+        try:
+            self.found += await work
+        except (SandboxError, TimeoutError) as error:
+            self.found += [failed(code, ends.reason(error)) for code in codes if code in self.wanted]
+
+    async def _orphaned(self) -> list[Finding]:
+        return [await ends.orphaned(small(self.settings), self.engine)]
+
+    async def _in_small(self, work: Callable[[AsyncSandbox], Awaitable[list[Finding]]]) -> list[Finding]:
+        async with self._sandbox(small(self.settings)) as sandbox:
+            return await work(sandbox)
+
+    @contextlib.asynccontextmanager
+    async def _sandbox(self, settings: Settings) -> AsyncIterator[AsyncSandbox]:
+        """A sandbox whose session, and whose first container, are looked for afterwards."""
+        sandbox = AsyncSandbox(settings)
+        self.sessions.add(sandbox.id)
+        async with sandbox:
+            self.containers.add(await session_of(sandbox).started())
+            yield sandbox
+
+    # --- the sandbox with the settings as they are, and the one beside it ---
+
+    async def _main(self) -> None:
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                main, beside = self._sandbox(as_tried(self.settings, self.results)), self._sandbox(small(self.settings))
+                one, other = await asyncio.gather(stack.enter_async_context(main), stack.enter_async_context(beside))
+                await self._in_main(one, other)
+        finally:
+            self.planted.set()
+
+    async def _in_main(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
+        marker = self.bait.given["marker"]
+        await self._said(main, cells.PLANT.format(marker=marker))
+        self.planted.set()
+        await self._from_outside(main, beside)
+        await self._attack(main, Where.DOORS, self._told(main))
+        await self._attack_neighbour(main, beside)
+        await asyncio.gather(self._show(main), self._attack(beside, Where.SMALL, self._told(beside)))
+        await self._past_the_rules(main)
+        await self._attack(main, Where.AGENT, self._told(main))
+
+    def _told(self, sandbox: AsyncSandbox) -> dict[str, Any]:
+        limits, variables = asdict(sandbox.settings.limits), _variables(sandbox.settings)
+        return {**self.bait.given, "limits": limits, "variables": variables}
+
+    async def _attack(self, sandbox: AsyncSandbox, where: Where, given: Mapping[str, Any]) -> None:
+        probes = [probe for probe in PROBES if probe.where is where and probe.attacks and probe.code in self.wanted]
+        if not probes:
+            return
+        names = list(dict.fromkeys(name for probe in probes for name in probe.attacks))
+        said = heard(await self._said(sandbox, cell(names, given)), names)
+        self.found += [of_attacks(probe, table(), said, gvisor=self.gvisor) for probe in probes]
+
+    async def _attack_neighbour(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
+        codes = [probe.code for probe in PROBES if probe.where is Where.NEIGHBOUR and probe.code in self.wanted]
+        if not codes:
+            return
+        session = secrets.token_hex(8)
+        given = {"abstract": f"\0{session}", "key": 0x5B000000 + secrets.randbelow(1 << 24), "session": session}
+        given |= {"secret": session, "file": f"/mnt/data/{session}"}
+        said = await self._said(beside, cells.VICTIM.format(given=json.dumps(given)))
+        try:
+            given["tcp"] = int(json.loads(said.strip().splitlines()[-1])["port"])
+        except (ValueError, LookupError, TypeError):
+            self.found += [failed(code, "the sandbox beside it did not lay anything out") for code in codes]
+            return
+        try:
+            await self._attack(main, Where.NEIGHBOUR, {**self._told(main), **given})
+        finally:
+            await beside.run_code(cells.TIDY)
+
+    async def _show(self, main: AsyncSandbox) -> None:
+        if any(code.startswith("output-") for code in self.wanted):
+            messages: list[Message] = []
+            await main.run_code(shows.CELL, on_message=messages.append)
+            self.found += shows.judge(messages, self.settings.outputs)
+
+    async def _past_the_rules(self, main: AsyncSandbox) -> None:
+        code = "network-past-the-rules"
+        if code not in self.wanted:
+            return
+        if not self.settings.has_way_out:
+            self.found.append(not_applicable(code, "the settings give no way out"))
+            return
+        if any(shows.NOWHERE in rule for rule in self.settings.network):
+            self.found.append(not_applicable(code, "a rule names the address that is tried"))
+            return
+        self.found.append(of_denials(await main.run_code(cells.BEYOND)))
+
+    async def _said(self, sandbox: AsyncSandbox, code: str) -> str:
+        """Run a cell and return what it printed. A cell that fails says what it said until then."""
+        execution = await sandbox.run_code(code)
+        text = "".join(execution.logs.stdout)
+        self.heard += [text, "".join(execution.logs.stderr), str(execution.error or "")]
+        return text
+
+    # --- what the host looks at ---
+
+    async def _from_outside(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
+        one = await session_of(main).started()
+        other = await session_of(beside).started()
+        seen, near = await asyncio.to_thread(stand, one), await asyncio.to_thread(stand, other)
+        limits, runtime = main.settings.limits, self.settings.runtime
+        own = outside.own()
+        self.found += standing.judge(seen, near, own, limits, gvisor=self.gvisor, runtime=runtime)
+        code = "program-stays-inside"
+        if not seen.processes:
+            self.found.append(not_applicable(code, standing.HIDDEN))
+            return
+        programs = await asyncio.to_thread(outside.called, str(self.bait.given["marker"]))
+        away = [pid for pid, groups in programs if one not in groups]
+        inside = len(programs) - len(away)
+        text = "it is no process of the host's" if not programs else f"{inside} in its sandbox's control group"
+        fine = not away and (bool(programs) or self.gvisor)
+        self.found.append(decided(code, fine, f"{text}, {len(away)} elsewhere" if programs else text))
+
+    def _look_back(self) -> None:
+        """Look at what came to the host's sockets and folders, whatever the sandbox said of it."""
+        arrived = self.bait.arrived()
+        for code, names in {
+            "network-host-loopback": {"tcp", "udp"},
+            "network-host-sockets": {"abstract", "path"},
+        }.items():
+            if came := sorted(names.intersection(arrived)):
+                self.found.append(failed(code, f"it came to the host's socket: {', '.join(came)}"))
+        folders = [Path(folder) for folder in (self.settings.uploads, self.settings.downloads) if folder]
+        if planted := self.bait.planted(folders):
+            self.found.append(failed("plant-anywhere", f"on this machine: {', '.join(map(str, planted))}"[:300]))
+        out = self.bait.untold in "\n".join(self.heard)
+        text = "it came out of the sandbox" if out else "it did not come out"
+        self.found.append(decided("leak-secret", not out, text))
+        self.found.append(results(self.results, str(self.bait.given["marker"])))
+
+
+def stand(container: str) -> standing.Standing:
+    """Return how the host's kernel shows a container."""
+    processes = outside.processes(container)
+    if not processes:
+        return standing.Standing(())
+    pid = processes[0].pid
+    limits = {name: outside.limit(pid, name) for name in ("memory", "pids", "cpu")}
+    return standing.Standing(processes, outside.interfaces(pid), outside.routes(pid), outside.mounts(pid), limits)
+
+
+def of_denials(execution: Execution) -> Finding:
+    """Judge a cell that asked for a host which no rule names."""
+    denied = sorted({each.code for each in execution.denied if each.host == shows.NOWHERE})
+    text = f"the host denied it: {', '.join(denied)}" if denied else "the host denied nothing"
+    return decided("network-past-the-rules", bool(denied), text)
+
+
+def results(folder: Path, marker: str) -> Finding:
+    """Judge what has come into the folder of results."""
+    code, strange, plain = "plant-downloads", [], []
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        regular = stat.S_ISREG(mode) and not mode & 0o7111
+        if not (regular or stat.S_ISDIR(mode)) or path.name.startswith(".") or not path.name.isprintable():
+            strange.append(ascii(path.name))
+        plain.append(path.name)
+    if strange:
+        return failed(code, f"arrived: {', '.join(strange)}"[:300])
+    if not HARMLESS.intersection(plain):
+        return failed(code, "not even a plain file arrived, so nothing was tried")
+    named = ", ".join(name for name in plain if name != marker)
+    return decided(code, True, f"only regular files with plain names and without rights arrived: {named}"[:300])
+
+
+def _variables(settings: Settings) -> list[str]:
+    """Return the variables that a way out puts into a sandbox: placeholders, and where the way is."""
+    if not settings.has_way_out:
+        return []
+    from ..gateway.environment import inside
+    from ..policy.network import Rule
+
+    placeholders = {secret.name: "" for secret in settings.secrets}
+    return sorted(inside(map(Rule.parse, settings.network), placeholders, "").environment)
+
+
+def as_tried(settings: Settings, results: Path) -> Settings:
+    """Return the settings with a folder of ours, with nobody to be alerted, and with room for many attacks."""
+    limits = settings.limits
+    limits = replace(
+        limits,
+        cell_seconds=max(limits.cell_seconds, LEAST_SECONDS),
+        output_bytes=max(limits.output_bytes, LEAST_OUTPUT),
+        output_messages=max(limits.output_messages, 1000),
+        message_bytes=max(limits.message_bytes, LEAST_OUTPUT),
+    )
+    return replace(settings, uploads=None, downloads=str(results), audit=None, monitor=None, limits=limits)
+
+
+def small(settings: Settings) -> Settings:
+    """Return the same settings with less of everything, no folder and no way out."""
+    limits = settings.limits
+    least = {
+        name: min(getattr(limits, name), getattr(SMALL, name))
+        for name in ("memory_bytes", "scratch_bytes", "tmp_bytes", "shm_bytes", "pids", "open_files")
+    }
+    limits = replace(
+        limits,
+        **least,
+        output_bytes=min(limits.output_bytes, SMALL_OUTPUT),
+        interrupt_grace_seconds=min(limits.interrupt_grace_seconds, SHORT_GRACE),
+        cell_seconds=max(limits.cell_seconds, LEAST_SECONDS),
+    )
+    apart = replace(settings, uploads=None, downloads=None, audit=None, monitor=None, limits=limits)
+    return replace(apart, network=(), secrets=())

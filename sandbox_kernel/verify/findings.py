@@ -1,0 +1,133 @@
+"""What was found, as values: a verdict for each probe, and what is made of all of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .differences import DIFFERENCES, REASONS
+from .inside.kit import Attack
+from .probes import BY_CODE, PROBES, Group, Probe, Word
+
+MOST_NAMED = 6
+"""Attacks that a finding names."""
+
+
+class Verdict(StrEnum):
+    """How a probe ended. Only the first is good."""
+
+    PASS = "pass"  # noqa: S105 (not a password)
+    FAIL = "fail"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One probe, and how it ended."""
+
+    probe: Probe
+    verdict: Verdict
+    happened: str
+    word: Word
+
+    @property
+    def stopped_by(self) -> str | None:
+        """What stopped it, None if nothing did or if nothing was to be stopped."""
+        return self.probe.stops if self.verdict is Verdict.PASS else None
+
+    def to_json(self) -> dict[str, str | None]:
+        return {
+            "code": self.probe.code,
+            "group": self.probe.group.value,
+            "tried": self.probe.tried,
+            "happened": self.happened,
+            "stopped_by": self.stopped_by,
+            "verdict": self.verdict.value,
+            "word": self.word.value,
+        }
+
+
+def passed(code: str, happened: str, word: Word | None = None) -> Finding:
+    return _finding(code, Verdict.PASS, happened, word)
+
+
+def failed(code: str, happened: str, word: Word | None = None) -> Finding:
+    return _finding(code, Verdict.FAIL, happened, word)
+
+
+def not_applicable(code: str, reason: str, word: Word | None = None) -> Finding:
+    return _finding(code, Verdict.NOT_APPLICABLE, reason, word)
+
+
+def decided(code: str, ok: bool, happened: str, word: Word | None = None) -> Finding:
+    return _finding(code, Verdict.PASS if ok else Verdict.FAIL, happened, word)
+
+
+def _finding(code: str, verdict: Verdict, happened: str, word: Word | None) -> Finding:
+    probe = BY_CODE[code]
+    return Finding(probe, verdict, happened, word or probe.word)
+
+
+def of_attacks(
+    probe: Probe, table: Mapping[str, Attack], said: Mapping[str, tuple[str, str]], *, gvisor: bool
+) -> Finding:
+    """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it."""
+    refused: dict[str, list[str]] = {}
+    got_out, excused = [], []
+    for name in probe.attacks:
+        word, rest = said.get(name, ("no answer", ""))
+        differs = gvisor and DIFFERENCES.get(name) == word
+        if differs and word == "worked":
+            excused.append(name)
+        elif differs or word in table[name].refused:
+            refused.setdefault(word, []).append(name)
+        else:
+            got_out.append(f"{readable(name)}: {word}{f' ({rest})' if rest else ''}")
+    if got_out:
+        return failed(probe.code, _some(got_out, "; "), probe.word)
+    words = "; ".join(
+        f"{_some([readable(name) for name in names])}: {'found nothing' if word == 'nothing' else word}"
+        for word, names in refused.items()
+    )
+    reasons = "; ".join(dict.fromkeys(REASONS[name] for name in excused))
+    if not refused:
+        return not_applicable(probe.code, reasons, probe.word)
+    return passed(probe.code, f"{words}; left out: {reasons}" if reasons else words, probe.word)
+
+
+def readable(name: str) -> str:
+    """Return the name of an attack as words."""
+    return name.replace("_s_", "'s_").replace("_", " ")
+
+
+def _some(texts: list[str], between: str = ", ") -> str:
+    more = len(texts) - MOST_NAMED
+    return between.join(texts[:MOST_NAMED]) + (f"{between}and {more} more" if more > 0 else "")
+
+
+def complete(found: Iterable[Finding], wanted: Iterable[Probe] = PROBES) -> list[Finding]:
+    """Return a finding for each probe that was wanted, in the order of the table; one without any has failed.
+
+    Of several, one that failed counts: what the host saw is not taken back by what a sandbox says.
+    """
+    by_code: dict[str, Finding] = {}
+    for one in found:
+        before = by_code.get(one.probe.code)
+        if before is None or one.verdict is Verdict.FAIL:
+            by_code[one.probe.code] = one
+    return [by_code.get(probe.code) or failed(probe.code, "it was not answered") for probe in wanted]
+
+
+def counts(found: Iterable[Finding]) -> dict[Verdict, int]:
+    """Return how many ended in which way."""
+    verdicts = [one.verdict for one in found]
+    return {verdict: verdicts.count(verdict) for verdict in Verdict}
+
+
+def groups(found: Iterable[Finding]) -> dict[Group, list[Finding]]:
+    """Return the findings of each group that has any."""
+    by_group: dict[Group, list[Finding]] = {}
+    for one in found:
+        by_group.setdefault(one.probe.group, []).append(one)
+    return by_group

@@ -1,0 +1,356 @@
+"""`sandbox-kernel verify` on real sandboxes: as they are, with protections taken away, and with one that lies.
+
+Several protections are taken away from one set of sandboxes, and each probe that rests on one of them is seen to turn.
+The attestation, which refuses such sandboxes, is stepped around here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.core.model import Limits, Settings
+from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.docker.ahead import creation
+from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.policy import Verdict as PolicyVerdict
+from sandbox_kernel.policy.outputs import OutputPolicy
+from sandbox_kernel.session.session import Session
+from sandbox_kernel.verify import bait, cells, ends, examination
+from sandbox_kernel.verify.findings import Finding, Verdict
+from sandbox_kernel.verify.probes import BY_CODE, PROBES, Group, Word
+from sandbox_kernel.verify.shipped import PROGRAM
+from tests.attacks.escape.alterations import Alteration, Body, Given, both, folder, host, no_filter, root, secret, tmpfs
+from tests.support.engines import IMAGE, docker_runtimes
+
+ON_GVISOR = {probe.code for probe in PROBES if probe.group not in {Group.LIMITS, Group.ENDS}} - {"plant-next"}
+"""What needs no sandbox of its own that comes to its end: the others cost tens of seconds there."""
+
+
+async def verified(settings: Settings, codes: set[str] | None = None) -> dict[str, Finding]:
+    wanted = [probe for probe in PROBES if codes is None or probe.code in codes]
+    return {one.probe.code: one for one in (await examination.examine(settings, wanted)).findings}
+
+
+def said(found: dict[str, Finding], verdict: Verdict) -> dict[str, str]:
+    return {code: one.happened for code, one in found.items() if one.verdict is verdict}
+
+
+UNTRIED = re.compile(
+    r"no answer|not answered|not be tried|showed nothing|nothing was tried|not lay|not start|it did not"
+)
+
+
+def untried(found: dict[str, Finding]) -> dict[str, str]:
+    """Return what failed because nobody tried it, which shows nothing of a protection."""
+    return {code: text for code, text in said(found, Verdict.FAIL).items() if UNTRIED.search(text)}
+
+
+async def test_sandboxes_of_gvisor_pass_as_they_are() -> None:
+    """What is not applicable there has gVisor for its reason. runc's are tried by the wheel, in its own tests."""
+    if "runsc" not in docker_runtimes():
+        pytest.skip("the engine has no runtime 'runsc'")
+    settings = from_keywords(image=IMAGE, memory="512M", network=["files.test"], runtime="runsc")
+    found = await verified(settings, ON_GVISOR)
+    assert said(found, Verdict.FAIL) == {}
+    assert all("gVisor" in reason for reason in said(found, Verdict.NOT_APPLICABLE).values())
+    assert found["technology-kernel"].verdict is Verdict.PASS
+
+
+# --- with protections taken away --------------------------------------------------------------------------------------
+
+SMALL = Limits(memory_bytes=256 << 20, scratch_bytes=32 << 20, tmp_bytes=16 << 20, shm_bytes=16 << 20)
+CAPABILITIES = """
+    SYS_ADMIN SYS_CHROOT DAC_READ_SEARCH SYSLOG IPC_LOCK SYS_RAWIO NET_RAW NET_ADMIN MKNOD SETUID SETGID SYS_NICE
+    SYS_PTRACE FOWNER
+""".split()  # noqa: SIM905 (one line a name says no more)
+
+
+def allows(option: str) -> Alteration:
+    """Leave out the security options that begin so."""
+
+    def change(body: Body, _: Given) -> None:
+        options = body["HostConfig"]["SecurityOpt"]
+        body["HostConfig"]["SecurityOpt"] = [each for each in options if not each.startswith(option)]
+
+    return change
+
+
+def binds(*paths: str) -> Alteration:
+    def change(body: Body, given: Given) -> None:
+        bound = [path.format(**given) for path in paths]
+        body["HostConfig"]["Binds"] = [*(body["HostConfig"].get("Binds") or []), *bound]
+
+    return change
+
+
+def on_the_host_s_network(body: Body, _: Given) -> None:
+    del body["Hostname"], body["Domainname"]
+    body["NetworkDisabled"] = False
+    body["HostConfig"] |= {"NetworkMode": "host", "UTSMode": "host"}
+
+
+@dataclass(frozen=True)
+class Weakened:
+    """What is taken away from all sandboxes of one examination, and the probes that turn for it."""
+
+    change: Alteration
+    turn: set[str]
+    around: Callable[[pytest.MonkeyPatch, Path], None] = lambda *_: None
+    """What is taken away on the host's side."""
+
+
+def codes(text: str) -> set[str]:
+    return set(text.split())
+
+
+NOWHERE_IS_NEAR = """
+import fcntl, socket, struct
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as _way:
+    fcntl.ioctl(_way, 0x8916, struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton("192.0.2.1")))
+"""
+"""The address that nobody has becomes the sandbox's own: it is reached, and nothing leaves the machine."""
+
+
+def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
+    patch.setattr("sandbox_kernel.verify.shipped.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
+    without_a_shield(patch)
+
+
+def without_a_shield(patch: pytest.MonkeyPatch) -> None:
+    agent(patch, "def raise_shield() -> bool:\\n", "def raise_shield() -> bool:\\n    return True\\n")
+
+
+def with_its_own_environment(patch: pytest.MonkeyPatch, _: Path) -> None:
+    """Cells have the agent's, which is the container's."""
+    agent(patch, 'config["environment"],', '{**os.environ, **config["environment"]},')
+
+
+def agent(patch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """Ship another agent; its sources stand in its program as literals."""
+    real = shipping.agent_source
+    assert old in real()
+    patch.setattr(shipping, "agent_source", lambda modules=shipping.MODULES: real(modules).replace(old, new))
+
+
+LEFT: list[DockerContainer] = []
+"""Containers that were not ended when they were to be."""
+END = DockerContainer.kill
+
+
+def without_policy_and_budgets(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch.setattr(OutputPolicy, "apply", lambda _, message: PolicyVerdict(message))
+    patch.setattr(ends, "LEFT_SECONDS", 0.5)
+    patch.setattr(cells, "OWNER", OWNER_THAT_IS_NOT_THE_OWNER.format(real=cells.OWNER, file=str(folder / "owner")))
+    patch.setattr(ends, "BY_ITSELF_SECONDS", 4.0)
+    real = Session.__init__
+
+    def begin(session: Session, settings: Settings, *rest: Any, **named: Any) -> None:
+        limits = replace(settings.limits, output_bytes=1 << 30)
+        real(session, replace(settings, limits=limits), *rest, **named)
+
+    patch.setattr(Session, "__init__", begin)
+    submit = Session.submit
+    patch.setattr(Session, "submit", lambda session, request, client, _=None: submit(session, request, client))
+
+    async def stays(container: DockerContainer) -> None:
+        """Leave it, as an owner does that cannot end it."""
+        LEFT.append(container)
+
+    patch.setattr(DockerContainer, "kill", stays)
+
+    async def alike(*_: object) -> tuple[Check, ...]:
+        return (Check("anything", "x", "x", ok=True),)
+
+    patch.setattr(DockerContainer, "compare", alike)
+
+
+OWNER_THAT_IS_NOT_THE_OWNER = """
+import subprocess, sys
+owner = subprocess.Popen([sys.executable, "-P", "-c", {real!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+owner.stdin.write(sys.stdin.buffer.readline())
+owner.stdin.flush()
+open({file!r}, "w").write(str(owner.pid))
+print(owner.stdout.readline().decode(), end="", flush=True)
+owner.wait()
+"""
+
+WEAKENED = {
+    "root, all rights, and a writable root": Weakened(
+        both(
+            root(*CAPABILITIES),
+            no_filter,
+            allows("no-new-privileges"),
+            host(ReadonlyRootfs=False, MaskedPaths=[], ReadonlyPaths=[], CgroupnsMode="host"),
+            host(Devices=[{"PathOnHost": "/dev/fuse", "PathInContainer": "/dev/fuse", "CgroupPermissions": "rw"}]),
+            binds("/sys/fs/cgroup:/sys/fs/cgroup", "{folder}:/media"),
+        ),
+        codes("""
+            program-from-memory program-setuid program-debugger program-by-the-kernel program-in-the-kernel
+            rights-user rights-capabilities rights-taken-back rights-namespaces rights-mounts rights-root-folder
+            rights-devices rights-kernel-doors rights-machine rights-priority rights-terminal rights-agent-memory
+            rights-agent-speed rights-user-of-processes rights-capabilities-of-processes rights-new-privileges
+            network-tcp network-udp network-ping network-raw network-netlink network-families network-settings
+            leak-memory leak-kernel leak-machine leak-keys
+            plant-system plant-anywhere plant-kernel-settings plant-cgroups
+            technology-attested technology-filter technology-namespaces technology-writable
+        """),
+        with_an_address,
+    ),
+    "what is the host's": Weakened(
+        both(
+            on_the_host_s_network,
+            host(PidMode="host", IpcMode="host", ShmSize=0),
+            secret,
+            folder,
+            binds("{shared}:/var/tmp", "{setuid}:/usr/local/bin/helper:ro"),
+        ),
+        codes("""
+            network-host-loopback network-host-sockets network-interfaces
+            neighbour-processes neighbour-memory neighbour-sockets neighbour-files neighbour-namespaces
+            leak-file leak-environment leak-secret plant-next program-setuid-of-image program-stays-inside
+        """),
+        with_its_own_environment,
+    ),
+    "no limits, and no host that looks": Weakened(
+        both(
+            host(Memory=1 << 30, MemorySwap=1 << 30, PidsLimit=0, CpuQuota=0, OomScoreAdj=0),
+            host(Ulimits=[{"Name": "nofile", "Soft": 4096, "Hard": 4096}], ShmSize=64 << 20),
+            tmpfs("size", str(64 << 20)),
+            tmpfs("nr_inodes", "0"),
+        ),
+        codes("""
+            limit-folders limit-files limit-open-files limit-threads limit-processes limit-memory
+            limit-memory-set limit-processes-set limit-processors-set limit-first-to-go
+            output-script output-load output-terminal output-payload
+            end-output end-time end-owner end-containers end-processes technology-attestation-sees
+        """),
+        without_policy_and_budgets,
+    ),
+}
+JUDGED_ALONE = {
+    "program-text": "the kernel allows neither to anybody",
+    "leak-descriptors": "no engine hands on a file without being told",
+    "limit-core": "where a core file goes is a setting of the whole machine",
+    "network-past-the-rules": "tests/unit/test_verify.py judges what was denied and what was not",
+    "output-forged": "tests/unit/test_verify.py judges the messages as a kernel sends them",
+    "plant-downloads": "tests/unit/test_verify.py judges a folder with what may not arrive there",
+    "technology-kernel": "tests/unit/test_verify.py judges a runtime that is gVisor by name only",
+    "end-kernel": "tests/unit/test_verify.py judges other ends",
+}
+"""Probes that turn in no sandbox here, and why."""
+
+
+def test_each_probe_is_seen_to_turn_or_says_why_not() -> None:
+    turned = set().union(*(each.turn for each in WEAKENED.values()))
+    assert turned | set(JUDGED_ALONE) == set(BY_CODE)
+    assert turned.isdisjoint(JUDGED_ALONE)
+
+
+@pytest.fixture
+def weaken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[Weakened], None]]:
+    """Return what takes protections away from all sandboxes of this test; nothing of them is left."""
+
+    def take(weakened: Weakened) -> None:
+        given: dict[str, Any] = {}
+        real, lay = creation, bait.laid
+        shared, setuid = tmp_path / "shared", tmp_path / "setuid"
+        shared.mkdir()
+        shared.chmod(0o777)
+        setuid.write_text("#!/bin/sh\n")
+        setuid.chmod(0o4755)
+        for each in list(tmp_path.parents)[:3]:
+            each.chmod(0o755)  # so that only the sandbox is in the way
+
+        @contextlib.contextmanager
+        def laid(session: str, place: Path) -> Iterator[bait.Bait]:
+            place.chmod(0o777)
+            with lay(session, place) as found:
+                given.update(found.given, shared=shared, setuid=setuid)
+                command = [sys.executable, "-c", "import sys; sys.stdin.read()", str(found.given["marker"])]
+                outside = subprocess.Popen(command, stdin=subprocess.PIPE)  # as a program would be that got out
+                with outside:
+                    yield found
+
+        def weakened_creation(spec: Any) -> dict[str, Any]:
+            body = real(spec)
+            weakened.change(body, given)
+            return body
+
+        async def accepted(*_: object) -> None:
+            """Take what the attestation would refuse."""
+
+        monkeypatch.setattr(examination, "laid", laid)
+        monkeypatch.setattr("sandbox_kernel.engines.docker.engine.creation", weakened_creation)
+        monkeypatch.setattr(DockerContainer, "attest", accepted)
+        weakened.around(monkeypatch, tmp_path)
+
+    yield take
+    monkeypatch.undo()
+    if (owner := tmp_path / "owner").exists():
+        os.kill(int(owner.read_text()), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("case", WEAKENED)
+async def test_a_protection_that_is_missing_turns_its_probes(case: str, weaken: Callable[[Weakened], None]) -> None:
+    weakened = WEAKENED[case]
+    weaken(weakened)
+    try:
+        found = await verified(Settings(image=IMAGE, limits=SMALL), weakened.turn)
+    finally:
+        while LEFT:
+            await END(LEFT.pop())
+    assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
+    assert untried(found) == {}
+
+
+# --- a sandbox that lies ----------------------------------------------------------------------------------------------
+
+LIES = """
+_apart = kit.apart
+def _lie(function):
+    _apart(function)
+    return min(kit.ATTACKS[function.__name__].refused), ""
+kit.apart = _lie
+kit.main("""
+"""Does everything, and says of everything that it was refused."""
+LYING = Weakened(
+    both(
+        root(),
+        no_filter,
+        allows("no-new-privileges"),
+        on_the_host_s_network,
+        host(ReadonlyRootfs=False, PidsLimit=0, CpuQuota=0, OomScoreAdj=0, Memory=1 << 30, MemorySwap=1 << 30),
+        binds("{folder}:/media"),
+    ),
+    codes("""
+        network-host-loopback network-host-sockets network-interfaces neighbour-namespaces plant-anywhere
+        rights-user-of-processes rights-capabilities-of-processes rights-new-privileges
+        technology-filter technology-namespaces technology-writable
+        limit-memory-set limit-processes-set limit-processors-set limit-first-to-go
+    """),
+    lambda patch, _: patch.setattr("sandbox_kernel.verify.shipped.PROGRAM", PROGRAM.replace("kit.main(", LIES)),
+)
+
+
+async def test_a_sandbox_that_lies_does_not_change_what_the_host_sees(weaken: Callable[[Weakened], None]) -> None:
+    """What rests on its own word it can fake, and that is said; nothing of the host's."""
+    weaken(LYING)
+    faked = {"plant-system", "program-setuid"}
+    found = await verified(Settings(image=IMAGE, limits=SMALL), LYING.turn | faked)
+    assert said(found, Verdict.PASS).keys() == faked
+    assert untried(found) == {}
+    assert {found[code].word for code in faked} == {Word.SANDBOX}
+    assert {one.word for code, one in found.items() if code not in faked} == {Word.HOST, Word.BOTH}
