@@ -2,7 +2,8 @@
 
 A filter around the kernel tells of system calls (seccomp user notification), and inotify of files. Each call goes on as
 it would without: what a pointer points to is read for people, and decides nothing. One thread of the agent answers. It
-is older than the filters, so none holds for it; nobody in the sandbox can stop it, for the shield knows it.
+is older than the filters, so none holds for it; nobody in the sandbox can stop it, for the shield knows it. A program
+waits for it with cold caches, where each line of Python is some microseconds: it answers first and counts afterwards.
 
 Runs inside the container, and is shipped only where somebody asked for it: standard library only, Python 3.9 and later.
 """
@@ -13,7 +14,6 @@ import _thread
 import ctypes
 import fcntl
 import os
-import select
 import struct
 import sys
 import time
@@ -35,12 +35,16 @@ GO_ON = 1
 WAKE_HERE = 1
 """SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: the answer runs where the question was asked, which takes half the time."""
 _NOTIFY, _ALLOW, _REFUSE = 0x7FC00000, 0x7FFF0000, 0x00050001
-NOTICE, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+NOTICE, YES = struct.Struct("=QIIiIQ6Q"), struct.pack("=qiI", 0, 0, GO_ON)
+"""What the system says of a call, and what is answered behind its number."""
 
 ENOENT, EINTR = 2, 4
+GONE = (ENOENT, EINTR)
 PATH_BYTES = 256
-READS = 50
-"""Texts of calls that are read in a second; of the others, the number is known."""
+READS, PROGRAMS_READ = 50, 3
+"""Addresses and paths that are read in a second before the answer; of the others, the number is known."""
+RECENT = 64
+"""Programs of which it is looked up later what they are, if they still run."""
 MANY, BREAK = 5000, 0.001
 """Calls a second from which on each waits for a moment: a flood of them shall not take the agent's processor."""
 REPORT_SECONDS = 0.25
@@ -75,11 +79,13 @@ class Watch:
         self.bait_laid = 0
         self._told: dict[str, Any] = {}
         self._report_at = 0.0
-        self._second, self._calls, self._reads = 0, 0, 0
+        self._second, self._calls, self._reads, self._paths = 0, 0, 0, 0
+        self._recent: list[int] = []
         self._baits: dict[int, int] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._files = self._libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
-        self._wake, self._waker = os.pipe()
+        self._begin = _thread.allocate_lock()
+        self._begin.acquire()
         _thread.start_new_thread(self._run, ())
 
     # --- what is set up, by the agent's first thread ---
@@ -95,9 +101,10 @@ class Watch:
             buffer = ctypes.create_string_buffer(program, len(program))
             argument = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
             made = self._libc.syscall(SECCOMP[column], SET_MODE_FILTER, NEW_LISTENER, argument)
-            self.listener = made
-        sys.setswitchinterval(SWITCH_SECONDS)
-        os.write(self._waker, b"x")
+            if made >= 0:
+                self.listener = made
+                sys.setswitchinterval(SWITCH_SECONDS)
+                self._begin.release()
 
     def lay_bait(self) -> None:
         """Make the files that are not there yet, and have it told when one of them is opened."""
@@ -135,6 +142,9 @@ class Watch:
         now = time.monotonic()
         if now < self._report_at:
             return
+        self._report_at = now + REPORT_SECONDS
+        self._look_for_opened()
+        self._look_at_recent()
         said = {
             "listening": self.listener >= 0,
             "bait": self.bait_laid,
@@ -145,40 +155,10 @@ class Watch:
             "opened": [BAIT[number][0] for number, count in enumerate(self.bait) if count],
         }
         if said != self._told:
-            self._told, self._report_at = said, now + REPORT_SECONDS
+            self._told = said
             agent.event("behaviour", last=self.last, **said)
 
-    # --- what is seen, by a thread of its own ---
-
-    def _run(self) -> None:
-        try:
-            poll = select.poll()
-            for file in (self._files, self._wake):
-                if file >= 0:
-                    poll.register(file, select.POLLIN)
-            while True:
-                for file, event in poll.poll():
-                    if file == self._files:
-                        self._opened()
-                    elif file == self._wake:
-                        poll.unregister(self._wake)
-                        if self.listener >= 0:
-                            poll.register(self.listener, select.POLLIN)
-                            self._wake_here()
-                    elif event & select.POLLIN:
-                        self._answer()
-                    else:
-                        poll.unregister(file)  # nobody is left in the filter
-        finally:
-            os._exit(1)  # whoever waits for an answer would wait for ever
-
-    def _wake_here(self) -> None:
-        try:
-            fcntl.ioctl(self.listener, SET_FLAGS, WAKE_HERE)
-        except OSError:
-            pass  # an older system
-
-    def _opened(self) -> None:
+    def _look_for_opened(self) -> None:
         try:
             data = os.read(self._files, 4096)
         except OSError:
@@ -190,38 +170,63 @@ class Watch:
                 self.bait[self._baits[watch]] += 1
             at += 16 + length
 
+    def _look_at_recent(self) -> None:
+        """See what became of the programs whose paths were not read: the system says what really runs."""
+        recent, self._recent = self._recent, []
+        for pid in recent:
+            try:
+                self._judge(os.readlink("/proc/%d/exe" % pid))
+            except OSError:
+                continue  # it has ended
+
+    # --- what is seen, by a thread of its own ---
+
+    def _run(self) -> None:
+        self._begin.acquire()
+        try:
+            try:
+                fcntl.ioctl(self.listener, SET_FLAGS, WAKE_HERE)
+            except OSError:
+                pass  # an older system
+            while True:
+                self._answer()
+        finally:
+            os._exit(1)  # whoever waits for an answer would wait for ever
+
     def _answer(self) -> None:
         notice = bytearray(NOTICE.size)
         try:
             fcntl.ioctl(self.listener, RECEIVE, notice, True)
+            number, pid, _, call, _, _, first, second, third, _, fifth, _ = NOTICE.unpack(notice)
+            if self._is_read(call):
+                try:
+                    self._read(number, pid, call, (first, second, third, fifth))
+                except (ArithmeticError, LookupError, OSError, ValueError):
+                    pass  # what is noticed may be anything; that the call goes on matters more
+            elif call not in CALLS["connect"] and len(self._recent) < RECENT:
+                self._recent.append(pid)
+            fcntl.ioctl(self.listener, SEND, bytes(notice[:8]) + YES)
         except OSError as error:
-            if error.errno in (ENOENT, EINTR):
-                return  # who asked is gone
-            raise
-        number, pid, _, call, _, _, first, second, third, _, fifth, _ = NOTICE.unpack(notice)
-        try:
-            self._note(number, pid, call, (first, second, third, fifth))
-        except (ArithmeticError, LookupError, OSError, ValueError):
-            pass  # what is noticed may be anything; that the call goes on matters more
-        try:
-            fcntl.ioctl(self.listener, SEND, ANSWER.pack(number, 0, 0, GO_ON))
-        except OSError as error:
-            if error.errno not in (ENOENT, EINTR):
+            if error.errno not in GONE:  # else who asked is gone
                 raise
 
-    def _note(self, number: int, pid: int, call: int, arguments: tuple[int, int, int, int]) -> None:
+    def _is_read(self, call: int) -> bool:
+        """Count a call; return whether there is room to read what it names."""
         second = int(time.monotonic())
         if second != self._second:
-            self._second, self._calls, self._reads = second, 0, 0
+            self._second, self._calls, self._reads, self._paths = second, 0, 0, 0
         self._calls += 1
         if self._calls > MANY:
             time.sleep(BREAK)
-        connects = call in CALLS["connect"]
-        self.programs += not connects
-        self._reads += 1
-        if self._reads > READS:
-            return
-        if connects:
+        if call in CALLS["connect"]:
+            self._reads += 1
+            return self._reads <= READS
+        self.programs += 1
+        self._paths += 1
+        return self._paths <= PROGRAMS_READ
+
+    def _read(self, number: int, pid: int, call: int, arguments: tuple[int, int, int, int]) -> None:
+        if call in CALLS["connect"]:
             self._address(number, pid, arguments[1], min(arguments[2] & 0xFFFFFFFF, 28))
         else:
             self._program(number, pid, call, arguments)
@@ -240,11 +245,13 @@ class Watch:
                 path = os.path.join(os.readlink("/proc/%d/%s" % (pid, name)), path)
             except OSError:
                 return
-        path = os.path.normpath(path)
-        made = path.startswith(("/memfd:", "/proc/", "/dev/fd/")) or any(
-            path.startswith(place + "/") for place in WRITABLE
-        )
-        self.dropped += made
+        self._judge(os.path.normpath(path))
+
+    def _judge(self, path: str) -> None:
+        places = ("/memfd:", "/proc/", "/dev/fd/", *(place + "/" for place in WRITABLE))
+        if path.startswith(places):
+            self.dropped += 1
+            self.last = path
 
     def _address(self, number: int, pid: int, pointer: int, size: int) -> None:
         text = self._memory(number, pid, pointer, size)

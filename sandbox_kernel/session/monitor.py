@@ -66,7 +66,7 @@ class Monitor:
             settings.limits.cpus,
         )
         self._scramble = Scramble()
-        self._looking = False
+        self._looking = self._adopted = False
         self._alerts = Alerts.of(settings, lambda text: audit("alert_lost", reason=text))
 
     # --- what it is told of ---
@@ -102,7 +102,8 @@ class Monitor:
 
     def listener(self) -> Callable[[dict[str, Any]], bool]:
         """Return what takes the words of one agent about its cells, as many as an agent of ours sends."""
-        told, left, since = Told(listens=self._settings.runtime not in DEAF), float(MOST_WORDS), self._clock()
+        told = Told(listens=self._settings.runtime not in DEAF, known=self._adopted)
+        left, since = float(MOST_WORDS), self._clock()
 
         def take(said: dict[str, Any]) -> bool:
             nonlocal left, since
@@ -118,6 +119,7 @@ class Monitor:
 
     def begin(self, *, afresh: bool = False) -> None:
         """Look at the processors from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
+        self._adopted = not afresh
         if afresh:
             self._scramble = Scramble()
         if not self._looking and self._pulse.interval is not None:

@@ -91,6 +91,10 @@ DROPPED = {
         "import os, shutil, subprocess\nshutil.copy('/bin/true', '/tmp/m2'); os.chmod('/tmp/m2', 0o755)\n"
         "print(subprocess.run(['/usr/bin/../../tmp/./m2']).returncode)"
     ),
+    "one that others hide, but that goes on": (
+        "import os, shutil, subprocess\nshutil.copy('/bin/sleep', 'sleeper'); os.chmod('sleeper', 0o755)\n"
+        "for _ in range(10): subprocess.run(['/bin/true'])\nsubprocess.Popen(['./sleeper', '4']); print(0)"
+    ),
 }
 
 

@@ -150,6 +150,20 @@ def test_a_refused_file_is_judged_by_its_code(code: FileCode) -> None:
     assert event.severity == "notice"
 
 
+def test_what_the_monitor_notes_breaks_no_policy_and_what_it_alerts_of_may() -> None:
+    """An alert counts as its code does; a note is a notice, whatever it is of."""
+    for code, level, severity in (
+        ("bait-opened", "note", "notice"),
+        ("bait-opened", "alert", "violation"),
+        ("many-limits", "kill", "limit"),
+        ("many-denials", "alert", "notice"),
+    ):
+        event = classify("monitor", {"code": code, "level": level, "reason": "said\x1b[2J so", "count": 1})
+        assert event is not None
+        assert (event.severity, event.code.code, event.what) == (severity, code, "behaviour")
+        assert event.reason.isprintable()
+
+
 def test_a_violation_does_not_hide_behind_many_events() -> None:
     found = Events()
     for number in range(5000):

@@ -116,6 +116,7 @@ def bare(home: Path) -> watch.Watch:
     one = object.__new__(watch.Watch)
     names = {"home": str(home), "programs": 0, "dropped": 0, "outward": 0, "metadata": 0, "last": "", "bait_laid": 0}
     names |= {"bait": [0] * len(watch.BAIT), "listener": -1, "_told": {}, "_report_at": 0.0, "_baits": {}, "_files": -1}
+    names |= {"_recent": []}
     for name, value in (names | {"_libc": Libc()}).items():
         setattr(one, name, value)
     return one

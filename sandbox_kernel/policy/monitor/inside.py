@@ -26,15 +26,24 @@ MOST_BAITS, MOST_NAME, MOST_SHOWN = 32, 80, 100
 class Told:
     """What one agent has told."""
 
-    def __init__(self, *, listens: bool) -> None:
-        """`listens`: whether a runtime of its kind can tell of system calls."""
+    def __init__(self, *, listens: bool, known: bool = False) -> None:
+        """`listens`: whether a runtime of its kind can tell of system calls.
+
+        `known`: whether it told another process of the host's before, so that its first word holds nothing new.
+        """
         self._listens = listens
+        self._known = known
         self._counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self._opened: set[str] = set()
         self._first = True
 
-    def take(self, said: Mapping[str, Any]) -> Iterator[Signal]:
-        """Yield what is new in a word of the agent's; what is not of its type is nothing."""
+    def take(self, said: Mapping[str, Any]) -> list[Signal]:
+        """Return what is new in a word of the agent's; what is not of its type is nothing."""
+        known, self._known = self._known, False
+        new = list(self._new(said))
+        return [] if known else new
+
+    def _new(self, said: Mapping[str, Any]) -> Iterator[Signal]:
         last = said.get("last")
         what = ascii(last[:MOST_SHOWN]).strip("'\"") if type(last) is str else ""
         if self._first and self._listens and said.get("listening") is not True:

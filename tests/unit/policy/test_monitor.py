@@ -294,6 +294,15 @@ def test_what_an_agent_counts_is_counted_once() -> None:
     assert said(told, programs=4, metadata=1, opened=[".env"]) == []
 
 
+def test_what_an_agent_told_another_process_is_not_counted_again() -> None:
+    told = Told(listens=True, known=True)
+    assert said(told, programs=500, opened=[".env"]) == []
+    assert said(told, programs=501, opened=[".env"]) == [
+        (MonitorCode.PROGRAMS_STARTED, 1),
+        (MonitorCode.MANY_PROGRAMS, 1),
+    ]
+
+
 @pytest.mark.parametrize("listens", [True, False], ids=["runc", "gVisor"])
 def test_an_agent_that_hears_of_no_calls_is_a_finding_where_it_could(listens: bool) -> None:
     told = Told(listens=listens)
