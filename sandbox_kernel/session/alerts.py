@@ -88,11 +88,12 @@ class Alerts:
         """Wait a moment for what is still to be sent; the rest goes on with one try, as long as the process lives."""
         if self._thread is None:
             return
-        self._closing.set()
-        self._put_end()
+        self.end()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
-    def _put_end(self) -> None:
+    def end(self) -> None:
+        """Have the thread end once it has sent what there is, each with one more try; waits for nothing."""
+        self._closing.set()
         try:
             self._queue.put_nowait(None)
         except queue.Full:

@@ -36,6 +36,8 @@ class Watched(Protocol):
     def id(self) -> str: ...
     @property
     def is_open(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
     async def usage(self) -> Usage: ...
     @property
     def router(self) -> Router: ...
@@ -66,7 +68,9 @@ class Monitor:
             settings.limits.cpus,
         )
         self._scramble = Scramble()
-        self._looking = self._adopted = False
+        self._adopted = False
+        self._next_look: asyncio.TimerHandle | None = None
+        self._look_under_way: asyncio.Task[object] | None = None
         self._alerts = Alerts.of(settings, lambda text: audit("alert_lost", reason=text))
 
     # --- what it is told of ---
@@ -122,9 +126,8 @@ class Monitor:
         self._adopted = not afresh
         if afresh:
             self._scramble = Scramble()
-        if not self._looking and self._pulse.interval is not None:
-            self._looking = True
-            self._tasks.start(self._look(self._pulse.interval), "looking at the processors of a sandbox")
+        if self._next_look is None:
+            self._wait_for_a_look()
 
     def take(self, signals: Iterable[Signal]) -> None:
         """Count signals, and act on each rule that is met."""
@@ -135,8 +138,16 @@ class Monitor:
 
     async def close(self) -> None:
         """Let what is to be sent go; bounded."""
+        self.abandon()
         if self._alerts is not None:
             await self._alerts.close()
+
+    def abandon(self) -> None:
+        """End without a loop; what is to be sent goes on being sent, once, as long as the process lives."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        if self._alerts is not None:
+            self._alerts.end()
 
     # --- what comes of it ---
 
@@ -179,16 +190,21 @@ class Monitor:
         shown = sum(cell.allowance(self._settings.limits).messages for cell in cells)
         return any(not cell.awaiting_input for cell in cells), shown
 
-    async def _look(self, interval: float) -> None:
-        while True:
-            await asyncio.sleep(interval)
-            used: float | None = None
-            if self._session.is_open:
-                try:
-                    used = (await self._session.usage()).cpu_seconds
-                except SandboxError:
-                    used = None
-            running, shown = self._running()
-            signal = self._pulse.look(self._clock(), used, running=running, shown=shown)
-            if signal is not None:
-                self.take((signal,))
+    def _wait_for_a_look(self) -> None:
+        if self._pulse.interval is not None and not self._session.is_closed:
+            self._next_look = asyncio.get_running_loop().call_later(self._pulse.interval, self._begin_look)
+
+    def _begin_look(self) -> None:
+        self._wait_for_a_look()
+        if self._session.is_open and (self._look_under_way is None or self._look_under_way.done()):
+            self._look_under_way = self._tasks.start(self._look(), "looking at the processors of a sandbox")
+
+    async def _look(self) -> None:
+        try:
+            used = (await self._session.usage()).cpu_seconds
+        except SandboxError:
+            used = None
+        running, shown = self._running()
+        signal = self._pulse.look(self._clock(), used, running=running, shown=shown)
+        if signal is not None:
+            self.take((signal,))

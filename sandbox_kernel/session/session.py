@@ -223,6 +223,8 @@ class Session:
         """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
         self._life.abandon()
         self.router.recorder.flush()
+        if self._monitor is not None:
+            self._monitor.abandon()
         self.audit.close()
 
     async def close(self) -> None:

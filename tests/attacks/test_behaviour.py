@@ -29,11 +29,14 @@ QUICK: dict[MonitorCode, dict[str, object]] = {
     MonitorCode.MANY_LIMITS: {"count": 2, "seconds": 10},
     MonitorCode.KERNELS_DIE_YOUNG: {"count": 2, "seconds": 8},
     MonitorCode.MANY_KERNELS: {"count": 2, "seconds": 8},
-    MonitorCode.BUSY_IN_SILENCE: {"seconds": 1.5, "count": 60},
-    MonitorCode.BUSY_WITHOUT_CELL: {"seconds": 1.5, "count": 60},
+    MonitorCode.BUSY_IN_SILENCE: {"seconds": 1.5, "count": 5},
+    MonitorCode.BUSY_WITHOUT_CELL: {"seconds": 1.5, "count": 5},
     MonitorCode.SCRAMBLED_INPUTS: {"count": 3},
 }
-"""The rules, with less of everything, so that an attack takes a moment. `test_monitor.py` counts them out."""
+"""The rules, with less of everything, so that an attack takes a moment, also where it gets little of the processor.
+
+`test_monitor.py` counts them out.
+"""
 
 
 class Watched(NamedTuple):
