@@ -17,6 +17,7 @@ from typing import Any
 
 from ..core.codes import Survived, UsageCode
 from ..files.places import Folder, open_parent, usable
+from ..policy.screen.finding import Finding
 from ..sdk.values import NetworkUsage
 from .events import Events
 from .exits import End
@@ -87,6 +88,8 @@ class CellRecord:
     error: Failure | None = None
     reason: str | None = None
     events: Events = field(default_factory=Events)
+    findings: list[Finding] = field(default_factory=list)
+    """What the screen found in its source."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -106,6 +109,7 @@ class CellRecord:
             "error": None if self.error is None else self.error.to_json(),
             "reason": _cut(self.reason),
             "policy_events": self.events.to_json(),
+            **({"findings": [one.to_json() for one in self.findings]} if self.findings else {}),
         }
 
 

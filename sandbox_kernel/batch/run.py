@@ -196,6 +196,7 @@ class Run:
         """Note how a cell has ended and what that means for the run."""
         record.cpu_seconds = execution.usage.cpu_seconds
         record.memory_peak_bytes = execution.usage.memory_peak_bytes
+        record.findings = execution.findings
         record.status = "ok"
         error = execution.error
         if error is None:

@@ -12,6 +12,7 @@ from typing import Any
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
 from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
+from .screen_values import rules as screen_rules
 from .values import Form, audit_file, choice, downloads, folder, key_file, number, seconds, size, text
 
 MAX_FILES = 10_000
@@ -259,6 +260,35 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
     ),
     "Sight": (
+        Setting(
+            "screen",
+            "screen",
+            choice("off", "warn", "block"),
+            "Whether the code of a cell is read before it runs. warn: what is found is said in one line, and stands in "
+            "the audit. block: from screen_threshold on, the cell ends as ScreenBlocked and never reaches the sandbox. "
+            "It is triage and never the wall (docs/screen.md).",
+        ),
+        Setting(
+            "screen_threshold",
+            "screen_threshold",
+            number(int, 1, 100),
+            "Points from which a cell is blocked: a finding has 20, 40, 60 or 80, and they add up to 100 at most.",
+        ),
+        Setting(
+            "screen_rules",
+            "screen_rules",
+            screen_rules,
+            "A TOML file that adds rules to those of the screen, weighs them, switches them off, or lists the modules "
+            "that may be imported.",
+            "none",
+        ),
+        Setting(
+            "screen_overrides",
+            "screen_overrides",
+            choice("allow", "forbid"),
+            "Whether a comment in a cell may allow what was found in it: `# sandbox: allow CODE — REASON`. Forbid it "
+            "where the author of the code is not trusted.",
+        ),
         Setting(
             "monitor",
             "monitor",

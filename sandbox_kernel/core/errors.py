@@ -5,12 +5,16 @@ Imports the codes only: every other module may raise these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from .code import Code, Note, Survived
 from .end_codes import EndCode
 from .message_codes import MessageCode
 from .network_codes import NetworkCode
+
+MOST_FINDINGS_SAID = 30
+"""Of one cell that is refused."""
 
 Fault = Literal["user code", "policy", "platform", "configuration"]
 
@@ -138,10 +142,24 @@ class SandboxDied(CellError):
 
 
 class ScreenBlocked(CellError):
-    """A policy refused the code before it ran."""
+    """A policy refused the code before it ran; it never reached the sandbox.
+
+    `findings` are what the rules found, each as a person reads it.
+    """
 
     fault = "policy"
     usual = EndCode.SCREEN_BLOCKED
+    words = ("Limit", "Reached")
+
+    def __init__(
+        self, findings: Sequence[str] = (), *, score: int = 0, threshold: int = 0, kept: Survived | None = None
+    ) -> None:
+        limit, value = f"a score of {threshold}", f"a score of {score}"
+        super().__init__(EndCode.SCREEN_BLOCKED, limit=limit, value=value, setting="screen", kept=kept)
+        self.findings = tuple(findings)
+
+    def lines(self) -> list[str]:
+        return [*super().lines(), *self.findings[:MOST_FINDINGS_SAID]]
 
 
 class BehaviourBlocked(CellError):

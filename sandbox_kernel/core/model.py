@@ -148,6 +148,14 @@ class Settings:
     """The host's own way out: None is none, "environment" what its variables say, else the address of a proxy."""
     network_certificates: str | None = None
     """A PEM file of authorities that are trusted besides the public ones."""
+    screen: Literal["off", "warn", "block"] = "off"
+    """Whether cells are read before they run, and what comes of what is found."""
+    screen_threshold: int = 60
+    """Points from which a cell is blocked, of 100."""
+    screen_rules: str | None = None
+    """The text of an operator's TOML file of rules."""
+    screen_overrides: Literal["allow", "forbid"] = "allow"
+    """Whether a comment in a cell may allow what was found in it."""
     monitor: Monitoring | None = None
     """What is noticed while code runs, and what comes of it; None notices nothing."""
     monitor_webhook: str | None = None

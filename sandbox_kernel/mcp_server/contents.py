@@ -186,6 +186,7 @@ def figures(execution: Execution, session: str) -> dict[str, Any]:
             "setting": error.setting,
         },
         **({"denied": [asdict(denial) for denial in execution.denied]} if execution.denied else {}),
+        **({"findings": [finding.to_json() for finding in execution.findings]} if execution.findings else {}),
     }
 
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
@@ -25,6 +25,9 @@ from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Data, FileInfo, FileList, Name
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
+
+if TYPE_CHECKING:
+    from ..policy.screen import Screened
 
 T = TypeVar("T")
 
@@ -147,6 +150,13 @@ class Sandbox:
     def usage(self) -> SandboxUsage:
         """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
         return self._call(self._inner.usage())
+
+    def screen(self, code: str) -> Screened:
+        """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
+
+        Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
+        """
+        return self._inner.screen(code)
 
     @property
     def id(self) -> str:

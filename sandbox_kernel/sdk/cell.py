@@ -144,6 +144,7 @@ class Cell:
     async def finish(self) -> Execution:
         execution, pending = self._recorder.execution, self.pending
         execution.seconds, execution.denied = self._seconds, self._denied
+        execution.findings = list(pending.findings) if pending is not None else []
         if self._metering is not None:
             cpu, peak = await asyncio.shield(self._metering)
             execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)

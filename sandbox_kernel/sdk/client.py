@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from ..config.sources import from_keywords
 from ..config.values import seconds as parse_seconds
@@ -29,6 +29,9 @@ from .files import AsyncFiles, Place
 from .lifetimes import Finalizers
 from .network import Network
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
+
+if TYPE_CHECKING:
+    from ..policy.screen import Screened
 
 MARGIN_SECONDS = 5.0
 
@@ -170,6 +173,13 @@ class AsyncSandbox:
         finally:
             del self._cells[cell.id]
         return await cell.finish()
+
+    def screen(self, code: str) -> Screened:
+        """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
+
+        Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
+        """
+        return self._session.screening.preview(code)
 
     async def interrupt(self) -> bool:
         """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.

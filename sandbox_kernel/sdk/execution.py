@@ -10,13 +10,16 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.shown import Stream, plain, tree
 from .values import CellUsage, NetworkDenial
+
+if TYPE_CHECKING:
+    from ..policy.screen import Finding
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMATS = {
@@ -190,6 +193,8 @@ class Execution:
     usage: CellUsage = field(default_factory=CellUsage)
     denied: list[NetworkDenial] = field(default_factory=list)
     """What its connections were denied; the first 100."""
+    findings: list[Finding] = field(default_factory=list)
+    """What the screen found in its code before it ran, if the setting `screen` is on."""
 
     @property
     def text(self) -> str | None:

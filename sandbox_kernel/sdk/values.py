@@ -42,6 +42,10 @@ class Keywords(TypedDict, total=False):
     network_timeout: str | float | None
     network_proxy: str | None
     network_certificates: str | None
+    screen: str | None
+    screen_threshold: int | None
+    screen_rules: str | None
+    screen_overrides: str | None
     monitor: str | Mapping[str, object] | None
     monitor_webhook: str | None
     monitor_command: str | Sequence[str] | None

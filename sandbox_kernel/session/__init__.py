@@ -10,6 +10,7 @@
 - `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
 - `requests`: Which requests are open, which may be sent, and whose outputs may pass.
 - `publisher`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
+- `screening`: What the screen says of a request before it goes into the sandbox.
 - `clock`: How long a request may run, wait for a person, and be half done.
 - `meter`: What one cell used of processor and memory, as its sandbox says.
 - `recorder`: The one line that the audit keeps of every cell, with what it used.

@@ -10,12 +10,15 @@ import enum
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CallCancelled, SandboxError
 from ..core.model import Limits, Message
 from ..policy import CellBudget
 from . import protocol
+
+if TYPE_CHECKING:
+    from ..policy.screen import Finding
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""
@@ -63,6 +66,8 @@ class PendingRequest:
     """How often it has asked for input."""
     told: int = 0
     """Lines that the host has said in it while it ran."""
+    findings: tuple[Finding, ...] = ()
+    """What the screen found in it before it was sent."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
 
@@ -152,6 +157,10 @@ class PendingRequest:
 
     def number(self, execution_count: int) -> None:
         self.execution_count = execution_count
+
+    def find(self, findings: tuple[Finding, ...]) -> None:
+        """Note what the screen found in it."""
+        self.findings = findings
 
     def keep_traceback(self, lines: tuple[str, ...]) -> None:
         self.traceback = lines

@@ -24,6 +24,7 @@ from .outputs import Outputs
 from .publisher import Audit, Front, Notes, Publisher
 from .recorder import Recorder
 from .requests import PendingRequest, RequestQueue
+from .screening import Screening
 from .streams import RunningCells
 
 
@@ -57,11 +58,13 @@ class Router:
         notices: Notes | None = None,
         cells: RunningCells | None = None,
         recorder: Recorder | None = None,
+        screening: Screening | None = None,
     ) -> None:
         self._limits = limits
         self._port = port
         self._before_cell = before_cell
         self._cells = cells
+        self._screening = screening
         self._defect = noted_in(audit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
@@ -124,6 +127,8 @@ class Router:
             while self._pump_again and self._port.ready:
                 self._pump_again = False
                 for request in self.requests.take_sendable():
+                    if not self._passes(request):
+                        continue
                     if request.is_execute and self._before_cell is not None:
                         work = self._prepare_and_transmit(request, self._before_cell)
                         failed = partial(self._completion.fail, request)
@@ -132,6 +137,23 @@ class Router:
                         self._transmit(request)
         finally:
             self._pumping = False
+
+    def _passes(self, request: PendingRequest) -> bool:
+        """Return whether the screen lets a request through; one that it does not ends here."""
+        if self._screening is None:
+            return True
+        try:
+            findings, error = self._screening.judge(request.message)
+        except Exception as defect:  # what cannot be judged does not pass, and nobody waits for it
+            self._fail(request, defect)
+            return False
+        request.find(findings)
+        if error is not None:
+            self._completion.condemn_and_end(request, error)
+            return False
+        if request.is_execute and not request.message.content.get("silent"):
+            self._publisher.notice(*filter(None, [self._screening.warning(findings)]))
+        return True
 
     def withdraw(self, request: PendingRequest, error: SandboxError) -> None:
         """End a request that nobody waits for any more; it may not even have been sent."""
@@ -225,6 +247,8 @@ class Router:
         if flood is not None:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
         self.outputs.forget_kernel()
+        if self._screening is not None:
+            self._screening.forget_kernel()
         self._completion.kernel_died(flood or error, asked_for=asked_for)
         self._forget_cells()
 
@@ -234,6 +258,8 @@ class Router:
         Without a cell to tell it, the next one tells what was lost, if anything was.
         """
         self.outputs.forget_kernel()
+        if self._screening is not None:
+            self._screening.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
         self._forget_cells()
 

@@ -29,6 +29,7 @@ from .meter import Meter
 from .publisher import Front
 from .recorder import Recorder
 from .router import Router
+from .screening import Screening
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
 
@@ -77,6 +78,7 @@ class Session:
         self.folders = Folders(settings, self.ask, self.audit)
         self._service = service(self) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
+        self.screening = Screening(settings, self.audit)
         self.router = Router(
             self.limits,
             self,
@@ -93,6 +95,7 @@ class Session:
                 meter=self.meter if self.audit.is_kept else None,
                 source=self.audit.source if settings.audit_source == "text" else None,
             ),
+            screening=self.screening,
         )
         self._monitor = self._watched()
         self._life = self._next_life()

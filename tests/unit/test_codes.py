@@ -132,7 +132,7 @@ def test_an_error_that_is_raised_with_a_bare_code_has_nothing_to_fill_in() -> No
                 assert code is None or "{" not in code.text, (name, node.lineno)
 
 
-OWN_WORDS = {"AttestationFailed", "CallbackFailed", "FileRefused", "TooHeavyError"}
+OWN_WORDS = {"AttestationFailed", "CallbackFailed", "FileRefused", "ScreenBlocked", "TooHeavyError"}
 """Errors that have one code only and take something else, and one that takes no words, as mypy sees."""
 
 

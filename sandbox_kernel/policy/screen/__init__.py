@@ -8,6 +8,7 @@ nothing of a cell is run.
 - `cell`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `book`: All rules together, ready to be asked.
+- `own`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `notes`: What is being found while a cell is read.
 - `shell`: Commands of a shell: split into simple ones, unwrapped, and asked after by the rules.
 - `paths`: What a path means to whoever reads, writes or deletes it.

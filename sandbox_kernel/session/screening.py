@@ -1,0 +1,122 @@
+"""What the screen says of a request before it goes into the sandbox: let it pass, warn, or end it as `ScreenBlocked`.
+
+The rules are imported with the first request that is looked at. Knows no container and no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.codes import EndCode, Survived
+from ..core.errors import ScreenBlocked
+from ..core.model import Message, Settings
+from .publisher import Audit
+
+if TYPE_CHECKING:
+    from ..policy.screen import Finding, Screen, Screened
+
+MOST_EXPRESSIONS = 100
+"""Of one request; one with more is not let through where the screen blocks."""
+MOST_NOTED = 50
+"""Findings of one cell that the audit lists."""
+_RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "value"}
+"""Questions of a debugger that run code, and where it stands."""
+
+
+class Screening:
+    """The screen of one session."""
+
+    def __init__(self, settings: Settings, audit: Audit) -> None:
+        self._settings = settings
+        self._audit = audit
+        self._made: Screen | None = None
+
+    @property
+    def _screen(self) -> Screen:
+        if self._made is None:
+            from ..policy.screen import Book, Screen
+            from ..policy.screen.own import changes
+
+            text = self._settings.screen_rules
+            book = None if text is None else Book(changes(text))
+            self._made = Screen(book, overrides=self._settings.screen_overrides == "allow")
+        return self._made
+
+    def forget_kernel(self) -> None:
+        """Forget the names of a kernel that is gone."""
+        if self._made is not None:
+            self._made.forget()
+
+    def preview(self, code: str) -> Screened:
+        """Return what would be found in a cell that ran next."""
+        return self._screen.look(code, runs=False)
+
+    def judge(self, message: Message) -> tuple[tuple[Finding, ...], ScreenBlocked | None]:
+        """Return what is found in a request, and the error that ends it; nothing where no code would run."""
+        if self._settings.screen == "off":
+            return (), None
+        code, expressions = _code_of(message)
+        if code is None:
+            return (), None
+        found = self._screen.look(code, expressions[:MOST_EXPRESSIONS], runs=False)
+        many = len(expressions) > MOST_EXPRESSIONS
+        blocked = self._settings.screen == "block" and (many or found.score >= self._settings.screen_threshold)
+        if not blocked:
+            self._screen.ran(code)
+        if found.findings or many:
+            self._note(found, blocked=blocked)
+        return found.findings, self._error(found) if blocked else None
+
+    def _error(self, found: Screened) -> ScreenBlocked:
+        return ScreenBlocked(
+            [one.sentence() for one in found.counted],
+            score=found.score,
+            threshold=self._settings.screen_threshold,
+            kept=Survived.VARIABLES_AND_FILES,
+        )
+
+    def _note(self, found: Screened, *, blocked: bool) -> None:
+        self._audit(
+            "screen",
+            code=EndCode.SCREEN_BLOCKED.code if blocked else None,
+            blocked=blocked,
+            score=found.score,
+            findings=[{"code": one.code, "line": one.line} for one in found.counted[:MOST_NOTED]],
+            allowed=[
+                {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
+            ],
+        )
+
+    def warning(self, findings: tuple[Finding, ...]) -> str | None:
+        """Return the one line that a person is told, None if nothing counts."""
+        counted = sorted((one for one in findings if one.allowed is None), key=lambda one: -one.weight)
+        if not counted:
+            return None
+        first, more = counted[0], len(counted) - 1
+        codes = ", ".join(one.code for one in counted[1:4])
+        rest = f"; and {more} more: {codes}{' …' if more > 3 else ''}" if more else ""
+        return f"screen: {first.sentence()}{rest}"
+
+
+def _code_of(message: Message) -> tuple[str | None, tuple[str, ...]]:
+    """Return the code that a request would run, and the expressions that come with it."""
+    content = message.content
+    if message.type == "execute_request":
+        expressions = content.get("user_expressions")
+        given = expressions.values() if isinstance(expressions, Mapping) else ()
+        return str(content.get("code", "")), tuple(str(one) for one in given)
+    if message.type == "debug_request":
+        arguments: Any = content.get("arguments")
+        place = _RUNS.get(str(content.get("command")))
+        if isinstance(arguments, Mapping) and place is not None:
+            return str(arguments.get(place, "")), ()
+        if isinstance(arguments, Mapping) and isinstance(points := arguments.get("breakpoints"), list):
+            texts = [
+                str(one.get(name, ""))
+                for one in points
+                if isinstance(one, Mapping)
+                for name in ("condition", "logMessage")
+            ]
+            return "", tuple(text for text in texts if text)
+    return None, ()
