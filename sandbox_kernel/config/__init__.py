@@ -2,6 +2,7 @@
 
 - `values`: How one value is read and checked.
 - `network_values`: How the way out is written: rules, where secrets are found, and the host's own proxy.
+- `screen_values`: How the screen's rules are written: a TOML file of the host.
 - `monitor_values`: How the monitor is written: a level or a file of rules, and where alerts go.
 - `table`: The table of all settings, in groups.
 - `sources`: Where the settings come from, and the choice of the engine.
