@@ -26,6 +26,7 @@ LINES = {
     "run --fail-on-policy ": {"violation", "any", "never"},
     "build --kind d": {"data"},
     "completion ": set(SHELLS),
+    "verify --format ": {"table", "json", "html"},
     "run dat": {"data.csv"},
     "build --requirements dat": {"data.csv"},
 }
