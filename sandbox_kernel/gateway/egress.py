@@ -210,21 +210,31 @@ class _Connection:
         return lambda name: self._egress.policy.check_server_name(target, name)
 
     async def _look_into(self, insight: Insight, target: Target, host: Duplex) -> None:
-        """Serve the requests within TLS that ends here. The connection that is open already is for the first."""
-        inside = await insight.towards_cell(self._client, target.host, target.port)
-        ready: list[Duplex] = [host]
+        """Serve the requests within TLS that ends here. The connection that is open already is for the first.
 
-        async def dial(target: Target) -> Duplex:
-            outside = ready.pop() if ready else await self._dialled(target)
+        Both sides begin TLS at the same time, for a host may be far away.
+        """
+
+        async def within(outside: Duplex) -> Duplex:
             try:
                 return await insight.towards_host(outside, target.host, target.port)
             except BaseException:
                 outside.reset("refused")
                 raise
 
-        client = Buffered(inside)
-        await self._relay(client, dial, target=target).run()
-        await client.finish()
+        first = asyncio.get_running_loop().create_task(within(host))
+        ready = [first]
+
+        async def dial(target: Target) -> Duplex:
+            return await ready.pop() if ready else await within(await self._dialled(target))
+
+        try:
+            client = Buffered(await insight.towards_cell(self._client, target.host, target.port))
+            await self._relay(client, dial, target=target).run()
+            await client.finish()
+        finally:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
 
     def _relay(self, client: Buffered, dial: Dial, target: Target | None = None) -> Relay:
         insight = self._egress.insight

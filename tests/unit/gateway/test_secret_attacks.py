@@ -21,7 +21,7 @@ from sandbox_kernel.gateway.egress import Egress
 from sandbox_kernel.gateway.limits import EgressLimits
 from sandbox_kernel.gateway.secrets import Secrets
 from sandbox_kernel.policy.network import NetworkPolicy
-from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, proxy
+from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, opened, proxy, until
 from tests.support.patience import within
 from tests.support.spellings import SPELLINGS
 
@@ -175,6 +175,21 @@ async def test_headers_of_an_answer_show_nothing(authority: TestAuthority) -> No
         assert host.had_the_value
         assert (response.reason, response.headers["X-Echo"]) == (way.own, way.own)
         assert VALUE.lower() not in seen(response).lower()
+
+
+async def test_the_host_is_spoken_to_while_the_cell_still_begins(authority: TestAuthority) -> None:
+    """TLS with both takes as long as TLS with the slower one; and a cell that says no more has sent nothing."""
+    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(came, goes, server_hostname=HOST).do_handshake()
+    async with way_to(authority, answer) as (way, host), opened(way.port) as (reader, writer):
+        place = f"{HOST}:{way.host_port}"
+        writer.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        assert host.connections == 0, "not before its name was seen to be right"
+        writer.write(goes.read())
+        await until(lambda: host.connections == 1)
+        assert host.requests == []
 
 
 async def test_an_interim_answer_and_trailers_are_not_passed_on(authority: TestAuthority) -> None:
