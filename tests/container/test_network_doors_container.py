@@ -14,7 +14,7 @@ from mcp import Client, StdioServerParameters
 
 from sandbox_kernel import AsyncSandbox, NetworkUsage, Sandbox, cli
 from tests.support import ROOT
-from tests.support.kernels import Kernel, close_all, install
+from tests.support.kernels import Kernel, close_all, eventually, install
 from tests.support.mcp_hosts import run, text_of
 from tests.support.origins import ROWS, Origins, reachable
 
@@ -160,20 +160,37 @@ ASK = (
 )
 
 
+BUSY = """
+import threading
+def ask_on():
+    while True:
+        requests.get({base!r} + '/headers')
+for _ in range(4):
+    threading.Thread(target=ask_on, daemon=True).start()
+"""
+
+
 def test_a_restart_keeps_the_way_out(origins: Origins, token: Path, start_named: Callable[..., Kernel]) -> None:
-    """The container lives on with its placeholder and its certificates, and the new kernel process knows both."""
+    """The container lives on with its placeholder and its certificates, and the new kernel process knows both.
+
+    Threads of the old kernel are in the midst of requests with the secret meanwhile, and end with it.
+    """
     kernel = start_named(*settings_of(origins, token))
     ask = ASK.format(base=origins.https)
     assert kernel.run(ask).value == "True"
     kernel.run("open('kept.txt', 'w').write(os.environ['API_KEY'])")
     process = kernel.pid
     origins.tls.requests.clear()
+    kernel.run(BUSY.format(base=origins.https))
+    eventually(lambda: len(origins.tls.requests) > 20, 30, "threads ask on")
     kernel.manager.restart_kernel()
     kernel.client.wait_for_ready(timeout=60)
     assert kernel.pid != process
+    before = len(origins.tls.requests)
     assert kernel.run(ask).value == "True"
     assert kernel.run("open('kept.txt').read() == os.environ['API_KEY']").value == "True"
-    assert [headers["Authorization"] for _, _, headers in origins.tls.requests] == [f"Bearer {VALUE}"]
+    assert len(origins.tls.requests) == before + 1, "nobody else asks any more"
+    assert {headers["Authorization"] for _, _, headers in origins.tls.requests} == {f"Bearer {VALUE}"}
 
 
 def test_a_sandbox_after_a_lost_one_has_the_way_out_too(
