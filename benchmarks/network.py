@@ -1,7 +1,9 @@
 """What the guarded way out costs, beside the same requests made on the host, in one run.
 
 `python -m benchmarks.network [--mebibytes 1024] [--requests 300] [--runtime runsc]` starts a server on the loopback,
-and a sandbox that is allowed to reach it. Sizes are in MiB, speeds in MB/s (10^6 bytes), times in milliseconds.
+and a sandbox that is allowed to reach it: plainly, over TLS that stays the cell's own (`https`), and over TLS that ends
+on the host because a secret is for that name (`secret`). Sizes are in MiB, speeds in MB/s (10^6 bytes), times in
+milliseconds. What the engine's pipe does by itself is measured in the same run.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import ipaddress
 import json
 import multiprocessing
 import os
+import secrets
 import ssl
 import statistics
 import subprocess
@@ -24,21 +27,30 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from .pipe import speeds
+
 PIECE = bytes(1 << 20)
 TURNS = 3
 CELLS = 150
 PROXY = 3128
+NAME = "bench.example.test"
+"""The server's, to whom a secret is sent."""
+FILTERED = 8
+"""A download that is searched for a secret is smaller by this factor."""
 
 CLIENT = inspect.cleandoc("""
-    import http.client, json, ssl, statistics, sys, time
+    import functools, http.client, json, ssl, statistics, sys, time
+
+    @functools.cache
+    def trusted():  # reading 150 authorities takes 8 ms, and clients do it once
+        return ssl.create_default_context(cafile=AUTHORITY)
 
     def connect(scheme, port, proxy):
         if scheme == "http":
             return http.client.HTTPConnection("127.0.0.1", proxy or port)
-        context = ssl.create_default_context(cafile=AUTHORITY)
-        made = http.client.HTTPSConnection("127.0.0.1", proxy or port, context=context)
+        made = http.client.HTTPSConnection("127.0.0.1", proxy or port, context=trusted())
         if proxy:
-            made.set_tunnel("127.0.0.1", port)
+            made.set_tunnel("bench.example.test" if scheme == "secret" else "127.0.0.1", port)
         return made
 
     def path_of(scheme, port, proxy, path):
@@ -125,7 +137,7 @@ def write_certificate(folder: Path) -> Path:
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([address, x509.DNSName(NAME)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
@@ -168,17 +180,18 @@ class Bench:
             raise SystemExit(f"the sandbox failed: {execution.error}")
         return json.loads(execution.text.strip("'")) if execution.text else None
 
-    def curl(self, scheme: str) -> float:
+    def curl(self, scheme: str, size: int) -> float:
         command = ["curl", "--silent", "--noproxy", "*", "--cacert", str(self.authority), "--output", os.devnull]
-        url = f"{scheme}://127.0.0.1:{self.ports[scheme]}/{self.size}"
+        url = f"{'http' if scheme == 'http' else 'https'}://127.0.0.1:{self.ports[scheme]}/{size}"
         done = subprocess.run([*command, "--write-out", "%{time_total}", url], capture_output=True, check=True)
         return float(done.stdout)
 
-    def downloads(self, scheme: str) -> None:
-        port, size = self.ports[scheme], self.size
+    def downloads(self, scheme: str) -> float:
+        """Print and return how fast the sandbox downloads."""
+        port, size = self.ports[scheme], self.size // (FILTERED if scheme == "secret" else 1)
         curl, host, sandbox, peaks = [], [], [], []
         for _ in range(TURNS):
-            curl.append(size / self.curl(scheme) / 1e6)
+            curl.append(size / self.curl(scheme, size) / 1e6)
             host.append(size / self.host["download"](scheme, port, 0, size) / 1e6)
             before = forget_peak()
             took = self.inside(f"json.dumps(download({scheme!r}, {port}, {PROXY}, {size}))")
@@ -186,9 +199,20 @@ class Bench:
             sandbox.append(size / took / 1e6)
         by_curl, on_host, through = (statistics.median(speeds) for speeds in (curl, host, sandbox))
         print(
-            f"download of {size >> 20} MiB, {scheme:5}: curl {by_curl:6.0f} MB/s, Python on the host {on_host:6.0f}, "
+            f"download of {size >> 20} MiB, {scheme:6}: curl {by_curl:6.0f} MB/s, Python on the host {on_host:6.0f}, "
             f"in the sandbox {through:6.0f}: {through / by_curl:.2f} x of curl, {through / on_host:.2f} x of the same "
             f"program; the host's process grew by {max(peaks) / (1 << 20):.1f} MiB at its highest"
+        )
+        return through
+
+    def pipe(self, runtime: str | None, reached: dict[str, float]) -> None:
+        """Print what the engine's pipe does by itself, beside what downloads had of it."""
+        turns = [speeds(runtime, self.size) for _ in range(TURNS)]
+        into, out_of = (statistics.median(turn[way] for turn in turns) for way in (0, 1))
+        shares = ", ".join(f"{scheme} {speed / into:.2f} x" for scheme, speed in reached.items())
+        print(
+            f"the engine's pipe by itself: {into:.0f} MB/s into a container, {out_of:.0f} MB/s out of it; of the "
+            f"first, downloads reach: {shares}"
         )
 
     def small(self, scheme: str, kind: str) -> None:
@@ -199,7 +223,7 @@ class Bench:
         there, here = (sorted(1000 * one for one in times) for times in (host, sandbox))
         added = statistics.median(here) - statistics.median(there)
         print(
-            f"a small request, {scheme:5}, {'kept' if kind == 'small' else 'new':4} connection: p50 on the host "
+            f"a small request, {scheme:6}, {'kept' if kind == 'small' else 'new':4} connection: p50 on the host "
             f"{statistics.median(there):5.2f} ms, in the sandbox {statistics.median(here):5.2f} ms, p95 "
             f"{here[len(here) * 95 // 100]:5.2f} ms: {added:+.2f} ms"
         )
@@ -224,12 +248,36 @@ class Bench:
         return statistics.median(self.sandbox.run_code("1 + 1").seconds * 1000 for _ in range(CELLS))
 
 
-def main() -> None:
+def measure(authority: Path, ports: dict[str, int], arguments: argparse.Namespace) -> None:
     """Print a row for each measure."""
     from sandbox_kernel import Sandbox
+    from sandbox_kernel.gateway import lookup
 
+    hosts = authority.with_name("hosts")
+    hosts.write_text(f"127.0.0.1 {NAME}\n", encoding="ascii")
+    lookup.HOSTS = str(hosts)
+    os.environ["BENCHMARK_KEY"] = secrets.token_hex(20)
+    with Sandbox(
+        network=[*(f"127.0.0.1:{port}" for port in set(ports.values())), f"{NAME}:{ports['secret']}"],
+        network_certificates=str(authority),
+        network_bytes="500G",
+        secrets={"KEY": {"env": "BENCHMARK_KEY", "hosts": [f"{NAME}:{ports['secret']}"]}},
+        cell_timeout=600,
+        runtime=arguments.runtime,
+    ) as sandbox:
+        bench = Bench(sandbox, authority, ports, arguments)
+        for scheme in ports:
+            bench.small(scheme, "small")
+            bench.small(scheme, "fresh")
+        if arguments.mebibytes:
+            bench.pipe(arguments.runtime, {scheme: bench.downloads(scheme) for scheme in ports})
+            bench.beside("https")
+
+
+def main() -> None:
+    """Start the server, and measure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
-    parser.add_argument("--mebibytes", type=int, default=1024, help="of a download")
+    parser.add_argument("--mebibytes", type=int, default=1024, help="of a download; 0 for none")
     parser.add_argument("--requests", type=int, default=300, help="small requests of a turn")
     parser.add_argument("--runtime", default=None, help="the sandbox's OCI runtime")
     arguments = parser.parse_args()
@@ -242,22 +290,8 @@ def main() -> None:
         server = spawn.Process(target=serve, args=(folder, tells), daemon=True)
         server.start()
         try:
-            ports = dict(zip(("http", "https"), hears.recv(), strict=True))
-            rules = [f"127.0.0.1:{port}" for port in ports.values()]
-            with Sandbox(
-                network=rules,
-                network_certificates=str(authority),
-                network_bytes="500G",
-                cell_timeout=600,
-                runtime=arguments.runtime,
-            ) as sandbox:
-                bench = Bench(sandbox, authority, ports, arguments)
-                for scheme in ports:
-                    bench.small(scheme, "small")
-                    bench.small(scheme, "fresh")
-                for scheme in ports:
-                    bench.downloads(scheme)
-                bench.beside("https")
+            plain, secure = hears.recv()
+            measure(authority, {"http": plain, "https": secure, "secret": secure}, arguments)
         finally:
             server.kill()
             server.join()
