@@ -19,7 +19,7 @@ from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.kernel import guests
 from tests.attacks.test_floods import status
-from tests.support.kernels import Kernel, connect, containers_of, eventually, install
+from tests.support.kernels import Kernel, close_all, connect, containers_of, eventually, install
 
 Start = Callable[..., Kernel]
 NOBODY = 65534
@@ -102,19 +102,28 @@ def overheard(kernel: Kernel, who: str, seconds: float = 3.0) -> str:
         end = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < end:
             kernel.run("print('secret')")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
         return line(process)
 
 
+@pytest.fixture(scope="module")
+def open_kernel(launch_kernel: Start) -> Iterator[Kernel]:
+    """A kernel for the controls: to its sockets anybody may connect."""
+    kernel = launch_kernel("--clients", "any")
+    yield kernel
+    close_all([kernel])
+
+
 @root_only
-def test_another_user_hears_nothing(start_kernel: Start) -> None:
-    kernel = start_kernel()
+def test_another_user_hears_nothing(kernel: Kernel) -> None:
     assert overheard(kernel, "nobody") == "nothing"
     assert overheard(kernel, "self", 20) == "heard"  # the control: one of the same user does
 
 
 @root_only
-def test_control_where_anybody_may_connect_another_user_hears_everything(start_kernel: Start) -> None:
-    assert overheard(start_kernel("--clients", "any"), "nobody", 20) == "heard"
+def test_control_where_anybody_may_connect_another_user_hears_everything(open_kernel: Kernel) -> None:
+    assert overheard(open_kernel, "nobody", 20) == "heard"
 
 
 def grown(kernel: Kernel, who: str, mebibytes: int) -> int:
@@ -131,13 +140,13 @@ def grown(kernel: Kernel, who: str, mebibytes: int) -> int:
 
 
 @root_only
-def test_a_flood_of_another_user_costs_nothing(start_kernel: Start) -> None:
-    assert grown(start_kernel(), "nobody", 64) < 32 << 20
+def test_a_flood_of_another_user_costs_nothing(kernel: Kernel) -> None:
+    assert grown(kernel, "nobody", 64) < 32 << 20
 
 
 @root_only
-def test_control_the_same_flood_of_one_who_may_connect_costs_memory(start_kernel: Start) -> None:
-    assert grown(start_kernel("--clients", "any"), "nobody", 64) > 64 << 20
+def test_control_the_same_flood_of_one_who_may_connect_costs_memory(open_kernel: Kernel) -> None:
+    assert grown(open_kernel, "nobody", 64) > 64 << 20
 
 
 def speaking(kernel: Kernel, channel: str) -> socket.socket:

@@ -402,6 +402,7 @@ async def test_files_are_a_use_of_a_sandbox(image: str) -> None:
         while time.monotonic() - begin < 3:
             await sandbox.files.write("part", b"x")
             await sandbox.files.read("part")
+            await asyncio.sleep(0.2)  # the step of a bounded wait
         assert (await sandbox.run_code("x")).text == "1"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.kernels import Kernel, eventually
+from tests.support.kernels import Kernel, close_all, eventually
 from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
@@ -33,19 +34,27 @@ def test_timeout_keeps_variables(start_kernel: Start) -> None:
     assert kernel.run("kept").value == "42"
 
 
+@pytest.fixture(scope="module")
+def impatient(launch_kernel: Start) -> Iterator[Kernel]:
+    """A sandbox with little time for a cell, shared by those whose kernel is replaced."""
+    kernel = launch_kernel("--cell-timeout", "2")
+    yield kernel
+    close_all([kernel])
+
+
 @pytest.mark.parametrize("code", [IGNORES_INTERRUPT, NATIVE, SWALLOWS], ids=["ignored", "native", "swallowed"])
-def test_timeout_of_a_cell_that_ignores_the_interrupt_keeps_files(start_kernel: Start, code: str) -> None:
+def test_timeout_of_a_cell_that_ignores_the_interrupt_keeps_files(impatient: Kernel, code: str) -> None:
     """The kernel is replaced within 10 s; files survive, variables do not, and later cells work."""
-    kernel = start_kernel("--cell-timeout", "3")
-    kernel.run("kept = 42; open('kept.txt', 'w').write('yes')")
+    word = secrets.token_hex(4)
+    impatient.run(f"kept = 42; open('kept.txt', 'w').write({word!r})")
     with Stopwatch() as watch:
-        result = kernel.run(code)
+        result = impatient.run(code)
     assert result.ename == "CellTimeout"
     assert watch.seconds < 10
     assert "files" in result.reply["evalue"]
-    assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
-    assert kernel.run("kept").ename == "NameError"
-    assert kernel.run("1 + 1").value == "2"
+    assert impatient.run("print(open('kept.txt').read())").text() == f"{word}\n"
+    assert impatient.run("kept").ename == "NameError"
+    assert impatient.run("1 + 1").value == "2"
 
 
 @pytest.mark.parametrize(

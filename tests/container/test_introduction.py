@@ -43,6 +43,14 @@ class Exporter(PythonExporter):
 """
 
 
+NBCONVERT = """
+import sys
+sys.modules["rfc3987_syntax"] = None  # a grammar that jsonschema compiles for a second and no notebook needs
+from nbconvert.nbconvertapp import main
+main()
+"""
+
+
 def info_of(kernel: Kernel) -> dict[str, Any]:
     content: dict[str, Any] = kernel.client.kernel_info(reply=True, timeout=60)["content"]
     return content
@@ -55,7 +63,7 @@ def converted(folder: Path, language: dict[str, Any]) -> bool:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")])
     notebook.metadata["language_info"] = language
     nbformat.write(notebook, folder / "notebook.ipynb")
-    command = [sys.executable, "-m", "nbconvert", "--to", "script", "notebook.ipynb"]
+    command = [sys.executable, "-c", NBCONVERT, "--to", "script", "notebook.ipynb"]
     subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
     ran = (folder / "ran").exists()
     (folder / "ran").unlink(missing_ok=True)

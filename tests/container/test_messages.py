@@ -78,6 +78,7 @@ def test_heartbeat_answers_while_a_cell_runs(kernel: Kernel) -> None:
     end = time.monotonic() + 3
     while time.monotonic() < end:
         assert kernel.client.hb_channel.is_beating()
+        assert not replied(kernel.client, message_id, 0.1), "the cell runs"
     kernel.manager.interrupt_kernel()
     kernel.collect(message_id, begin)
 
