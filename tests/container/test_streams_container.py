@@ -187,8 +187,8 @@ HOARD = """
 import subprocess, sys
 code = '''
 import errno, os, socket, sys, time
-held, opened, end = [], 0, time.time() + 8
-while time.time() < end:
+held, opened = [], 0
+while opened < {least} or not os.path.exists("/mnt/data/enough"):
     s = socket.socket(); s.setblocking(False)
     try: s.connect(("127.0.0.1", 3128))
     except BlockingIOError: pass
@@ -205,15 +205,16 @@ programs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIP
 
 
 async def test_a_cell_that_opens_and_opens_and_never_reads_holds_up_nobody(opens: Open) -> None:
-    """As many as its limits let it: in the queue of the system, where they cost the host nothing."""
+    """As many as its limits let it, while cells are answered: in the queue of the system, at no cost to the host."""
     one = await opens(memory_bytes=1 << 30, network_connections=16)
     before = peak_bytes(anew=True)
     # gVisor needs a thread of the host's for each of a program's, and these are limited too.
-    await one.run(HOARD.replace("{programs}", "3" if one.settings.runtime == "runsc" else "12"))
+    programs, least = (3, 400) if one.settings.runtime == "runsc" else (12, 900)
+    await one.run(HOARD.replace("{programs}", str(programs)).replace("{least}", str(least)))
     await wait_for(lambda: one.service.now == 16)
     for _ in range(3):
         assert await one.run("print(1 + 1)", 30) == "2\n"
-    said = await one.run("print(sum(int(one.communicate()[0]) for one in programs))")
+    said = await one.run("open('enough', 'w').close(); print(sum(int(one.communicate()[0]) for one in programs))")
     print(f"{said.strip()} connections were tried; {len(one.service.streams)} were served, at most {one.service.most}")
     assert int(said) > (1_000 if one.settings.runtime == "runsc" else 10_000)
     assert one.service.most <= 16
@@ -277,7 +278,7 @@ def peak_bytes(*, anew: bool = False) -> int:
     return int(line.split()[1]) << 10
 
 
-async def times(one: Opened, count: int = 100) -> float:
+async def times(one: Opened, count: int = 40) -> float:
     """Return the median of milliseconds for `1 + 1`."""
     found = []
     for _ in range(count):
@@ -292,7 +293,7 @@ async def times(one: Opened, count: int = 100) -> float:
 async def test_a_download_at_full_speed_leaves_small_cells_quick_and_the_host_small(opens: Open) -> None:
     one = await opens(cell_seconds=600.0)
     before = peak_bytes(anew=True)
-    size, cpu = 1 << 30, time.process_time()
+    size, cpu = 128 * MIB, time.process_time()  # four times what the host may grow by; benchmarks.network takes more
     said = await one.run(f"b = time.time(); print(read(order('get {size}')), time.time() - b)", 300)
     count, seconds = said.split()
     assert int(count) == size
@@ -322,7 +323,7 @@ async def test_a_download_at_full_speed_leaves_small_cells_quick_and_the_host_sm
     await one.run("stop = True; thread.join()")
     grown = (peak_bytes() - before) / MIB
     print(
-        f"1 GiB down at {down:.0f} MB/s ({cpu:.1f} s of the host's processor), 256 MiB up at {up:.0f} MB/s; 1 + 1 "
+        f"128 MiB down at {down:.0f} MB/s ({cpu:.1f} s of the host's processor), 32 MiB up at {up:.0f} MB/s; 1 + 1 "
         f"takes {alone:.1f} ms, {beside:.1f} ms beside {rate:.0f} MB/s; the host's peak grew by {grown:.0f} MB"
     )
     assert grown < 32
