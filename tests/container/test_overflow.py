@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -12,11 +12,24 @@ from nbclient import NotebookClient
 
 from sandbox_kernel.sdk.blocking import Sandbox
 from tests.attacks.test_floods import status
-from tests.support.kernels import Kernel, Result, install
+from tests.support.kernels import Kernel, Result, close_all, install
 
 Start = Callable[..., Kernel]
 
 SMALL = ("--display-lines", "1000", "--display-size", "64K")
+
+
+@pytest.fixture(scope="module")
+def small(launch_kernel: Start) -> Iterator[Kernel]:
+    """A kernel with a small page that tests share: what they leave does not depend on the others."""
+    kernel = launch_kernel(*SMALL)
+    yield kernel
+    close_all([kernel])
+
+
+def file_of(result: Result, beyond: int = 0) -> str:
+    """Return where the rest of what a cell said is kept, or that of the cell so many after it."""
+    return f"outputs/cell-{result.reply['execution_count'] + beyond}.txt"
 
 
 def told(result: Result) -> str:
@@ -29,18 +42,17 @@ def read_back(kernel: Kernel, path: str) -> str:
     return kernel.run(f"print(open({path!r}).read(), end='')").text()
 
 
-def test_the_beginning_and_the_end_are_shown_and_the_rest_is_in_a_file(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
-    result = kernel.run("for n in range(100_000): print(n)")
+def test_the_beginning_and_the_end_are_shown_and_the_rest_is_in_a_file(small: Kernel) -> None:
+    result = small.run("for n in range(100_000): print(n)")
     assert result.reply["status"] == "ok"
     lines = [int(line) for line in result.text().splitlines()]
     assert lines[:999] == list(range(999))
     assert lines[999:] == list(range(99_900, 100_000))
     assert "1,000 lines or 64.0 KiB" in told(result)
     assert "display_lines, display_size" in told(result)
-    assert "/mnt/data/outputs/cell-1.txt (" in told(result)
-    whole = "open('outputs/cell-1.txt').read() == ''.join(f'{n}\\n' for n in range(999, 100_000))"
-    assert kernel.run(whole).value == "True"
+    assert f"/mnt/data/{file_of(result)} (" in told(result)
+    whole = f"open({file_of(result)!r}).read() == ''.join(f'{{n}}\\n' for n in range(999, 100_000))"
+    assert small.run(whole).value == "True"
 
 
 def test_ten_million_lines_cost_the_kernel_process_little(start_kernel: Start) -> None:
@@ -64,38 +76,37 @@ def test_control_without_the_limit_all_of_it_reaches_the_front_end(start_kernel:
     assert not told(result)
 
 
-def test_progress_bars_are_not_cut(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
+def test_progress_bars_are_not_cut(small: Kernel) -> None:
     bar = "import sys\nfor n in range(10_000): sys.stderr.write(f'\\r{n:50}'); sys.stderr.flush()"
-    result = kernel.run(bar)
+    result = small.run(bar)
     assert result.text("stderr").endswith(f"{9999:50}")
     assert "sandbox_kernel" not in result.text("stderr")
 
 
-def test_a_single_long_text_loses_its_middle(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
+def test_a_single_long_text_loses_its_middle(small: Kernel) -> None:
     cells = {
         "'x' * 1_000_000": "execute_result",
         "display('y' * 1_000_000)": "display_data",
         "raise ValueError('x ' * 500_000)": "error",
         "display({'text/plain': 'line\\n' * 200_000}, raw=True)": "display_data",
     }
-    for count, (code, kind) in enumerate(cells.items(), start=1):
-        result = kernel.run(code, store_history=True)
+    files = []
+    for code, kind in cells.items():
+        result = small.run(code, store_history=True)
+        files.append(file_of(result))
         (shown,) = [message for message in result.messages if message["msg_type"] == kind]
         assert len(str(shown["content"])) < 200_000, code
         assert "characters are left out here" in str(shown["content"]), code
-        assert f"/mnt/data/outputs/cell-{count}.txt" in told(result), code
-    sizes = "[len(open(f'outputs/cell-{n}.txt').read()) >= 1_000_000 for n in range(1, 5)]"
-    assert kernel.run(sizes).value == "[True, True, True, True]"
+        assert f"/mnt/data/{files[-1]}" in told(result), code
+    sizes = f"[len(open(name).read()) >= 1_000_000 for name in {files}]"
+    assert small.run(sizes).value == "[True, True, True, True]"
 
 
-def test_many_small_displays_have_an_end_and_their_text_is_kept(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
-    result = kernel.run("for n in range(500): display(n)")
+def test_many_small_displays_have_an_end_and_their_text_is_kept(small: Kernel) -> None:
+    result = small.run("for n in range(500): display(n)")
     assert sum(message["msg_type"] == "display_data" for message in result.messages) == 99
     assert "401 displays are not shown" in told(result)
-    assert read_back(kernel, "outputs/cell-1.txt") == "".join(f"{n}\n" for n in range(99, 500))
+    assert read_back(small, file_of(result)) == "".join(f"{n}\n" for n in range(99, 500))
 
 
 def test_what_a_cell_plants_in_the_way_gets_nothing(start_kernel: Start) -> None:
@@ -113,13 +124,12 @@ def test_what_a_cell_plants_in_the_way_gets_nothing(start_kernel: Start) -> None
     assert kernel.run("[name for name in os.listdir('/tmp') if name.startswith('cell')]").value == "[]"
 
 
-def test_a_link_in_place_of_the_file_is_replaced_and_not_followed(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
-    kernel.run("import os; os.mkdir('outputs'); os.symlink('/tmp/elsewhere', 'outputs/cell-2.txt')")
-    kernel.run("for n in range(10_000): print(n)")
-    assert (
-        kernel.run("os.path.islink('outputs/cell-2.txt'), os.path.exists('/tmp/elsewhere')").value == "(False, False)"
-    )
+def test_a_link_in_place_of_the_file_is_replaced_and_not_followed(small: Kernel) -> None:
+    file = file_of(small.run("import os; os.makedirs('outputs', exist_ok=True)"), beyond=2)
+    small.run(f"os.symlink('/tmp/elsewhere', {file!r})")
+    assert file_of(small.run("for n in range(10_000): print(n)")) == file
+    assert small.run(f"os.path.islink({file!r}), os.path.exists('/tmp/elsewhere')").value == "(False, False)"
+    assert small.run(f"os.path.getsize({file!r}) > 0").value == "True"
 
 
 def test_a_full_scratch_is_said_and_ends_nothing(start_kernel: Start) -> None:
@@ -166,8 +176,7 @@ def test_a_cell_that_is_ended_keeps_its_reason_on_a_full_page(start_kernel: Star
     ]
 
 
-def test_a_thread_that_goes_on_after_its_cell_fills_no_page(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
+def test_a_thread_that_goes_on_after_its_cell_fills_no_page(small: Kernel) -> None:
     code = """
         import threading, time
         def go_on():
@@ -178,16 +187,16 @@ def test_a_thread_that_goes_on_after_its_cell_fills_no_page(start_kernel: Start)
         goes_on.start()
     """
     begin = time.monotonic()
-    message_id = kernel.client.execute(code.replace("\n        ", "\n"))
+    message_id = small.client.execute(code.replace("\n        ", "\n"))
     text = ""
     while "What follows is not shown" not in text:
         assert time.monotonic() - begin < 60
-        message = kernel.client.get_iopub_msg(timeout=60)
+        message = small.client.get_iopub_msg(timeout=60)
         if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == "stream":
             text += message["content"]["text"]
     assert text.count("\n") < 1100
-    kernel.run("goes_on.join()")  # what it prints meanwhile may be said to be this cell's
-    assert kernel.run("1 + 1").value == "2"
+    small.run("goes_on.join()")  # what it prints meanwhile may be said to be this cell's
+    assert small.run("1 + 1").value == "2"
 
 
 def test_a_batch_client_of_the_same_kernel_is_given_all(
@@ -203,10 +212,9 @@ def test_a_batch_client_of_the_same_kernel_is_given_all(
     assert "".join(one.text for one in outputs).count("\n") == 50_000
 
 
-def test_a_cell_decides_by_its_front_end_s_word_alone(start_kernel: Start) -> None:
-    kernel = start_kernel(*SMALL)
+def test_a_cell_decides_by_its_front_end_s_word_alone(small: Kernel) -> None:
     for allow, count in ((False, 5000), (True, 999 + 100), (False, 5000)):
-        result = kernel.run("for n in range(5000): print(n)", allow_stdin=allow)
+        result = small.run("for n in range(5000): print(n)", allow_stdin=allow)
         assert result.text().count("\n") == count
 
 
