@@ -20,7 +20,7 @@ from fuzz import targets
 from fuzz.trees import Reader, encode
 from tests.support import ROOT
 
-SECONDS = 5
+SECONDS = 2
 """A short run; `make fuzz` is the long one."""
 
 BREAKS: dict[str, tuple[str, str, Any]] = {

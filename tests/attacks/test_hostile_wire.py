@@ -307,7 +307,7 @@ def test_a_reply_that_is_none_is_not_taken_for_one(kernel: Kernel) -> None:
 
 
 def test_a_cell_that_pretends_to_have_ended_is_ended_by_the_next_ones_clock(start_kernel: Start) -> None:
-    kernel = start_kernel("--cell-timeout", "3")
+    kernel = start_kernel("--cell-timeout", "2")
     pretend = "reply('execute_reply', {'status': 'ok'}); publish('status', {'execution_state': 'idle'})\n"
     first = kernel.run(FORGE + pretend + "while True: pass")
     assert first.reply["status"] == "ok"

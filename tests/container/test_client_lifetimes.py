@@ -25,7 +25,7 @@ ASKING = 1.0
 
 OPEN = """
 from sandbox_kernel import Sandbox
-sandboxes = [Sandbox(image=IMAGE) for _ in range(3)]
+sandboxes = [Sandbox(image=IMAGE) for _ in range(2)]
 for sandbox in sandboxes:
     sandbox.run_code("1")
 """
@@ -33,8 +33,8 @@ RUNNING = """
 import asyncio
 from sandbox_kernel import AsyncSandbox
 async def main():
-    sandboxes = [await AsyncSandbox.create(image=IMAGE) for _ in range(3)]
-    cells = [sandbox.run_code("while True: pass") for sandbox in sandboxes[:2]]
+    sandboxes = [await AsyncSandbox.create(image=IMAGE) for _ in range(2)]
+    cells = [sandbox.run_code("while True: pass") for sandbox in sandboxes[:1]]
     tasks = [asyncio.create_task(cell) for cell in cells]
     await asyncio.sleep(0.1)
     END
@@ -116,7 +116,7 @@ def thread_of_the_sdk() -> bool:
 def test_kill_9_of_the_caller_takes_every_container_along(caller, code: str) -> None:
     one = caller(code)
     assert one.says() == "ready"
-    assert one.containers() == 3
+    assert one.containers() == 2
     one.process.kill()
     one.end(-signal.SIGKILL)
 
@@ -127,7 +127,7 @@ def test_kill_9_in_the_middle_of_starts_leaves_no_container_that_runs(caller) ->
         import asyncio
         from sandbox_kernel import AsyncSandbox
         async def main():
-            starts = [asyncio.create_task(AsyncSandbox(image=IMAGE).start()) for _ in range(8)]
+            starts = [asyncio.create_task(AsyncSandbox(image=IMAGE).start()) for _ in range(4)]
             print("starting", flush=True)
             await asyncio.gather(*starts)
         asyncio.run(main())

@@ -24,7 +24,7 @@ from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
 
-STARTS = int(os.environ.get("SANDBOX_KERNEL_TEST_STARTS", "10"))
+STARTS = int(os.environ.get("SANDBOX_KERNEL_TEST_STARTS", "4"))
 
 
 def test_shutdown_leaves_nothing(start_kernel: Start) -> None:
@@ -100,8 +100,8 @@ def test_a_starved_agent_s_container_goes_with_its_proxy(start_kernel: Start, ru
 
 
 def test_a_starved_sandbox_is_replaced_for_the_next_cell(start_kernel: Start) -> None:
-    kernel = start_kernel("--cell-timeout", "2")
-    for _ in range(3):
+    kernel = start_kernel("--cell-timeout", "1")
+    for _ in range(2):  # the second in a sandbox that was itself a replacement
         assert kernel.run(STARVE.replace("SPINNERS", "200")).ename in {"CellTimeout", "SandboxDied"}
         assert kernel.run("6 * 7").value == "42"
 
