@@ -71,9 +71,6 @@ def run(options: argparse.Namespace) -> int:
 
     The executed notebook is always written, also of a run that fails or is stopped, with what ran until then.
     """
-    # Beneath nbformat, jsonschema makes a parser of IRIs at its import, if JupyterLab has brought that library: a
-    # second of processor, for a format that no notebook's schema has.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     path = OutputFile(Path(options.report), setting="--report") if options.report else None
     if path is not None:
         _spare(path.path, [options.source, *options.input])
