@@ -309,7 +309,9 @@ def as_tried(settings: Settings, results: Path) -> Settings:
         output_messages=max(limits.output_messages, 1000),
         message_bytes=max(limits.message_bytes, LEAST_OUTPUT),
     )
-    return replace(settings, uploads=None, downloads=str(results), audit=None, monitor=None, limits=limits)
+    return replace(
+        settings, uploads=None, downloads=str(results), audit=None, monitor=None, screen="off", limits=limits
+    )
 
 
 def small(settings: Settings) -> Settings:
@@ -326,5 +328,5 @@ def small(settings: Settings) -> Settings:
         interrupt_grace_seconds=min(limits.interrupt_grace_seconds, SHORT_GRACE),
         cell_seconds=max(limits.cell_seconds, LEAST_SECONDS),
     )
-    apart = replace(settings, uploads=None, downloads=None, audit=None, monitor=None, limits=limits)
+    apart = replace(settings, uploads=None, downloads=None, audit=None, monitor=None, screen="off", limits=limits)
     return replace(apart, network=(), secrets=())

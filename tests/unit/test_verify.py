@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sandbox_kernel import cli
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Limits, Message, Settings
+from sandbox_kernel.core.model import Limits, Message, Monitoring, Settings
 from sandbox_kernel.engines.about import EngineInfo
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.values import NetworkDenial
@@ -394,3 +394,9 @@ def test_small_sandboxes_are_never_larger_than_the_settings() -> None:
     assert (small.limits.memory_bytes, small.limits.pids) == (128 << 20, 50)
     assert (small.uploads, small.downloads, small.audit, small.network) == (None, None, None, ())
     assert examination.small(Settings()).limits.memory_bytes == 256 << 20
+
+
+def test_the_walls_are_tried_and_not_what_screens_or_watches(tmp_path: Path) -> None:
+    settings = Settings(screen="block", monitor=Monitoring(()), downloads="/y", audit="/z")
+    for tried in (examination.small(settings), examination.as_tried(settings, tmp_path)):
+        assert (tried.screen, tried.monitor, tried.audit) == ("off", None, None)
