@@ -43,7 +43,18 @@ MEASURES = {
     "a connection": "median(connect, 50)",
     "work that starts nothing": "median(lambda: sum(range(100_000)), 9)",
 }
-BARS = {"a cell": 1.02, "a program by subprocess": 1.05, "a program by posix_spawn": 1.05}
+PROCESSOR = {
+    "processor, a cell": ("1 + 1", 20),
+    "processor, a program": ("[os.waitpid(os.posix_spawn('/bin/true', ['/bin/true'], {}), 0) for _ in range(50)]", 50),
+}
+"""What a sandbox takes of the processor, agent and all, which other work of the machine disturbs less: code, count."""
+BARS = {
+    "a cell": 1.02,
+    "processor, a cell": 1.02,
+    "processor, a program": 1.05,
+    "a program by subprocess": 1.05,
+    "a program by posix_spawn": 1.05,
+}
 CELLS = 10
 KINDS = ("without", "with", "without, again")
 """The last says how much of a difference is the machine's."""
@@ -77,6 +88,12 @@ def sample(sandbox: Sandbox, measure: str) -> float:
             sandbox.run_code("1 + 1")
             found.append(1000 * (time.perf_counter() - began))
         return statistics.median(found)
+    if measure in PROCESSOR:
+        code, count = PROCESSOR[measure]
+        before = sandbox.usage().cpu_seconds or 0.0
+        for _ in range(count if code == "1 + 1" else 1):
+            sandbox.run_code(code)
+        return 1000 * ((sandbox.usage().cpu_seconds or 0.0) - before) / count
     execution = sandbox.run_code(MEASURES[measure])
     return float(str(execution.text))
 
@@ -89,7 +106,7 @@ def compare(rounds: int, count: int, image: str) -> bool:
         for _, sandbox in sandboxes:
             assert sandbox.run_code(CODE).error is None
         print(f"{'':26}{'without':>10}{'again':>10}{'with':>10}{'ratio':>8}{'noise':>8}   bar")
-        for measure in ("a cell", *MEASURES):
+        for measure in ("a cell", *MEASURES, *PROCESSOR):
             taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
             for _ in range(rounds):
                 random.shuffle(sandboxes)
