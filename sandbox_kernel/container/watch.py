@@ -22,6 +22,7 @@ from . import shield
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 CALLS = {"execve": (59, 221), "execveat": (322, 281), "connect": (42, 203)}
@@ -42,11 +43,11 @@ ENOENT, EINTR = 2, 4
 GONE = (ENOENT, EINTR)
 PATH_BYTES = 256
 READS, PROGRAMS_READ = 50, 3
-"""Addresses and paths that are read in a second before the answer; of the others, the number is known."""
+"""Addresses and paths that are read before the answer, from one word to the host to the next; others are counted."""
 RECENT = 64
 """Programs of which it is looked up later what they are, if they still run."""
 MANY, BREAK = 5000, 0.001
-"""Calls a second from which on each waits for a moment: a flood of them shall not take the agent's processor."""
+"""Calls in the same time from which on each waits for a moment: a flood shall not take the agent's processor."""
 REPORT_SECONDS = 0.25
 SWITCH_SECONDS = 0.0005
 """How long another thread of the agent may keep the interpreter while a program waits to be started."""
@@ -79,7 +80,7 @@ class Watch:
         self.bait_laid = 0
         self._told: dict[str, Any] = {}
         self._report_at = 0.0
-        self._second, self._calls, self._reads, self._paths = 0, 0, 0, 0
+        self._calls, self._reads, self._paths = 0, READS, PROGRAMS_READ
         self._recent: list[int] = []
         self._baits: dict[int, int] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -143,6 +144,7 @@ class Watch:
         if now < self._report_at:
             return
         self._report_at = now + REPORT_SECONDS
+        self._calls, self._reads, self._paths = 0, READS, PROGRAMS_READ
         self._look_for_opened()
         self._look_at_recent()
         said = {
@@ -188,50 +190,44 @@ class Watch:
                 fcntl.ioctl(self.listener, SET_FLAGS, WAKE_HERE)
             except OSError:
                 pass  # an older system
-            while True:
-                self._answer()
+            self._answer_all()
         finally:
             os._exit(1)  # whoever waits for an answer would wait for ever
 
-    def _answer(self) -> None:
-        notice = bytearray(NOTICE.size)
+    def _answer_all(self) -> None:
+        """Answer each call as soon as can be: whoever makes it waits, and its program is in none of the caches."""
+        ioctl, listener = fcntl.ioctl, self.listener
+        connect = CALLS["connect"][shield.ARCHITECTURES[os.uname().machine][1]]
+        while True:
+            notice = bytearray(NOTICE.size)
+            try:
+                ioctl(listener, RECEIVE, notice, True)
+                if notice[16] | notice[17] << 8 != connect:
+                    self.programs += 1
+                    if self._paths > 0:
+                        self._paths -= 1
+                        self._read(notice, self._program)
+                    elif len(self._recent) < RECENT:
+                        self._recent.append(int.from_bytes(notice[8:12], sys.byteorder))
+                elif self._reads > 0:
+                    self._reads -= 1
+                    self._read(notice, self._address)
+                self._calls += 1
+                if self._calls > MANY:
+                    time.sleep(BREAK)
+                ioctl(listener, SEND, bytes(notice[:8]) + YES)
+            except OSError as error:
+                if error.errno not in GONE:  # else who asked is gone
+                    raise
+
+    def _read(self, notice: bytearray, reads: Callable[[int, int, int, tuple[int, ...]], None]) -> None:
+        number, pid, _, call, _, _, *arguments = NOTICE.unpack(notice)
         try:
-            fcntl.ioctl(self.listener, RECEIVE, notice, True)
-            number, pid, _, call, _, _, first, second, third, _, fifth, _ = NOTICE.unpack(notice)
-            if self._is_read(call):
-                try:
-                    self._read(number, pid, call, (first, second, third, fifth))
-                except (ArithmeticError, LookupError, OSError, ValueError):
-                    pass  # what is noticed may be anything; that the call goes on matters more
-            elif call not in CALLS["connect"] and len(self._recent) < RECENT:
-                self._recent.append(pid)
-            fcntl.ioctl(self.listener, SEND, bytes(notice[:8]) + YES)
-        except OSError as error:
-            if error.errno not in GONE:  # else who asked is gone
-                raise
+            reads(number, pid, call, tuple(arguments))
+        except (ArithmeticError, LookupError, OSError, ValueError):
+            pass  # what is noticed may be anything; that the call goes on matters more
 
-    def _is_read(self, call: int) -> bool:
-        """Count a call; return whether there is room to read what it names."""
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._calls, self._reads, self._paths = second, 0, 0, 0
-        self._calls += 1
-        if self._calls > MANY:
-            time.sleep(BREAK)
-        if call in CALLS["connect"]:
-            self._reads += 1
-            return self._reads <= READS
-        self.programs += 1
-        self._paths += 1
-        return self._paths <= PROGRAMS_READ
-
-    def _read(self, number: int, pid: int, call: int, arguments: tuple[int, int, int, int]) -> None:
-        if call in CALLS["connect"]:
-            self._address(number, pid, arguments[1], min(arguments[2] & 0xFFFFFFFF, 28))
-        else:
-            self._program(number, pid, call, arguments)
-
-    def _program(self, number: int, pid: int, call: int, arguments: tuple[int, int, int, int]) -> None:
+    def _program(self, number: int, pid: int, call: int, arguments: tuple[int, ...]) -> None:
         anywhere = call in CALLS["execveat"]
         text = self._memory(number, pid, arguments[1 if anywhere else 0], PATH_BYTES)
         path = text.split(b"\0")[0].decode("utf-8", "backslashreplace")
@@ -253,8 +249,8 @@ class Watch:
             self.dropped += 1
             self.last = path
 
-    def _address(self, number: int, pid: int, pointer: int, size: int) -> None:
-        text = self._memory(number, pid, pointer, size)
+    def _address(self, number: int, pid: int, call: int, arguments: tuple[int, ...]) -> None:
+        text = self._memory(number, pid, arguments[1], min(arguments[2] & 0xFFFFFFFF, 28))
         if len(text) < 8:
             return
         (family,) = struct.unpack_from("=H", text)
