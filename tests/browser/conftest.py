@@ -1,4 +1,7 @@
-"""A JupyterLab for each test that asks for one of its own, and one for all tests in whose pages nothing acts."""
+"""Three JupyterLabs for all tests: one in which nothing acts, one for the controls, and one behind the second wall.
+
+Each test gets an empty page of one. What it has opened or started there ends with it, and is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,48 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.lab import Lab, running_lab
+from tests.browser.lab import Lab, install_all, running_lab
 
 
-@pytest.fixture
-def lab(tmp_path: Path, image: str) -> Iterator[Lab]:
-    with running_lab(tmp_path, image) as running:
+@pytest.fixture(scope="session")
+def _kernels(tmp_path_factory: pytest.TempPathFactory, image: str) -> Path:
+    return install_all(tmp_path_factory.mktemp("kernels"), image)
+
+
+@pytest.fixture(scope="session")
+def _one_lab(tmp_path_factory: pytest.TempPathFactory, _kernels: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("lab"), _kernels) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def _one_lab(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Lab]:
-    with running_lab(tmp_path_factory.mktemp("lab"), image) as running:
+def _one_spoiled_lab(tmp_path_factory: pytest.TempPathFactory, _kernels: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("spoiled"), _kernels) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _one_walled_lab(tmp_path_factory: pytest.TempPathFactory, _kernels: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("walled"), _kernels, wall=True) as running:
         yield running
 
 
 @pytest.fixture
-def shared_lab(_one_lab: Lab) -> Lab:
-    """A new page of a JupyterLab that others have used and will use; no attack may have worked in it."""
+def shared_lab(_one_lab: Lab) -> Iterator[Lab]:
+    """A JupyterLab in which no attack may have worked."""
+    yield _one_lab
     _one_lab.renew()
-    return _one_lab
+
+
+@pytest.fixture
+def spoiled_lab(_one_spoiled_lab: Lab) -> Iterator[Lab]:
+    """A JupyterLab for controls, in which attacks work: what they show is counted from an empty page on."""
+    yield _one_spoiled_lab
+    _one_spoiled_lab.renew()
+
+
+@pytest.fixture
+def walled_lab(_one_walled_lab: Lab) -> Iterator[Lab]:
+    """A JupyterLab behind the second wall."""
+    yield _one_walled_lab
+    _one_walled_lab.renew()

@@ -1,4 +1,4 @@
-"""A real JupyterLab and a real Chromium for one test, both on loopback, both gone afterwards.
+"""A real JupyterLab and a real Chromium, both on loopback, both gone afterwards.
 
 Knows nothing of outputs. Chromium resolves `*.test` to this machine and no other name at all, so whatever a page tries,
 no request leaves it.
@@ -27,6 +27,8 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webelement import WebElement
+
+from tests.support.programs import program
 
 WAIT = 60.0
 """Seconds for what takes ten on a quiet machine."""
@@ -141,7 +143,7 @@ class Lab:
             return json.loads(answer.read() or "null")
 
     def renew(self) -> None:
-        """End all that runs, close all pages but an empty one, and forget what they have kept."""
+        """End all that runs, close all pages but an empty one, and forget what they have kept and said."""
         self.browser.switch_to.new_window("tab")
         empty = self.browser.current_window_handle
         for window in self.browser.window_handles:
@@ -153,6 +155,7 @@ class Lab:
         self.browser.execute_cdp_cmd("Network.clearBrowserCookies", {})
         kept = {"origin": self.url.rstrip("/"), "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
         self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", kept)
+        self.browser.get_log("browser")
         for kind, key in (("sessions", "id"), ("terminals", "name")):
             for one in self.ask(f"api/{kind}"):
                 self.ask(f"api/{kind}/{one[key]}", "DELETE")
@@ -168,6 +171,7 @@ def prepare(browser: Chrome) -> None:
 
 
 def install(folder: Path, name: str, image: str, *settings: str) -> None:
+    """Install a kernel for those who find kernels under a folder."""
     command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", name]
     subprocess.run([*command, "--image", image, *settings], check=True, capture_output=True, timeout=WAIT)
 
@@ -183,18 +187,18 @@ KERNELS = {
 WALL = "sandbox_kernel.server_extension"
 
 
+def install_all(folder: Path, image: str, kernels: Mapping[str, Sequence[str]] = KERNELS) -> Path:
+    """Install kernels by name, each with its settings, and return the folder."""
+    for name, settings in kernels.items():
+        install(folder, name, image, *settings)
+    return folder
+
+
 @contextmanager
-def running_lab(
-    folder: Path,
-    image: str,
-    kernels: Mapping[str, Sequence[str]] = KERNELS,
-    *,
-    wall: bool = False,
-    **wall_settings: Any,
-) -> Iterator[Lab]:
-    """Start both, with these kernels, and end them; `wall` is whether the server sends the second wall."""
+def running_lab(folder: Path, kernels: Path, *, wall: bool = False) -> Iterator[Lab]:
+    """Start both, with what is installed under `kernels`, and end them; `wall`: the server sends the second wall."""
     (folder / "config").mkdir()
-    settings = {"ServerApp": {"jpserver_extensions": {WALL: wall}}, "SandboxKernelPolicy": wall_settings}
+    settings = {"ServerApp": {"jpserver_extensions": {WALL: wall}}}
     (folder / "config/jupyter_server_config.json").write_text(json.dumps(settings))
     for name in ("notebooks", "home", "tmp"):
         (folder / name).mkdir()
@@ -202,9 +206,7 @@ def running_lab(
         path = folder / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    for name, settings in kernels.items():  # type: ignore[assignment]
-        install(folder / "prefix", name, image, *settings)
-    with _server(folder) as server, _chromium(folder) as browser:
+    with _server(folder, kernels) as server, _chromium(folder) as browser:
         yield Lab(server, folder / "notebooks", browser)
 
 
@@ -216,28 +218,27 @@ def _environment(folder: Path) -> dict[str, str]:
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
-        "JUPYTER_PATH": str(folder / "prefix/share/jupyter"),
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
     }
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[Server]:
+def _server(folder: Path, kernels: Path) -> Iterator[Server]:
     token = secrets.token_hex(16)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = f"""-m jupyterlab --no-browser --allow-root --expose-app-in-browser --ServerApp.ip=127.0.0.1
+    command = f"""--no-browser --allow-root --expose-app-in-browser --ServerApp.ip=127.0.0.1
         --ServerApp.port={port} --IdentityProvider.token={token} --LabApp.news_url=
         --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.extension_manager=readonly"""
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, *command.split(), f"--ServerApp.root_dir={folder / 'notebooks'}"],
+            [*program("jupyterlab"), *command.split(), f"--ServerApp.root_dir={folder / 'notebooks'}"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=folder / "notebooks",
-            env=_environment(folder),
+            env=_environment(folder) | {"JUPYTER_PATH": str(kernels / "share/jupyter")},
             start_new_session=True,
         )
     found = folder / "runtime" / f"jpserver-{process.pid}.json"

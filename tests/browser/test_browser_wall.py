@@ -9,7 +9,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from sandbox_kernel.server_extension import RENDERER, SandboxKernelPolicy, _with
 from sandbox_kernel.setup import browser_wall
 from tests.support import ROOT
 from tests.support.kernels import eventually
+from tests.support.programs import program
 
 TOKEN = secrets.token_hex(16)
 
@@ -37,14 +37,14 @@ def server(folder: Path, **settings: object) -> Iterator[str]:
     (folder / "config/jupyter_server_config.json").write_text(json.dumps(config))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = f"""-m jupyterlab --no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port={port}
+    command = f"""--no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port={port}
         --IdentityProvider.token={TOKEN} --LabApp.news_url= --LabApp.extension_manager=readonly
         --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
     environment |= {f"JUPYTER_{name.upper()}_DIR": str(folder / name) for name in ("runtime", "config", "data")}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, *command.split(), f"--ServerApp.root_dir={folder / 'notebooks'}"],
+            [*program("jupyterlab"), *command.split(), f"--ServerApp.root_dir={folder / 'notebooks'}"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment | {"HOME": str(folder / "home")},
         )  # fmt: skip
     found = folder / "runtime" / f"jpserver-{process.pid}.json"

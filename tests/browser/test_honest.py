@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.browser.lab import Lab, eventually, running_lab
+from tests.browser.lab import Lab, eventually
 
 CELLS = {
     "pandas": """
@@ -83,14 +83,12 @@ def colours(lab: Lab, element: WebElement, path: Path) -> int:
     return count
 
 
-@pytest.mark.parametrize("wall", [False, True], ids=["plain server", "with the second wall"])
-def test_honest_outputs_look_and_work_as_on_a_stock_kernel(wall: bool, tmp_path: Path, image: str) -> None:
-    """One notebook with all of them: a JupyterLab takes longer to start than they take to run."""
-    with running_lab(tmp_path, image, wall=wall) as lab:
-        look_and_work(lab, tmp_path)
-
-
-def look_and_work(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", ["shared_lab", "walled_lab"], ids=["plain server", "with the second wall"])
+def test_honest_outputs_look_and_work_as_on_a_stock_kernel(
+    server: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """One notebook with all of them: a page takes longer to load than they take to run."""
+    lab: Lab = request.getfixturevalue(server)
     lab.open("sandbox-python", *map(dedent, CELLS.values()))
     lab.run_all()
 

@@ -84,11 +84,13 @@ def test_hostile_outputs_do_nothing_in_jupyterlab(shared_lab: Lab) -> None:
     assert seen.title[0] == seen.title[1]
 
 
-def test_the_same_outputs_fire_when_they_are_trusted(lab: Lab) -> None:
+def test_the_same_outputs_fire_when_they_are_trusted(spoiled_lab: Lab) -> None:
     """The control. What takes away the page is left out, and only what acts at a click is clicked."""
     with listening() as evil:
         chosen = [attack for attack in attacks(evil.tcp) if attack.name not in UNSUITED]
-        seen = Seen(lab, evil, "sandbox-trusted", chosen, used=":is([data-commandlinker-command], a[href*=script])")
+        seen = Seen(
+            spoiled_lab, evil, "sandbox-trusted", chosen, used=":is([data-commandlinker-command], a[href*=script])"
+        )
     assert len(seen.ran) >= 30, seen.ran
     assert len(seen.asked) >= 20, seen.asked
     assert len(seen.ran | seen.asked) >= 60
@@ -106,7 +108,7 @@ def test_cases_of_a_file(mode: str, request: pytest.FixtureRequest) -> None:
     """The example, without `--corpus`; nothing acts but under `trusted`, where all that say so must."""
     files = request.config.getoption("--corpus") or [str(EXAMPLE)]
     read(files, 1)  # a bad file is said before anything starts
-    lab: Lab = request.getfixturevalue("lab" if mode == "trusted" else "shared_lab")
+    lab: Lab = request.getfixturevalue("spoiled_lab" if mode == "trusted" else "shared_lab")
     with listening() as evil:
         chosen = read(files, evil.tcp)
         kernel = {"safe": "sandbox-python", "strict": "sandbox-strict", "trusted": "sandbox-trusted"}[mode]

@@ -6,14 +6,10 @@ The control, that all of it reaches a front end without the limit, needs no brow
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from tests.browser.lab import NOTEBOOK, Lab, running_lab
+from tests.browser.lab import NOTEBOOK, Lab
 from tests.support.patience import Stopwatch
 
-KERNELS = {
-    "sandbox-python": ("--cell-timeout", "120"),
-}
 CELLS = {
     "ten million lines": "for n in range(0, 10**7, 1000): print('\\n'.join(map(str, range(n, n + 1000))))",
     "one line": "print('x' * 5_000_000)",
@@ -42,20 +38,19 @@ def text(lab: Lab, cell: int) -> str:
     return found
 
 
-def test_a_page_bears_what_is_printed_without_measure(tmp_path: Path, image: str) -> None:
-    with running_lab(tmp_path, image, KERNELS) as lab:
-        lab.open("sandbox-python", *CELLS.values())
-        lab.run_all()
-        shown = {name: text(lab, cell) for cell, name in enumerate(CELLS)}
-        with Stopwatch() as watch:
-            lab.browser.execute_async_script(SCROLL)
-        assert watch.seconds < STEPS * 0.5, "steps of scrolling"
-        assert not lab.browser.execute_async_script(SAVE)
-        saved = (lab.folder / "notebook.ipynb").read_text()
-        assert len(saved) < 20 << 20
-        assert "9999999\n" in shown["ten million lines"]
-        assert shown["a bar"].strip() == "4999"
-        for cell, (name, there) in zip(json.loads(saved)["cells"], shown.items(), strict=True):
-            assert len(there) < 3 << 20, name
-            # Of many outputs, JupyterLab shows the first fifty and a button.
-            assert ("/mnt/data/outputs/cell-" in json.dumps(cell["outputs"])) is (name != "a bar"), name
+def test_a_page_bears_what_is_printed_without_measure(shared_lab: Lab) -> None:
+    shared_lab.open("sandbox-python", *CELLS.values())
+    shared_lab.run_all()
+    shown = {name: text(shared_lab, cell) for cell, name in enumerate(CELLS)}
+    with Stopwatch() as watch:
+        shared_lab.browser.execute_async_script(SCROLL)
+    assert watch.seconds < STEPS * 0.5, "steps of scrolling"
+    assert not shared_lab.browser.execute_async_script(SAVE)
+    saved = (shared_lab.folder / "notebook.ipynb").read_text()
+    assert len(saved) < 20 << 20
+    assert "9999999\n" in shown["ten million lines"]
+    assert shown["a bar"].strip() == "4999"
+    for cell, (name, there) in zip(json.loads(saved)["cells"], shown.items(), strict=True):
+        assert len(there) < 3 << 20, name
+        # Of many outputs, JupyterLab shows the first fifty and a button.
+        assert ("/mnt/data/outputs/cell-" in json.dumps(cell["outputs"])) is (name != "a bar"), name

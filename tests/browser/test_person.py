@@ -15,7 +15,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.browser.lab import eventually, running_lab
+from tests.browser.lab import eventually, install_all, running_lab
 from tests.browser.person import CELL, FILES, TOOLBAR, VARIABLES, Person
 from tests.support.kernels import containers_of
 
@@ -33,7 +33,7 @@ NORTH = sum(100 * month for month in range(1, 13))
 
 @pytest.fixture
 def person(tmp_path: Path, image: str) -> Iterator[Person]:
-    with running_lab(tmp_path, image, KERNELS, wall=True) as lab:
+    with running_lab(tmp_path, install_all(tmp_path / "prefix", image, KERNELS), wall=True) as lab:
         for name in ("uploads", "downloads"):
             (lab.folder / name).mkdir()
         lab.browser.get(f"{lab.url}lab?reset&token={lab.token}")

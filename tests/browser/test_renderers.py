@@ -19,8 +19,8 @@ from fuzz.renderers.install import MissingError, installed
 from sandbox_kernel.setup.machine import install_browser
 from tests.support import ROOT
 
-SECONDS = 6
-"""For each renderer."""
+SECONDS = 2
+"""For each renderer. `make fuzz-renderers` is the long run."""
 SEED = 7
 PAGES = ("lab", "vscode")
 """Those that render in the page itself, where the corpus with all its frames takes seconds."""

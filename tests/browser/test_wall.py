@@ -6,13 +6,10 @@ Honest outputs behind it are in test_honest.py, and a person's day in test_perso
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from selenium.webdriver.common.by import By
 
-from tests.browser.lab import Lab, eventually, running_lab, settled
+from tests.browser.lab import Lab, eventually, settled
 from tests.browser.test_hostile import RAN, Seen
 from tests.support.chromium import listening
 from tests.support.corpus import UNSUITED, attacks
@@ -49,20 +46,14 @@ SHOWN = {
 BY_ADDRESS = "display({'text/html': '<script src=\"/files/made.js\"></script>'}, raw=True); 'shown'"
 
 
-@pytest.fixture
-def walled(tmp_path: Path, image: str) -> Iterator[Lab]:
-    with running_lab(tmp_path, image, wall=True) as running:
-        yield running
-
-
-def test_the_wall_alone_stops_what_acts_under_trusted(walled: Lab) -> None:
+def test_the_wall_alone_stops_what_acts_under_trusted(walled_lab: Lab) -> None:
     """The control is `test_hostile.py::test_the_same_outputs_fire_when_they_are_trusted`: 60 and more of them act.
 
     What is left needs a click on the output: links to commands of JupyterLab, which are no script.
     """
     with listening() as evil:
         chosen = [attack for attack in attacks(evil.tcp) if attack.name not in UNSUITED]
-        seen = Seen(walled, evil, "sandbox-trusted", chosen, used="a[href*=script]", wall=True)
+        seen = Seen(walled_lab, evil, "sandbox-trusted", chosen, used="a[href*=script]", wall=True)
     assert seen.ran == set()
     assert seen.asked == set()
     assert seen.terminals == []
@@ -78,14 +69,13 @@ def by_address(lab: Lab) -> bool:
     return bool(lab.js(RAN))
 
 
-def test_control_without_the_wall_a_file_of_the_folder_becomes_a_script(tmp_path: Path, image: str) -> None:
-    with running_lab(tmp_path, image) as lab:
-        assert by_address(lab)
+def test_control_without_the_wall_a_file_of_the_folder_becomes_a_script(spoiled_lab: Lab) -> None:
+    assert by_address(spoiled_lab)
 
 
-def test_jupyterlab_works_behind_the_wall_and_nothing_of_its_own_is_refused(walled: Lab) -> None:
+def test_jupyterlab_works_behind_the_wall_and_nothing_of_its_own_is_refused(walled_lab: Lab) -> None:
     """Files of each kind, an editor, a terminal; then the one thing that is to be refused."""
-    lab = walled
+    lab = walled_lab
     for name, content in FILES.items():
         (lab.folder / name).write_bytes(content)
     lab.open("sandbox-python", "1")

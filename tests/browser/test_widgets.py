@@ -99,10 +99,10 @@ def test_hostile_values_in_every_trait_of_every_widget_do_nothing(shared_lab: La
     assert drawn > 300
 
 
-def test_the_same_widgets_fire_when_they_are_trusted(lab: Lab) -> None:
+def test_the_same_widgets_fire_when_they_are_trusted(spoiled_lab: Lab) -> None:
     """The control."""
     with listening() as evil:
-        found, asked, _ = seen(lab, evil, "sandbox-trusted")
+        found, asked, _ = seen(spoiled_lab, evil, "sandbox-trusted")
     assert "pwned" in found
     assert any("jp-Dialog" in one for one in found)
     assert {"view", "bytes"} <= asked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from tests.support import ROOT
 from tests.support.kernels import Kernel, containers_of, eventually, install
+from tests.support.programs import program
 
 Start = Callable[..., Kernel]
 NOTEBOOKS = ROOT / "notebooks"
@@ -114,9 +114,15 @@ def test_nbclient_sees_a_killed_kernel_process() -> None:
 
 def outside(tmp_path: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a Python module as a program, in a folder without any configuration of ours."""
-    command = [sys.executable, "-m", *arguments]
+    name, *others = arguments
     return subprocess.run(
-        command, input=stdin or "", capture_output=True, text=True, timeout=150, cwd=tmp_path, check=False
+        [*program(name), *others],
+        input=stdin or "",
+        capture_output=True,
+        text=True,
+        timeout=150,
+        cwd=tmp_path,
+        check=False,
     )
 
 
@@ -125,7 +131,7 @@ def test_papermill_passes_parameters(tmp_path: Path) -> None:
     document.cells[0].metadata["tags"] = ["parameters"]
     source, target = tmp_path / "in.ipynb", tmp_path / "out.ipynb"
     nbformat.write(document, source)
-    command = [sys.executable, "-m", "papermill", str(source), str(target), "-p", "factor", "7"]
+    command = [*program("papermill"), str(source), str(target), "-p", "factor", "7"]
     done = subprocess.run(
         [*command, "--no-progress-bar"], capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False
     )
@@ -137,7 +143,7 @@ def test_papermill_passes_parameters(tmp_path: Path) -> None:
 def test_nbconvert_executes(tmp_path: Path) -> None:
     source = tmp_path / "in.ipynb"
     nbformat.write(notebook("print(6 * 7)"), source)
-    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", str(source), "--output", "out.ipynb"]
+    command = [*program("nbconvert"), "--to", "notebook", "--execute", str(source), "--output", "out.ipynb"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert nbformat.read(tmp_path / "out.ipynb", as_version=4).cells[0].outputs[0].text == "42\n"

@@ -28,6 +28,7 @@ from sandbox_kernel.files.names import (
 from sandbox_kernel.files.tree import DownloadFolder, Source, UploadFolder
 from tests.support.examples import examples
 from tests.support.files_odd import ODD, fill_with_odd_things
+from tests.support.programs import program
 
 PLAIN = [
     "a", "sales.csv", "a b.txt", "a/b/c.png", "it's.txt", 'say "hi".txt', "<b>.txt", "$(id).txt", "-rf", "..a", "a..",
@@ -131,7 +132,7 @@ def test_control_a_template_in_the_current_folder_is_a_program_to_nbconvert(tmp_
     run = "{{ cycler.__init__.__globals__.os.mkdir('ran-code') }}"
     (tmp_path / "lab" / "index.html.j2").write_text(run)
     (tmp_path / "a.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
-    command = [sys.executable, "-P", "-m", "nbconvert", "--to", "html", "a.ipynb"]
+    command = [*program("nbconvert", "-P"), "--to", "html", "a.ipynb"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
     assert (tmp_path / "ran-code").is_dir()
 
