@@ -353,7 +353,7 @@ async def weak_sessions(monkeypatch: pytest.MonkeyPatch, image: str, audit: Path
     assert source.count(guard) == 1
     source = source.replace(guard, "")
     command = shipping.agent_command
-    monkeypatch.setattr(shipping, "agent_command", lambda limits, inside: command(limits, inside, source=source))
+    monkeypatch.setattr(shipping, "agent_command", lambda *asked, **more: command(*asked, **more, source=source))
     process = psutil.Process()
     fronts: list[Front] = []
     engine = DockerEngine()

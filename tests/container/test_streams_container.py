@@ -253,7 +253,7 @@ async def test_frames_that_an_agent_never_sends_end_the_sandbox(
     assert source.count(guard) == 1
     command = shipping.agent_command
     weak = source.replace(guard, "")
-    monkeypatch.setattr(shipping, "agent_command", lambda limits, inside: command(limits, inside, source=weak))
+    monkeypatch.setattr(shipping, "agent_command", lambda *asked, **more: command(*asked, **more, source=weak))
     one = Opened(None, image, tmp_path / "audit.jsonl")
     try:
         await one.run(CONNECT)
