@@ -26,8 +26,10 @@ from ..core.model import Settings, format_bytes
 from ..files.grounds import why_not
 from ..files.names import FileLimits, printable
 from ..files.places import open_folder, usable
+from ..record.keys import open_key
 from .exits import End, decide, of_error
 from .outlet import Outlet
+from .receipt import ReceiptFile
 from .report import OutputFile, Report, now, write_report
 from .stopping import Stopped, Stopper, signals
 
@@ -46,6 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where = "for the executed notebook, and files/ beneath it for what cells make (default: NAME-output)"
     add("--output", metavar="FOLDER", help=where)
     add("--report", metavar="FILE", help="write a report as JSON")
+    add("--receipt", metavar="FILE", help="write a receipt: what was run and came out, signed by the key of the audit")
     add("--timeout", metavar="TIME", help="the same as --cell-timeout: how long one cell may run")
     add("--total-timeout", metavar="TIME", help="how long the whole run may take, start included (default: no limit)")
     add("--allow-errors", action="store_true", help="go on after a cell that failed; the exit code still tells")
@@ -74,6 +77,10 @@ def run(options: argparse.Namespace) -> int:
     path = OutputFile(Path(options.report), setting="--report") if options.report else None
     if path is not None:
         _spare(path.path, [options.source, *options.input])
+    options.receipt_file = None
+    if options.receipt:
+        options.receipt_file = ReceiptFile(OutputFile(Path(options.receipt), setting="--receipt"))
+        _spare(Path(options.receipt), [options.source, *options.input, *([options.report] if options.report else [])])
     report = _new_report(options)
     terminal = Outlet(sys.stderr)
     stopper = Stopper(lambda end: _close(options, report, path, end, terminal))
@@ -112,6 +119,14 @@ def _close(options: argparse.Namespace, report: Report, path: OutputFile | None,
     if path is not None:
         try:
             write_report(path, report)
+        except SandboxError as error:
+            terminal.say(f"sandbox-kernel: {_path(error)}\n")
+            code = code or of_error(error).code
+    receipt = options.receipt_file
+    if receipt is not None:
+        try:
+            if receipt.write(report) and not options.quiet:
+                terminal.say(f"receipt   {_path(receipt.file.path)}\n")
         except SandboxError as error:
             terminal.say(f"sandbox-kernel: {_path(error)}\n")
             code = code or of_error(error).code
@@ -170,6 +185,8 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
 
     settings = _settings(options)
     report.sandbox |= _about(settings)
+    if options.receipt_file is not None:
+        options.receipt_file.sign_with(open_key(settings.audit_key))
     total = None if options.total_timeout is None else seconds(0.1)("total_timeout", options.total_timeout)
     report.sandbox["total_seconds"] = total
     parameters = source.read_parameters(

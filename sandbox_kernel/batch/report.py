@@ -154,6 +154,12 @@ class Report:
     """Where the executed notebook is."""
     output: str | None = None
     """The folder beneath which `files` are."""
+    notebook_sha256: str | None = None
+    """This and what follows are for the receipt alone: of the notebook as it was written last."""
+    attested: dict[str, Any] | None = None
+    """What the sandbox has shown to be; None if it never did."""
+    audit: dict[str, Any] | None = None
+    """The last line that the run has in the audit; None without one."""
     network: NetworkRecord | None = None
     """None if cells could reach nothing."""
 
@@ -195,11 +201,16 @@ class OutputFile:
         with self._errors():
             self._folder, self._name = (folder, path.name) if folder is not None else open_parent(path)
 
-    def write(self, text: str) -> None:
-        """Whoever reads the file finds the old one or the new one. Raises `ConfigurationError`."""
+    def write(self, text: str) -> str:
+        """Write; whoever reads the file finds the old one or the new one. Return its SHA-256.
+
+        Raises `ConfigurationError`.
+        """
+        data = text.encode("utf-8", "backslashreplace")
         with self._errors(), self._folder.create(self._name) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+            file.write(data)
             file.commit()
+        return hashlib.sha256(data).hexdigest()
 
     def _errors(self) -> AbstractContextManager[None]:
         return usable(UsageCode.PLACE_UNFIT, f"{self.path} cannot be written", setting=self._setting)

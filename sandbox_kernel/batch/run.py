@@ -110,7 +110,7 @@ class Run:
         """
         began = time.monotonic()
         try:
-            self.plan.notebook.write(self.outputs.text())
+            self.report.notebook_sha256 = self.plan.notebook.write(self.outputs.text())
         except ConfigurationError as error:
             if self._saved == NEVER:
                 raise
@@ -141,6 +141,8 @@ class Run:
                     break
         finally:
             await sandbox.kill()
+            if (head := session.audit.head) is not None:
+                self.report.audit = {"session": session.id, "head": str(head)}
             if self.report.network is not None:
                 self.report.network.usage = sandbox.network_usage
 
@@ -245,6 +247,8 @@ class Run:
     def _observe(self, event: str, fields: Mapping[str, Any]) -> None:
         if event == "file" and fields.get("op") == "download":
             self._copied.add(str(fields["path"]))
+        elif event == "attested":
+            self.report.attested = dict(fields)
         elif found := classify(event, fields):
             (self._cell.events if self._cell is not None else self.report.events).add(found)
 

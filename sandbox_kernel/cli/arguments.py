@@ -96,6 +96,7 @@ def parser() -> Parser:
     run.add_options(one)
     one = command("mcp", mcp.serve)
     mcp.add_options(one)
+    record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", commands.ps).add_argument("--json", action="store_true", help="print JSON")
     command("reap", commands.reap)

@@ -18,7 +18,7 @@ WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "doctor"),
     "Running code without a front end": ("run", "mcp"),
-    "What was recorded": ("audit",),
+    "What was recorded": ("audit", "receipt"),
     "Looking after it": ("verify", "ps", "reap", "settings", "codes", "completion"),
 }
 
@@ -58,6 +58,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel audit verify audit.jsonl": "whether it is as it was written, and how much of that is proven",
         "sandbox-kernel audit show audit.jsonl --event cell --last 20": "the last cells, for people",
         "sandbox-kernel audit public-key": "what others need, who are to verify and must not be able to write",
+    },
+    "receipt": {
+        "sandbox-kernel receipt verify receipt.json --output results": "whether these are the files of that run",
+        "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "whether the audit still has that run",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age and memory of each"},
     "reap": {"sandbox-kernel reap": "what a lost owner left; the living are left alone"},

@@ -6,16 +6,21 @@ Texts of the files may come from cells: each is printed safe for a terminal.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.sources import from_files_for_all
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
-from ..files.names import printable
+from ..core.codes import Note, RecordCode, UsageCode
+from ..core.errors import ConfigurationError, FileRefused
+from ..files.names import check_name, printable
+
+if TYPE_CHECKING:
+    from ..record.receipt import Receipt
 
 FINE, WRONG = 0, 1
 ACTIONS = ("verify", "show", "public-key")
@@ -30,6 +35,21 @@ def add_audit_options(parser: argparse.ArgumentParser) -> None:
     add("--session", metavar="ID", help="show: lines of one session; the beginning of its id is enough")
     add("--event", metavar="NAME", help="show: lines of one event, such as cell or network")
     add("--last", type=int, metavar="N", help="show: the last of these lines only")
+    add("--json", action="store_true", help="print JSON")
+
+
+def add_receipt_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", choices=("verify",), metavar="ACTION", help="verify")
+    add("file", type=Path, metavar="FILE", help="what `run --receipt` wrote")
+    _add_keys(parser)
+    add("--output", metavar="FOLDER", help="the output folder of the run: its files are held against the receipt")
+    add(
+        "--audit-file",
+        type=Path,
+        metavar="FILE",
+        help="the audit of the run: it is verified up to the line in the receipt",
+    )
     add("--json", action="store_true", help="print JSON")
 
 
@@ -146,3 +166,101 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     for row in found:
         print(json.dumps(row) if options.json else reading.shown(row))
     return FINE
+
+
+# --- a receipt -------------------------------------------------------------------------------------------------------
+
+
+def receipt(options: argparse.Namespace) -> int:
+    """Verify a receipt of a run: its signature, and the files and the audit that it names.
+
+    Whatever reads in-toto statements in DSSE envelopes can verify the signature as well.
+    """
+    public = _public(options) or next((key.public for key in _keys(options)), None)
+    findings: list[Note] = []
+    found: Receipt | None = None
+    try:
+        found = _read(options.file)
+    except ValueError as error:
+        findings.append(Note(RecordCode.RECEIPT_MALFORMED, printable(str(error))))
+    if found is not None:
+        if public is not None and not found.is_signed_by(public):
+            findings.append(RecordCode.SIGNATURE_WRONG.note())
+        findings += _outputs(found, options.output)
+        findings += _audit_of(found, options, public)
+    good = found is not None and not findings
+    signed = found is not None and public is not None and found.is_signed_by(public)
+    if options.json:
+        rows = [{"code": note.code.code, "text": note.text} for note in findings]
+        said = {"statement": found.predicate, "subjects": found.subjects} if found is not None else {}
+        print(json.dumps({"is_good": good, "is_signed": signed, "findings": rows, **said}, indent=2))
+        return FINE if good else WRONG
+    for note in findings:
+        print(f"WRONG  {note.text}  [{note.code.code}]")
+    if found is not None:
+        _say(found, signed, options)
+    return FINE if good else WRONG
+
+
+def _read(path: Path) -> Receipt:
+    from ..files.places import open_file
+    from ..record import receipt
+
+    try:
+        with os.fdopen(open_file(path), "rb") as file:
+            return receipt.read(file.read(receipt.MAX_BYTES + 1))
+    except (OSError, FileRefused) as error:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{path} cannot be read: {error}") from None
+
+
+def _outputs(found: Receipt, folder: str | None) -> list[Note]:
+    """Hold the files of a folder against a receipt, whose names may lead anywhere."""
+    from ..files.places import open_folder
+
+    if folder is None:
+        return []
+    differ: list[Note] = []
+    try:
+        place = open_folder(folder)
+    except (OSError, FileRefused) as error:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{folder} cannot be opened: {error}") from None
+    with place:
+        for name, sha256 in found.subjects:
+            try:
+                with os.fdopen(place.open_file(str(check_name(name))), "rb") as file:
+                    same = hashlib.file_digest(file, "sha256").hexdigest() == sha256
+            except (OSError, FileRefused):
+                same = False
+            if not same:
+                differ.append(Note(RecordCode.OUTPUT_DIFFERS, f"{printable(name)} is not the file of the run"))
+    return differ
+
+
+def _audit_of(found: Receipt, options: argparse.Namespace, public: str | None) -> list[Note]:
+    from ..record import reading
+    from ..record.chain import Head
+
+    if options.audit_file is None:
+        return []
+    known = None if found.head is None else Head.parse(found.head)
+    if known is None:
+        return [Note(RecordCode.HEAD_DIFFERS, "the receipt names no line of an audit")]
+    keys = _keys(options)
+    result = reading.verify(options.audit_file, keys, None if keys else public, known)
+    return [Note(one.code, one.text) for one in result.findings if one.code.severity != "notice"]
+
+
+def _say(found: Receipt, signed: bool, options: argparse.Namespace) -> None:
+    said = found.predicate
+    end, source = said.get("exit"), said.get("source")
+    if isinstance(end, dict) and isinstance(source, dict):
+        print(printable(f"run of {source.get('name')}, {said.get('started')}: {end.get('kind')}", 300))
+    for name, sha256 in found.subjects:
+        print(f"output {sha256[:64] if sha256.isalnum() else '?'}  {printable(name)}")
+    print(
+        f"proven:     {'the owner of the key has stated this' if signed else 'nothing: no key was given to hold it to'}"
+    )
+    if options.output is None:
+        print("not proven: that files are those of the run: name their folder by --output")
+    if options.audit_file is None:
+        print("not proven: what the audit says: name it by --audit-file")

@@ -13,7 +13,7 @@ _NOTHING = "Nothing, if a process was killed there."
 
 @unique
 class RecordCode(Code):
-    """What `sandbox-kernel audit verify` finds, and why a key is refused."""
+    """What `sandbox-kernel audit verify` and `sandbox-kernel receipt verify` find, and why a key is refused."""
 
     # --- an audit that is not as it was written ---
     LINE_CHANGED = "violation", "a line is not as it was written", _COMPARE
@@ -43,3 +43,9 @@ class RecordCode(Code):
     KEY_READABLE = "failure", "others than its owner can read or write it", "chmod 600, or name another file."
     KEY_OF_OTHERS = "failure", "it belongs to another user", "Name a file of your own."
     KEY_MALFORMED = "failure", "it holds no key of an audit", "Name a file that is not there yet: it is made."
+
+    # --- receipts ---
+    RECEIPT_UNSIGNED = "failure", "a receipt cannot be signed", "Install the extra that is named."
+    RECEIPT_MALFORMED = "violation", "it is no receipt of a run", "Name the file that `run --receipt` wrote."
+    SIGNATURE_WRONG = "violation", "the signature is not that of the key", "Give the key of whoever ran it."
+    OUTPUT_DIFFERS = "violation", "a file is not the one that the receipt names", "Compare with the run's own files."

@@ -52,6 +52,8 @@ class Container(Protocol):
     """
 
     id: str
+    image_id: str | None
+    """What the engine calls the image's content, once it was compared; None where there is no such thing."""
 
     async def send(self, data: bytes) -> None:
         """Write to the container's stdin; waits while the pipe is full. Raises `EngineError` once the pipe is gone."""

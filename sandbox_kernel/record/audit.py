@@ -109,7 +109,10 @@ class Audit:
         self._writer = secrets.token_hex(8)
         self._pid = os.getpid()
         self._turn = threading.Lock()
-        """Held by whoever writes: a finalizer may close the audit while a line of it is under way."""
+        """Held by whoever writes."""
+        self._holder: int | None = None
+        """The thread that writes: a finalizer may run in it, and close the audit while a line of it is under way."""
+        self._close_later = False
         self._ledger: Ledger | None = None
         self._last: Head | None = None
         if path is not None:
@@ -238,11 +241,16 @@ class Audit:
     def _flush(self, seconds: float) -> bool:
         """Write what waits, as far as that can be done; return whether all of it went in."""
         while self._pending and self._turn.acquire(blocking=False):
+            self._holder = threading.get_ident()
             try:
                 if self._ledger is None or not self._write_pending(self._ledger, seconds):
                     return False
             finally:
+                self._holder = None
                 self._turn.release()
+                if self._close_later:
+                    self._close_later = False
+                    self.close()
         return not self._pending
 
     def _write_pending(self, ledger: Ledger, seconds: float) -> bool:
@@ -267,15 +275,25 @@ class Audit:
         ledger = self._ledger
         if ledger is None:
             return
-        if os.getpid() == self._pid:
-            if any(count[2] for count in self._counts.values()):
-                self._say_left_out()
-            if self._flush(LAST_PATIENCE_SECONDS):
+        if os.getpid() != self._pid:
+            self._ledger = None
+            ledger.close()
+            return
+        if self._holder == threading.get_ident():
+            self._close_later = True
+            return
+        if any(count[2] for count in self._counts.values()):
+            self._say_left_out()
+        whole = self._flush(LAST_PATIENCE_SECONDS)
+        if self._turn.acquire(timeout=LAST_PATIENCE_SECONDS):  # else another thread is stuck in it, with the file
+            if whole:
                 self._end(ledger)
-            self.lost += len(self._pending)
+            ledger.close()
+            self._ledger = None
+            self._turn.release()
         self._ledger = None
+        self.lost += len(self._pending)
         self._pending.clear()
-        ledger.close()
 
     def _end(self, ledger: Ledger) -> None:
         fields = {"writer": self._writer, "lines": self._lines, "lost": self.lost}

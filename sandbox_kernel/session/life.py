@@ -312,9 +312,9 @@ class Life:
     async def _attest(self, link: Link, report: Any, spec: SandboxSpec | None) -> None:
         if self._state is not State.ATTESTING or spec is None:
             raise WireError(EndCode.INTRODUCED_TWICE)
-        await link.container.attest(report, spec)
+        await (one := link.container).attest(report, spec)
         if self._state is State.ATTESTING:  # else it was ended meanwhile
-            self._audit("attested", image=self._settings.image, runtime=self._settings.runtime or "default")
+            self._audit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
             self._go(Event.ATTESTED)
 
     def _kernel_ready(self, link: Link) -> None:

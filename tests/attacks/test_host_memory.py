@@ -115,6 +115,9 @@ def test_a_storm_of_refusals_is_a_small_audit_that_counts_them(start_kernel: Sta
     (left_out,) = [row for row in rows if row["event"] == "left_out"]
     assert left_out["lines"]["policy"] > 2000
     assert rows[-1]["event"] == "cell"
+    assert rows[-1]["codes"], "what was refused stands in the line of the cell too"
+    assert rows[-1]["cpu_seconds"] > 0
+    assert rows[-1]["memory_peak_bytes"] > 1 << 20
 
 
 @pytest.mark.parametrize(

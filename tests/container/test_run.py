@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from sandbox_kernel.cli import main
+from sandbox_kernel.record import reading
 from tests.support import ROOT
 from tests.support.batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, command, run, write
 from tests.support.kernels import containers_of, eventually
@@ -91,6 +93,34 @@ def test_an_exit_code_tells_how_a_run_ended(start: Callable[..., Done], name: st
     assert len(done.notebook.cells) == len(cells)
     for cell, record in zip(done.notebook.cells, done.report["cells"], strict=True):
         assert (cell.execution_count is not None or bool(cell.outputs)) == (record["status"] != "not run")
+
+
+def test_a_run_leaves_an_audit_and_a_receipt_that_hold(start: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a")
+    audit, key, receipt = tmp_path / "audit.jsonl", tmp_path / "audit.key", tmp_path / "receipt.json"
+    record = ("--audit", str(audit), "--audit-key", str(key), "--receipt", str(receipt), "--audit-source", "text")
+    cells = (
+        "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass",
+        "open('o', 'w').write('b')",
+    )
+    done = start(*cells, arguments=(*record, "--input", str(tmp_path / "in.csv")))
+    assert done.code == 0, done.stderr
+    rows = [row for row in reading.rows(audit) if row is not None]
+    busy, last = (row for row in rows if row["event"] == "cell")
+    assert busy["source_sha256"] == hashlib.sha256(cells[0].encode()).hexdigest()
+    assert (last["status"], last["codes"], last["connections"], last["tool_calls"]) == ("ok", {}, 0, 0)
+    assert busy["cpu_seconds"] > 0.1
+    assert busy["memory_peak_bytes"] > 1 << 20
+    assert busy["files_in"] == [{"path": "in.csv", "bytes": 1, "sha256": hashlib.sha256(b"a").hexdigest()}]
+    assert last["files_out"] == [{"path": "o", "bytes": 1, "sha256": hashlib.sha256(b"b").hexdigest()}]
+    assert [row["text"] for row in rows if row["event"] == "source"] == list(cells)
+    words = ["receipt", "verify", str(receipt), "--key", str(key), "--audit-file", str(audit)]
+    assert main([*words, "--output", str(tmp_path / "out")]) == 0
+    said = json.loads(base64.b64decode(json.loads(receipt.read_text())["payload"]))["predicate"]
+    assert said["attested"]["image_id"].startswith("sha256:")
+    assert said["sandbox"]["limits"] == done.report["sandbox"]["limits"]
+    (tmp_path / "out" / "files" / "o").write_text("c")
+    assert main([*words, "--output", str(tmp_path / "out")]) == 1
 
 
 def test_a_cell_fakes_no_limit_and_the_lines_of_a_log_are_plain(start: Callable[..., Done]) -> None:

@@ -18,6 +18,7 @@ class Container:
     """Takes what is sent, and says nothing until its end."""
 
     id = "c"
+    image_id = None
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

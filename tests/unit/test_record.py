@@ -457,6 +457,27 @@ def test_a_forked_child_writes_nothing_and_takes_no_lock_with_it(tmp_path: Path)
     assert codes(verify(folder.path, folder.key)) == set()
 
 
+def test_a_finalizer_may_close_an_audit_within_one_of_its_own_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line is written, and the end after it, into no file that was closed meanwhile."""
+    folder, real = Folder(tmp_path / "dropped"), os.write
+    audit = Audit(str(folder.path), session="one", key=str(folder.key))
+
+    def collects(fd: int, data: bytes) -> int:
+        audit.close()
+        return real(fd, data)
+
+    monkeypatch.setattr("sandbox_kernel.record.ledger.os.write", collects)
+    audit("cell", number=1)
+    monkeypatch.setattr("sandbox_kernel.record.ledger.os.write", real)
+    audit("cell", number=2)
+    assert not audit.is_kept
+    events = [row["event"] for row in reading.rows(folder.path) if row]
+    assert events == ["audit", "begin", "cell", "end"]
+    assert codes(verify(folder.path, folder.key)) == set()
+
+
 def test_a_file_from_before_there_was_a_chain_is_set_aside(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "old")
     folder.path.write_text('{"time":"2025","event":"cell"}\n')

@@ -66,6 +66,7 @@ class DockerContainer:
         since: float,
     ) -> None:
         self.id = identity
+        self.image_id: str | None = None
         self.name = name
         self._engine = engine
         self._session_id = session_id
@@ -110,6 +111,7 @@ class DockerContainer:
         if found is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
+        self.image_id = str(found["Image"])[:100]
         return checks(spec, report, witness(spec, found, image["Config"].get("Env")))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
