@@ -44,7 +44,7 @@ GONE = (ENOENT, EINTR)
 PATH_BYTES = 256
 READS, PROGRAMS_READ = 50, 3
 """Addresses and paths that are read before the answer, from one word to the host to the next; others are counted."""
-RECENT = 64
+RECENT = 16
 """Programs of which it is looked up later what they are, if they still run."""
 MANY, BREAK = 5000, 0.001
 """Calls in the same time from which on each waits for a moment: a flood shall not take the agent's processor."""
