@@ -301,6 +301,13 @@ class StreamingAgent(Agent):
         super().begin(wake_read, zmq, context, status)
         self.poller.register(self.relay.epoll.fileno(), zmq.POLLIN)
 
+    def send(self, kind: int, parts: Sequence[bytes]) -> None:
+        pressing = self.pressing
+        super().send(kind, parts)
+        if kind == wire.STREAM and parts[0][0] in (flow.OPEN, flow.END):
+            # Whoever opens a connection speaks first, and one that ends may be followed by another: this can wait.
+            self.pressing = pressing
+
     def handle(self, kind: int, parts: Sequence[bytes]) -> None:
         if kind == wire.STREAM:
             self.relay.take(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import hashlib
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import flow, wire
-from sandbox_kernel.container.streams import ABORT, Relay
+from sandbox_kernel.container.streams import ABORT, Relay, StreamingAgent
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.session import carrier, connection
 from sandbox_kernel.session.connection import Connection
@@ -55,6 +56,22 @@ async def closed(writer: asyncio.StreamWriter) -> None:
 
 
 # --- honest connections ---
+
+
+def test_the_opening_of_a_connection_goes_with_its_first_words() -> None:
+    """Each frame that is sent by itself wakes the engine, its shim and the host."""
+    agent = object.__new__(StreamingAgent)
+    waits = set()
+    for op in range(flow.OPEN, flow.ALLOW + 1):
+        agent.parked = agent.pressing = False
+        agent.pending, agent.pending_bytes = collections.deque(), 0
+        agent.send(wire.STREAM, flow.frame(op, 1))
+        assert agent.pending_bytes > 0
+        waits |= set() if agent.pressing else {op}
+    assert waits == {flow.OPEN, flow.END}
+    agent.pressing = True
+    agent.send(wire.STREAM, flow.frame(flow.OPEN, 1))
+    assert agent.pressing, "what presses goes, and this with it"
 
 
 async def test_bytes_go_both_ways_and_each_end_is_told() -> None:
