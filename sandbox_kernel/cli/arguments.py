@@ -17,7 +17,7 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
 from ..setup.install import NAME
-from . import commands, manual, record_commands
+from . import commands, manual, record_commands, screen_command
 from .completion import SHELLS
 from .pages import Lines, Parser
 
@@ -94,22 +94,26 @@ def parser() -> Parser:
     )
     one = command("run", run.run, exit_codes=EXIT_CODES_OF_RUN)
     run.add_options(one)
+    one = command("screen", screen_command.screen, settings=False, exit_codes=screen_command.EXIT_CODES)
+    screen_command.add_options(one)
     one = command("mcp", mcp.serve)
     mcp.add_options(one)
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", commands.ps).add_argument("--json", action="store_true", help="print JSON")
     command("reap", commands.reap)
-    one = command("settings", commands.show_settings)
-    one.add_argument("--json", action="store_true", help="print JSON")
-    one.add_argument("--markdown", action="store_true", help="print the page of all settings, docs/settings.md")
-    one = command("codes", commands.codes, settings=False)
-    one.add_argument("--json", action="store_true", help="print JSON")
-    one.add_argument("--markdown", action="store_true", help="print the page of all codes, docs/codes.md")
+    _pages(command("settings", commands.show_settings), "settings")
+    _pages(command("codes", commands.codes, settings=False), "codes")
     one = command("completion", commands.completion, settings=False)
     one.set_defaults(parser=whole)
     one.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     return whole
+
+
+def _pages(one: argparse.ArgumentParser, what: str) -> None:
+    """Add the forms in which a table is printed."""
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--markdown", action="store_true", help=f"print the page of all {what}, docs/{what}.md")
 
 
 def _where(one: argparse.ArgumentParser) -> None:

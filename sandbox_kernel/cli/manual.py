@@ -17,7 +17,7 @@ WIDTH = 100
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "doctor"),
-    "Running code without a front end": ("run", "mcp"),
+    "Running code without a front end": ("run", "screen", "mcp"),
     "What was recorded": ("audit", "receipt"),
     "Looking after it": ("verify", "ps", "reap", "settings", "codes", "completion"),
 }
@@ -49,6 +49,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel run analysis.ipynb --input sales.csv --output results": "a notebook and its data",
         "sandbox-kernel run analysis.ipynb -p region north --report report.json": "with a parameter and a report",
         "sandbox-kernel run script.py --cell-timeout 30 --quiet": "a script, which has half a minute",
+    },
+    "screen": {
+        "sandbox-kernel screen analysis.ipynb": "what it would do, cell by cell, without running it",
+        "sandbox-kernel screen --format sarif notebooks/report.ipynb > screen.sarif": "for a code host",
     },
     "mcp": {
         "sandbox-kernel mcp": "over stdin and stdout, for a host on this machine that starts it",

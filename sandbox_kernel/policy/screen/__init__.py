@@ -25,6 +25,7 @@ nothing of a cell is run.
 - `magics`: Magics of IPython: which of them run Python, which a shell, which another language.
 - `loops`: Loops and functions that have no end, by their shape.
 - `reader`: Reads one cell from its first to its last statement.
+- `sarif`: Findings of files in SARIF 2.1.0, the form that code hosts show beside a change.
 - `screen`: The screen of one session: cells in their order, and what was read before.
 """
 

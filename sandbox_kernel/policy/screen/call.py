@@ -157,6 +157,8 @@ def opened(desk: Desk, path: str, mode: str, line: int) -> frozenset[str]:
     code = paths.written(path) if writes else paths.read(path)
     if code is not None:
         desk.notes.add(code, line, path)
+    if writes and path.endswith((".pth", "sitecustomize.py", "usercustomize.py")):
+        desk.notes.add(ScreenCode.PERSIST_STARTUP, line, path)
     if writes and "w" in mode and path in desk.state.inputs:
         desk.notes.add(ScreenCode.DATA_OVERWRITE, line, path)
     if not writes and _DATA_FILE.search(path):

@@ -16,7 +16,7 @@ RULES = (
             r"\.config/autostart|LaunchAgents|LaunchDaemons|/etc/systemd/system|\.config/systemd/user|/lib/systemd/system|\.service\b[^\n]{0,200}\bsystemd\b|\bmulti-user\.target\b",
             r"(?i)CurrentVersion\\+Run\b|Start Menu\\+Programs\\+Startup|\bshell:startup\b",
             r"profile_default/startup|ipython_config\.py|jupyter_\w*config\.py|\.ipython/|custom/custom\.js|ipython_kernel_config",
-            r"\b(sitecustomize|usercustomize)\b|[\w*/-]\.pth['\"]?$|\.pth['\"]\s*,\s*['\"][wa]|\bPYTHONSTARTUP\b|\bLD_PRELOAD\b|\bDYLD_INSERT_LIBRARIES\b|\bBASH_ENV\b|\bPROMPT_COMMAND\b",
+            r"\b(sitecustomize|usercustomize)\b|packages/[^\n]{0,200}\.pth\b|\bPYTHONSTARTUP\b|\bLD_PRELOAD\b|\bDYLD_INSERT_LIBRARIES\b|\bBASH_ENV\b|\bPROMPT_COMMAND\b",
             r"\.git/hooks/|\bcore\.hooksPath\b|\.vscode/tasks\.json|\bcore\.fsmonitor\b",
         ),
         imports=words("sitecustomize usercustomize"),

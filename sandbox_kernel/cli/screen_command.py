@@ -1,0 +1,207 @@
+"""`sandbox-kernel screen`: what the screen finds in notebooks and scripts, for people, as JSON, and as SARIF.
+
+Nothing of a file is run. Files are opened by the rule by which all files of strangers are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import __version__
+from ..config.sources import SETTINGS, from_files, resolve
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError
+from ..core.model import MIB, Settings, format_bytes
+from ..files.places import open_file, usable
+from ..policy.shown import LogLines, ours
+
+if TYPE_CHECKING:
+    from ..policy.screen import Screened
+    from ..policy.screen.sarif import Place
+
+MAX_BYTES = 256 * MIB
+EXIT_CODES = {
+    "0": "no cell reaches the threshold",
+    "1": "a cell does, or with --strict anything was found",
+    "2": "a wrong argument or setting, or a file that cannot be read",
+}
+_MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
+_OF_US = ("screen_threshold", "screen_rules", "screen_overrides")
+
+
+class Part(NamedTuple):
+    """A piece of a file that is read as one cell."""
+
+    code: str
+    cell: int | None
+    lines: tuple[int, ...]
+    """The line of the file for each line of the code; the last one goes on."""
+
+
+class Read(NamedTuple):
+    """One part, and what was found in it."""
+
+    file: str
+    part: Part
+    screened: Screened
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `screen`."""
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="+", help="notebooks (.ipynb), scripts (.py, .sh), or - for either from stdin")
+    add("--format", choices=("text", "json", "sarif"), default="text", help="how it is printed (default: %(default)s)")
+    add("--strict", action="store_true", help="anything that is found gives exit code 1")
+    for name in _OF_US:
+        setting = SETTINGS[name]
+        add(setting.flag, metavar=setting.metavar, help=f"{setting.help} (default: {setting.default_for_people})")
+
+
+def screen(options: argparse.Namespace) -> int:
+    """Read notebooks and scripts without running them, and say what they look like they would do.
+
+    It is triage: no finding does not mean that code is harmless.
+    """
+    from ..policy.screen import Book, Screen
+    from ..policy.screen.own import changes
+
+    settings = _settings(options)
+    book = Book() if settings.screen_rules is None else Book(changes(settings.screen_rules))
+    found: list[Read] = []
+    for file in options.files:
+        one = Screen(book, overrides=settings.screen_overrides == "allow")
+        found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
+    if options.format == "sarif":
+        from ..policy.screen.sarif import document
+
+        print(json.dumps(document(_places(found), book, __version__), indent=2))
+    elif options.format == "json":
+        print(json.dumps(_as_json(found, options.files, settings.screen_threshold), indent=2))
+    else:
+        _say(found, settings.screen_threshold)
+    grave = any(one.screened.score >= settings.screen_threshold for one in found)
+    return 1 if grave or (options.strict and any(one.screened.counted for one in found)) else 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    files = {name: value for name, value in from_files().items() if name in _OF_US}
+    given = {name: value for name in _OF_US if (value := getattr(options, name)) is not None}
+    return resolve(files | given)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _parts(name: str) -> Iterator[Part]:
+    """Yield the code of a file. Raises `ConfigurationError` for one that cannot be read."""
+    with usable(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read"):
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with os.fdopen(open_file(name, pipes=True), "rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(UsageCode.NOTEBOOK_TOO_LARGE, f"{name} is too large", limit=format_bytes(MAX_BYTES))
+    text = data.decode(errors="replace")
+    if name.endswith((".sh", ".bash")):
+        yield Part(f"%%bash\n{text}", None, (1, *range(1, text.count("\n") + 2)))
+    elif name.endswith(".ipynb") or (name == "-" and text.lstrip().startswith("{") and '"cells"' in text):
+        yield from _of_notebook(name, text)
+    else:
+        yield from _of_script(text)
+
+
+def _of_script(text: str) -> Iterator[Part]:
+    starts = [match.start() for match in _MARKER.finditer(text)]
+    if not starts:
+        yield Part(text, None, (1,))
+        return
+    edges = [0, *starts, len(text)]
+    for number, (start, end) in enumerate(pairwise(edges)):
+        if text[start:end].strip():
+            yield Part(text[start:end], max(number, 1), (text.count("\n", 0, start) + 1,))
+
+
+def _of_notebook(name: str, text: str) -> Iterator[Part]:
+    try:
+        book = json.loads(text)
+        cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+        sources = [cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"]) for cell in cells]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is not a proper notebook") from None
+    at = 0
+    for number, source in enumerate(sources, 1):
+        lines = []
+        for line in source.split("\n")[:10_000]:
+            where = _found(text, line, at)
+            at = where if where >= 0 else at
+            lines.append(text.count("\n", 0, at) + 1)
+        yield Part(source, number, tuple(lines))
+
+
+def _found(text: str, line: str, start: int) -> int:
+    """Return where a line of a cell stands in the text of its notebook, -1 if it is not found as it is."""
+    if not line.strip():
+        return -1
+    places = (text.find(json.dumps(line, ensure_ascii=ascii_only)[1:-1], start) for ascii_only in (False, True))
+    return next((place for place in places if place >= 0), -1)
+
+
+def _line(part: Part, line: int) -> int:
+    """Return the line of the file for a line of a part."""
+    last = len(part.lines)
+    return part.lines[line - 1] if line <= last else part.lines[-1] + line - last
+
+
+# --- what is printed -------------------------------------------------------------------------------------------------
+
+
+def _places(found: list[Read]) -> Iterator[Place]:
+    from ..policy.screen.sarif import Place
+
+    for read in found:
+        for one in read.screened.findings:
+            yield Place(read.file, _line(read.part, one.line), read.part.cell, one)
+
+
+def _as_json(found: list[Read], files: list[str], threshold: int) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    for file in dict.fromkeys(files):
+        cells = [
+            {
+                "cell": read.part.cell,
+                "score": read.screened.score,
+                "findings": [
+                    one.to_json() | {"file_line": _line(read.part, one.line)} for one in read.screened.findings
+                ],
+            }
+            for read in found
+            if read.file == file and read.screened.findings
+        ]
+        score = max((int(str(cell["score"])) for cell in cells), default=0)
+        rows.append({"file": file, "score": score, "blocked": score >= threshold, "cells": cells})
+    return {"version": 1, "threshold": threshold, "files": rows}
+
+
+def _say(found: list[Read], threshold: int) -> None:
+    shown = LogLines()
+    for read in found:
+        cell = "" if read.part.cell is None else f" cell {read.part.cell},"
+        for one in read.screened.findings:
+            detail = f" ({one.detail})" if one.detail else ""
+            allowed = f" [allowed: {one.allowed}]" if one.allowed is not None else ""
+            where = f"{read.file}:{_line(read.part, one.line)}:{cell}"
+            text = f"{where} {one.code} ({one.weight}): {one.reason}{detail}{allowed}"
+            print(shown.feed(ours(text)))
+            print(f"    {one.remedy}")
+    blocked = [read for read in found if read.screened.score >= threshold]
+    noticed = sum(bool(read.screened.counted) for read in found)
+    cells = "1 cell" if len(found) == 1 else f"{len(found)} cells"
+    print(f"{cells}, {noticed} with findings, {len(blocked)} at {threshold} points or more")

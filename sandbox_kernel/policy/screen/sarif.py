@@ -1,0 +1,86 @@
+"""Findings of files in SARIF 2.1.0, the form that code hosts show beside a change. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from .book import Book, Row
+from .finding import Finding, level
+from .rules.rule import Weight
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+class Place(NamedTuple):
+    """A finding in a file."""
+
+    file: str
+    line: int
+    """Of the file, from 1."""
+    cell: int | None
+    """The number of its code cell, from 1; None in a file without cells."""
+    finding: Finding
+
+
+def document(places: Iterable[Place], book: Book, version: str) -> dict[str, Any]:
+    """Return a whole document of one run."""
+    places = list(places)
+    rows = [book.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in book.rows]
+    numbers = {row.code: number for number, row in enumerate(rows)}
+    driver = {"name": "sandbox-kernel screen", "version": version, "rules": [_rule(row) for row in rows]}
+    results = [_result(place, numbers, places[:at]) for at, place in enumerate(places)]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _level(weight: int) -> str:
+    return "error" if weight >= Weight.HIGH else "warning" if weight >= Weight.MEDIUM else "note"
+
+
+def _rule(row: Row) -> dict[str, Any]:
+    tags = ["security", row.family, *([f"external/cwe/cwe-{row.cwe:03}"] if row.cwe is not None else [])]
+    return {
+        "id": row.code,
+        "shortDescription": {"text": _sentence(row.reason)},
+        "help": {"text": row.remedy},
+        "defaultConfiguration": {"level": _level(row.weight)},
+        "properties": {"tags": tags, "precision": "medium", "security-severity": f"{row.weight / 10:.1f}"},
+    }
+
+
+def _result(place: Place, numbers: dict[str, int], before: Sequence[Place]) -> dict[str, Any]:
+    found, where = place.finding, f" in cell {place.cell}" if place.cell is not None else ""
+    detail = f" ({found.detail})" if found.detail else ""
+    same = sum(
+        (one.file, one.finding.code, one.finding.detail) == (place.file, found.code, found.detail) for one in before
+    )
+    mark = hashlib.sha256(f"{place.file}\0{found.code}\0{found.detail}\0{same}".encode(errors="replace")).hexdigest()
+    result: dict[str, Any] = {
+        "ruleId": found.code,
+        "ruleIndex": numbers[found.code],
+        "level": _level(found.weight),
+        "message": {"text": f"{_sentence(found.reason).rstrip('.')}{detail}{where}. {found.remedy}"},
+        "locations": [_location(place)],
+        "partialFingerprints": {"sandboxKernelScreen/v1": mark[:32]},
+        "properties": {"weight": found.weight, "name": level(found.weight)},
+    }
+    if found.allowed is not None:
+        result["suppressions"] = [{"kind": "inSource", "justification": found.allowed}]
+    return result
+
+
+def _location(place: Place) -> dict[str, Any]:
+    uri = quote(place.file.replace("\\", "/"), safe="/:@!$&'()*+,;=-._~")
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": place.line}}
+    }
+    if place.cell is not None:
+        location["logicalLocations"] = [{"name": f"cell {place.cell}", "kind": "cell"}]
+    return location
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
