@@ -17,7 +17,7 @@ SLIGHT = "import os\nos.remove(name)\n"
 
 
 def notebook(*cells: str | list[str]) -> str:
-    code = [
+    code: list[dict[str, Any]] = [
         {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": source}
         for source in cells
     ]

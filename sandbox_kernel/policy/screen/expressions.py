@@ -111,9 +111,10 @@ class Expressions:
         self.mention(value, node.lineno)
         return value
 
-    def _of_attribute(self, node: ast.Attribute) -> Value:
+    def _of_attribute(self, node: ast.Attribute, owner: Value | None = None) -> Value:
         self._desk.step()
-        owner = self.bare(node.value)
+        if owner is None:
+            owner = self.bare(node.value)
         name = node.attr
         if name in self._book.attributes and not (name in ("__code__", "__globals__") and owner.ref == "lambda"):
             for row in self._book.of_attribute(name):
@@ -133,14 +134,7 @@ class Expressions:
         if isinstance(func, ast.Attribute):
             method = func.attr
             receiver = self.bare(func.value)
-            target = (
-                self._of_attribute(func)
-                if receiver.ref is not None or isinstance(func.value, ast.Attribute)
-                else UNKNOWN
-            )
-            if method in self._book.attributes and target is UNKNOWN:
-                for row in self._book.of_attribute(method):
-                    self._notes.row(row, node.lineno, method)
+            target = self._of_attribute(func, receiver)
             if receiver.ref in ("os.environ", "os.environb"):
                 if method not in _QUIET:
                     self.mention(receiver, node.lineno)

@@ -22,6 +22,8 @@ HOSTILE = {
     "calls within calls": "f(" * 140 + ")" * 140,
     "signs": "-" * 60_000 + "1",
     "attributes": "a" + ".b" * 50_000,
+    "a chain of calls": "a" + ".b(1)" * 90,
+    "a chain of unknown calls": "a()" + ".b(x.y)[0]" * 60,
     "subscripts": "a" + "[0]" * 30_000,
     "a long sum": "+".join(["a"] * 40_000),
     "texts that grow": "a = 'x' * 4096\n" + "a = a + a\n" * 5000,
