@@ -92,8 +92,9 @@ DROPPED = {
         "print(subprocess.run(['/usr/bin/../../tmp/./m2']).returncode)"
     ),
     "one that others hide, but that goes on": (
-        "import os, shutil, subprocess\nshutil.copy('/bin/sleep', 'sleeper'); os.chmod('sleeper', 0o755)\n"
-        "for _ in range(10): subprocess.run(['/bin/true'])\nsubprocess.Popen(['./sleeper', '4']); print(0)"
+        "import os, shutil, subprocess, time\nname = f'./sleeper{time.monotonic_ns()}'\n"
+        "shutil.copy('/bin/sleep', name); os.chmod(name, 0o755)\n"
+        "for _ in range(10): subprocess.run(['/bin/true'])\nsubprocess.Popen([name, '4']); print(0)"
     ),
 }
 
