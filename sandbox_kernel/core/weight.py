@@ -10,6 +10,8 @@ SMALL = 1 << 16
 """Bytes that are parsed without a look: at the very worst they become 2 MiB."""
 PIECE = 1 << 20
 """Bytes looked at in one step: a piece is copied, and other threads get their turn after it."""
+STRINGS = 1 << 16
+"""Bytes looked at in one step where there are many strings: such a piece is cut at each quotation mark."""
 FEW = 64
 """Strings up to which it is quicker to go from one quotation mark to the next."""
 ROOM = 36
@@ -113,9 +115,9 @@ def _piece_by_piece(data: bytes | bytearray, position: int, limit: int) -> int:
     cost = 0
     inside = False
     while position < len(data) and cost <= limit:
-        piece = data[position : position + PIECE]
+        piece = data[position : position + STRINGS]
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            piece += data[position + PIECE : position + PIECE + 1]  # the character that is escaped
+            piece += data[position + STRINGS : position + STRINGS + 1]  # the character that is escaped
         position += len(piece)
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         cost += _cost(b"".join(parts[inside::2])) + len(parts) // 2 * _VALUE

@@ -9,6 +9,7 @@ import asyncio
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from benchmarks.floods import RAW, SHAPES
 from sandbox_kernel import AsyncSandbox
+from sandbox_kernel.core import weight
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.policy.verdict import Verdict
@@ -58,6 +60,20 @@ def test_a_message_of_any_shape_costs_three_times_the_limit_at_most(flooded: Ker
         assert result.ename in ("", "OutputLimit"), result
     eventually(lambda: flooded.run("1 + 1").value == "2", 20, "it goes on, if with a new kernel")
     assert status(flooded.pid, "VmHWM") - before < 3 * LIMIT + BESIDE
+
+
+@pytest.mark.parametrize(("step", "little"), [(weight.STRINGS, True), (weight.PIECE, False)], ids=["", "control"])
+def test_weighing_a_message_of_many_strings_takes_little_itself(
+    monkeypatch: pytest.MonkeyPatch, step: int, little: bool
+) -> None:
+    monkeypatch.setattr(weight, "STRINGS", step)
+    data = b"[" + b'"ab",' * (3 * MIB // 2 // 5) + b'""]'
+    tracemalloc.start()
+    try:
+        assert weight.heavy(data, 1 << 40) is None
+        assert (tracemalloc.get_traced_memory()[1] < 2 * MIB) == little
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_not_parsed_has_its_reason_at_the_cell(flooded: Kernel) -> None:
