@@ -41,6 +41,7 @@ class Container:
     """A pipe whose other end the fuzzer holds."""
 
     id = "c"
+    image_id = None
 
     def __init__(self) -> None:
         self._pipe: asyncio.Queue[bytes] = asyncio.Queue()

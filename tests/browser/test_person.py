@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.browser.lab import eventually, install_all, running_lab
 from tests.browser.person import CELL, FILES, TOOLBAR, VARIABLES, Person
-from tests.support.kernels import containers_of
+from tests.support.kernels import arguments_of, containers_of
 
 KERNELS = {
     "sandbox-python": ("--uploads", "uploads", "--downloads", "downloads", "--cell-timeout", "15"),
@@ -198,7 +198,7 @@ def restart(person: Person) -> None:
 def shut_down(person: Person) -> None:
     def kernels() -> list[psutil.Process]:
         children = psutil.Process(person.lab.pid).children(recursive=True)
-        return [child for child in children if "sandbox_kernel" in child.cmdline()]
+        return [child for child in children if "sandbox_kernel" in arguments_of(child)]
 
     (kernel,) = kernels()
     assert len(containers_of(kernel.pid)) == 1

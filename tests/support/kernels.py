@@ -9,6 +9,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import psutil
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -135,6 +136,14 @@ def replied(client: BlockingKernelClient, message_id: str, seconds: float) -> bo
 
 def containers_of(pid: int) -> list[Listed]:
     return [row for row in asyncio.run(DockerEngine().list()) if row.owner_pid == pid]
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """Return the arguments of a process; one that has ended has none, whether it was waited for or not."""
+    try:
+        return list(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 def eventually(condition: Callable[[], object], seconds: float, what: str) -> float:

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, ResourceLink, TextContent
 
-from tests.support.kernels import containers_of, eventually
+from tests.support.kernels import arguments_of, containers_of, eventually
 
 COMMAND = [sys.executable, "-m", "sandbox_kernel", "mcp"]
 START_SECONDS = 30
@@ -119,6 +119,6 @@ async def soon(condition: Callable[[], object], seconds: float, what: str) -> fl
 
 def pid_of(mark: str) -> int:
     """Return the process id of the server that this process has started with `mark` among its arguments."""
-    found = [child.pid for child in psutil.Process().children() if mark in child.cmdline()]
+    found = [child.pid for child in psutil.Process().children() if mark in arguments_of(child)]
     assert len(found) == 1, found
     return found[0]
