@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import time
 
-_SHORTEST, _LONGEST = 0.0002, 0.005
+_SHORTEST, _LONGEST = 0.0002, 0.001
 
 
 def take(fd: int, seconds: float) -> bool:
