@@ -98,6 +98,8 @@ def _open(desk: Desk, call: Call) -> Value | None:
         taints |= opened(desk, shown, mode, call.line)
     if any(sign in mode for sign in "wax+"):
         desk.flags.add("writes")
+        if (path.ref or "").endswith(".__file__"):
+            desk.notes.add(ScreenCode.PERSIST_PACKAGE, call.line, path.ref or "")
     sinks.look(desk, "builtins.open", None, call, call.line)
     return Value(ref="builtins.open()", text=shown, taints=taints)
 
@@ -130,6 +132,13 @@ def _moved(desk: Desk, call: Call) -> Value | None:
         desk.notes.add(ScreenCode.FILE_DELETE_SYSTEM if moves else ScreenCode.FILE_READ_SYSTEM, call.line, first)
     if second is not None and (code := paths.written(second)) is not None:
         desk.notes.add(code, call.line, second)
+    return UNKNOWN
+
+
+def _archived(desk: Desk, call: Call) -> Value | None:
+    path = call.argument(2, "root_dir").shown
+    if path is not None and (paths.searched(path) or paths.is_system(path)):
+        desk.notes.add(ScreenCode.FILE_ARCHIVE, call.line, path)
     return UNKNOWN
 
 
@@ -237,6 +246,7 @@ SPECIAL: dict[str, Meaning] = {
     "operator.attrgetter": _getter,
     "operator.methodcaller": _getter,
     "send2trash.send2trash": _delete,
+    "shutil.make_archive": _archived,
     **_same(_execute, "builtins. exec eval compile", "get_ipython(). run_cell ex ev"),
     **_same(_delete, "os. remove unlink rmdir", "pathlib.Path(). unlink rmdir"),
     **_same(_delete_all, "shutil. rmtree", "os. removedirs"),

@@ -17,6 +17,8 @@ def two(desk: Desk, node: ast.BinOp, left: Value, right: Value) -> Value:
             found = fold.binary(name, left.const, right.const)
         except fold.TooMuchError as error:
             sizes.huge(desk, error, left.const, right.const, node.lineno)
+            if error.what == "items":
+                return Value(ref=f"sized:{error.size}", taints=taints)
             found = MISSING
         if found is not MISSING:
             built = isinstance(found, str | bytes)

@@ -300,7 +300,7 @@ class Reader:
         if endless:
             self._notes.add(ScreenCode.EXHAUST_LOOP, node.lineno)
         self._desk.loops.append(count)
-        if 1e9 <= self._desk.times < math.inf:
+        if 9e8 <= self._desk.times < math.inf:
             self._notes.add(ScreenCode.EXHAUST_PROCESSOR, node.lineno, f"{self._desk.times:.3g} times")
         self._block(node.body)
         if endless and any(

@@ -27,5 +27,5 @@ RULES = (
             r"(?i)--donate-level|--rig-id|--coin[= ](monero|xmr)|-o\s+\S+:\d{4,5}\s+-u\s+\S+",
         ),
     ),
-    Rule(code=ScreenCode.MINER_LOOP, weight=Weight.MEDIUM, cwe=400),
+    Rule(code=ScreenCode.MINER_LOOP, weight=Weight.MEDIUM, cwe=400, text=(r"\bproof_of_work\b|\bmine_block\b",)),
 )

@@ -199,7 +199,7 @@ RULES = (
         cwe=693,
         names=words("daemon.DaemonContext daemonize.Daemonize os.setsid"),
         shell=(r"^(nohup|setsid|disown|screen -\w*d|tmux new\S* -d|daemonize|start-stop-daemon|at |batch$)",),
-        script=(r"[^&>|]&\s*$", r"[^&>|]&\s*(\n|;|disown|echo)", r"\bdisown\b"),
+        script=(r"[^&>|]&\s*$", r"[^&>|]&\s*(\n|;|disown|echo|done)", r"\bdisown\b"),
     ),
     Rule(code=ScreenCode.PROCESS_UNKNOWN_TEXT, weight=Weight.CRITICAL, cwe=78),
 )
