@@ -62,10 +62,13 @@ def attempt(host, port=80):
         try: sock.connect((host, port))
         except OSError as error: return error.errno
 """
+LATER = "import time; time.sleep(1.2)\n"
+"""By then the agent has told of what earlier cells started: of each report's programs it reads three paths."""
 ATTACKS: dict[MonitorCode, str] = {
     MonitorCode.PROGRAMS_STARTED: "import subprocess\nfor _ in range(10): subprocess.run(['/bin/true'])",
     MonitorCode.MANY_PROGRAMS: "import subprocess\nfor _ in range(200): subprocess.run(['/bin/true'])",
-    MonitorCode.DROPPED_PROGRAM: (
+    MonitorCode.DROPPED_PROGRAM: LATER
+    + (
         "import os, shutil, subprocess\nshutil.copy('/bin/true', 'miner'); os.chmod('miner', 0o755)\n"
         "subprocess.run(['./miner'])"
     ),
@@ -83,11 +86,13 @@ def test_what_the_agent_sees_is_noticed(one: Watched, code: MonitorCode) -> None
 
 
 DROPPED = {
-    "a file in memory": (
+    "a file in memory": LATER
+    + (
         "import os\nfd = os.memfd_create('x'); os.write(fd, open('/bin/true', 'rb').read())\n"
         "pid = os.fork()\nif not pid: os.execve(fd, ['true'], {})\nprint(os.waitpid(pid, 0)[1])"
     ),
-    "a path from a folder above": (
+    "a path from a folder above": LATER
+    + (
         "import os, shutil, subprocess\nshutil.copy('/bin/true', '/tmp/m2'); os.chmod('/tmp/m2', 0o755)\n"
         "print(subprocess.run(['/usr/bin/../../tmp/./m2']).returncode)"
     ),

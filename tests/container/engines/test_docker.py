@@ -100,7 +100,7 @@ async def test_a_guard_that_somebody_ended_is_replaced(engine: DockerEngine, mak
         "    print(",
         """    import psutil
     from dataclasses import replace
-    (process,) = [p for p in psutil.Process().children() if any("guard.py" in part for part in arguments_of(p))]
+    (process,) = [p for p in psutil.Process().children() if any("guard.py" in part for part in p.cmdline())]
     process.kill()
     process.wait()
     await DockerEngine().start(replace(spec, session_id=session_id[::-1]))
