@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,15 +16,13 @@ from .. import __version__
 from ..config.sources import SETTINGS, from_files, resolve
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
-from ..core.model import MIB, Settings, format_bytes
-from ..files.places import open_file, usable
+from ..core.model import Settings
 from ..policy.shown import LogLines, ours
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
     from ..policy.screen.sarif import Place
 
-MAX_BYTES = 256 * MIB
 EXIT_CODES = {
     "0": "no cell reaches the threshold",
     "1": "a cell does, or with --strict anything was found",
@@ -101,15 +97,9 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _parts(name: str) -> Iterator[Part]:
     """Yield the code of a file. Raises `ConfigurationError` for one that cannot be read."""
-    with usable(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read"):
-        if name == "-":
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with os.fdopen(open_file(name, pipes=True), "rb") as file:
-                data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigurationError(UsageCode.NOTEBOOK_TOO_LARGE, f"{name} is too large", limit=format_bytes(MAX_BYTES))
-    text = data.decode(errors="replace")
+    from ..batch.source import fetch
+
+    text = fetch(name).decode(errors="replace")
     if name.endswith((".sh", ".bash")):
         yield Part(f"%%bash\n{text}", None, (1, *range(1, text.count("\n") + 2)))
     elif name.endswith(".ipynb") or (name == "-" and text.lstrip().startswith("{") and '"cells"' in text):
@@ -136,13 +126,14 @@ def _of_notebook(name: str, text: str) -> Iterator[Part]:
         sources = [cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"]) for cell in cells]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is not a proper notebook") from None
-    at = 0
+    at, line_of_file = 0, 1
     for number, source in enumerate(sources, 1):
         lines = []
         for line in source.split("\n")[:10_000]:
-            where = _found(text, line, at)
-            at = where if where >= 0 else at
-            lines.append(text.count("\n", 0, at) + 1)
+            if (where := _found(text, line, at)) >= 0:
+                line_of_file += text.count("\n", at, where)
+                at = where
+            lines.append(line_of_file)
         yield Part(source, number, tuple(lines))
 
 

@@ -82,20 +82,12 @@ def default_path() -> str:
 
 def open_key(path: str | None) -> RecordKey:
     """Return the key of a file; where there is none, it is made. Raises `ConfigurationError`."""
-    place = path or default_path()
-    found = _read(place, make=True)
-    if found is None:
-        _refuse(place, "its folder is not there")
-    return found
+    return _read(path or default_path(), make=True)
 
 
 def read_key(path: str | None) -> RecordKey:
     """Return the key of a file that is there. Raises `ConfigurationError`."""
-    place = path or default_path()
-    found = _read(place, make=False)
-    if found is None:
-        _refuse(place, "there is no such file")
-    return found
+    return _read(path or default_path(), make=False)
 
 
 def check_key(path: str) -> Path:
@@ -114,7 +106,7 @@ def parse_public(text: str) -> str | None:
     return match[1].lower() if match else None
 
 
-def _read(path: str, *, make: bool) -> RecordKey | None:
+def _read(path: str, *, make: bool) -> RecordKey:
     parent, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 (no link is followed)
     try:
         with _folder(parent, make=make and path == default_path()) as folder:
@@ -122,11 +114,13 @@ def _read(path: str, *, make: bool) -> RecordKey | None:
             if found is None and make:
                 found = _make(folder, name)
     except FileNotFoundError:
-        return None
+        found = None
     except OSError as error:
         _refuse(path, error.strerror or str(error))
     except FileRefused as error:
         _refuse(path, error.message)
+    if found is None:
+        _refuse(path, "its folder is not there" if make else "there is no such file")
     return found
 
 
