@@ -183,13 +183,13 @@ def receipt(options: argparse.Namespace) -> int:
         found = _read(options.file)
     except ValueError as error:
         findings.append(Note(RecordCode.RECEIPT_MALFORMED, printable(str(error))))
+    signed = found is not None and public is not None and found.is_signed_by(public)
     if found is not None:
-        if public is not None and not found.is_signed_by(public):
+        if public is not None and not signed:
             findings.append(RecordCode.SIGNATURE_WRONG.note())
         findings += _outputs(found, options.output)
         findings += _audit_of(found, options, public)
     good = found is not None and not findings
-    signed = found is not None and public is not None and found.is_signed_by(public)
     if options.json:
         rows = [{"code": note.code.code, "text": note.text} for note in findings]
         said = {"statement": found.predicate, "subjects": found.subjects} if found is not None else {}

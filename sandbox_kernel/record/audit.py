@@ -88,8 +88,7 @@ class Audit:
         """`key` is the path of its key, None for the one of this user; over `limit_bytes`, another file is begun."""
         self.lost = 0
         """Lines that could not be written."""
-        self.observer: Observer | None = None
-        """Called with each event and its fields, also where nothing is written. Texts in there may be hostile."""
+        self._observers: list[Observer] = []
         self.tally = Tally()
         """What happened since the last cell."""
         self._session = session
@@ -147,15 +146,11 @@ class Audit:
         return self._last
 
     def observe(self, observer: Observer) -> None:
-        """Have `observer` called with each event and its fields, after those that are called already."""
-        before = self.observer
+        """Have `observer` called with each event and its fields, also where nothing is written, after earlier ones.
 
-        def both(event: str, fields: Mapping[str, Any]) -> None:
-            if before is not None:
-                before(event, fields)
-            observer(event, fields)
-
-        self.observer = both
+        Texts in there may be hostile.
+        """
+        self._observers.append(observer)
 
     def __call__(
         self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any
@@ -167,8 +162,8 @@ class Audit:
         have invented, of which the first line takes no room from the second.
         """
         self.tally.hear(event, fields)
-        if self.observer is not None:
-            self.observer(event, fields)
+        for observer in self._observers:
+            observer(event, fields)
         if self._ledger is None:
             return
         if event == "cell":

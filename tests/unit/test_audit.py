@@ -178,7 +178,7 @@ def test_an_observer_sees_each_event_also_where_nothing_is_written(tmp_path: Pat
     """What a run reports of its own policy events does not need a file."""
     seen: list[tuple[str, dict[str, object]]] = []
     for audit in (Audit(None, session="s1"), Audit(str(tmp_path / "audit"), session="s1")):
-        audit.observer = lambda event, fields: seen.append((event, dict(fields)))
+        audit.observe(lambda event, fields: seen.append((event, dict(fields))))
         audit("policy", reason="removed")
         audit.close()
     assert seen == [("policy", {"reason": "removed"})] * 2

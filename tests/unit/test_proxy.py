@@ -51,7 +51,7 @@ async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
     noted: list[str] = []
-    proxy.audit.observer = lambda event, fields: noted.append(event)
+    proxy.audit.observe(lambda event, fields: noted.append(event))
 
     async def fails(*arguments: object) -> object:
         raise RuntimeError("something that nobody thought of")
