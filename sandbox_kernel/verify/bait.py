@@ -12,11 +12,16 @@ import secrets
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 PLACES = ("/", "/dev/shm", "/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/tmp")  # noqa: S108
 """Folders of the host in which a name from inside is looked for, besides those that are told."""
+TOKEN_BYTES = 256
+"""What is read of one who comes: the session's name, which is shorter, and nothing else counts."""
+CALLS = 10_000
+"""How many who come are listened to at one socket; more than a queue of the system's holds."""
 
 
 @dataclass(slots=True)
@@ -29,8 +34,9 @@ class Bait:
     listeners: dict[str, socket.socket] = field(default_factory=dict)
 
     def arrived(self) -> tuple[str, ...]:
-        """Return at which of the sockets somebody has come."""
-        return tuple(name for name, listener in self.listeners.items() if _has_come(listener))
+        """Return at which of the sockets the sandbox has come: it has the word, and nobody else of this machine."""
+        word = str(self.given["session"]).encode()
+        return tuple(name for name, listener in self.listeners.items() if word in islice(_heard(listener), CALLS))
 
     def planted(self, folders: Iterable[Path] = ()) -> tuple[Path, ...]:
         """Remove the files that the sandbox has planted on this machine, and return where they lay."""
@@ -44,16 +50,16 @@ class Bait:
         return tuple(sorted(found))
 
 
-def _has_come(listener: socket.socket) -> bool:
+def _heard(listener: socket.socket) -> Iterator[bytes]:
+    """Yield the beginning of all that was sent to a socket, without waiting for more."""
     listener.setblocking(False)
-    try:
-        if listener.type is socket.SOCK_DGRAM:
-            listener.recv(1)
-        else:
-            listener.accept()[0].close()
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError):
+        while listener.type is socket.SOCK_DGRAM:
+            yield listener.recv(TOKEN_BYTES)
+        while True:
+            with listener.accept()[0] as way, contextlib.suppress(OSError):
+                way.setblocking(False)
+                yield way.recv(TOKEN_BYTES)
 
 
 @contextlib.contextmanager

@@ -81,8 +81,13 @@ ATTACKS: dict[MonitorCode, str] = {
 @pytest.mark.parametrize("code", ATTACKS, ids=lambda code: code.code)
 def test_what_the_agent_sees_is_noticed(one: Watched, code: MonitorCode) -> None:
     before = len(one.findings())
-    one.run(ATTACKS[code])
-    eventually(lambda: code.code in {line["code"] for line in one.findings()[before:]}, 10, "it is in the audit")
+
+    def noticed() -> bool:
+        one.run(ATTACKS[code])  # anew: a rule that a test before this one has met is quiet for a second
+        one.run(LATER)
+        return code.code in {line["code"] for line in one.findings()[before:]}
+
+    eventually(noticed, 15, "it is in the audit")
 
 
 DROPPED = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +24,7 @@ from sandbox_kernel.engines.about import EngineInfo
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.values import NetworkDenial
 from sandbox_kernel.setup.install import install, values_of
-from sandbox_kernel.verify import ends, examination, report, shows, standing
+from sandbox_kernel.verify import bait, ends, examination, report, shows, standing
 from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.findings import Finding, Verdict, complete, failed, not_applicable, of_attacks, passed
 from sandbox_kernel.verify.outside import UNLIMITED, Process
@@ -400,3 +402,17 @@ def test_the_walls_are_tried_and_not_what_screens_or_watches(tmp_path: Path) -> 
     settings = Settings(screen="block", monitor=Monitoring(()), downloads="/y", audit="/z")
     for tried in (examination.small(settings), examination.as_tried(settings, tmp_path)):
         assert (tried.screen, tried.monitor, tried.audit) == ("off", None, None)
+
+
+# --- what lies in wait -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "arrived"), [("", ()), ("GET / HTTP/1.1", ()), (None, ("tcp", "udp"))])
+def test_only_who_knows_the_word_has_come_from_the_sandbox(tmp_path: Path, word: str | None, arrived: object) -> None:
+    with bait.laid("1234567890abcdef", tmp_path) as laid:
+        tcp, udp = (("127.0.0.1", laid.given[name]) for name in ("tcp", "udp"))
+        with contextlib.ExitStack() as stack:
+            for said in ("", "someone else's", laid.given["session"] if word is None else word):
+                stack.enter_context(socket.create_connection(tcp)).sendall(said.encode())
+                stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).sendto(said.encode(), udp)
+            assert laid.arrived() == arrived

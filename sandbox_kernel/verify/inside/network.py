@@ -19,7 +19,7 @@ def connect(family: int, kind: int, address: object) -> str:
     with socket.socket(family, kind) as way:
         way.settimeout(2)
         way.connect(address)  # type: ignore[arg-type]
-        way.send(b"out")
+        way.send(GIVEN["session"].encode())  # by which the host knows who came
         return f"reached {address!r}"
 
 
@@ -89,7 +89,7 @@ def udp_to_a_service_on_the_host_s_loopback() -> object:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.settimeout(5)
         way.connect(("127.0.0.1", GIVEN["udp"]))
-        way.send(b"out")
+        way.send(GIVEN["session"].encode())
         return way.recv(16)
 
 
