@@ -6,7 +6,7 @@ import binascii
 import gzip
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 
 from sandbox_kernel.gateway.exchange import RequestHead, ResponseHead
@@ -88,7 +88,15 @@ def letters(text: bytes) -> bytes:
 def forms(value: bytes) -> frozenset[bytes]:
     """Return what a text holds that must not stay as it is, as `letters` has it."""
     written = {letters(one.write(value)) for one in SPELLINGS.values()} | {letters(value), letters(value[::-1])}
-    return frozenset(form for form in written if form)
+    return frozenset(form for form in written | set(map(letters, read_back(value))) if form)
+
+
+def read_back(value: bytes) -> Iterator[bytes]:
+    """Yield what a value is to a server that takes it for a spelling itself, as of percent signs, and says it so."""
+    for one in SPELLINGS.values():
+        with suppress(*UNREADABLE):
+            if len(read := one.read(value)) > len(value) // 2 and read.isascii():
+                yield read
 
 
 def is_value(name: str, written: bytes, value: bytes) -> bool:
