@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +30,7 @@ EXIT_CODES = {
     "1": "a cell does, or with --strict anything was found",
     "2": "a wrong argument or setting, or a file that cannot be read",
 }
+_TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
 _OF_US = ("screen_threshold", "screen_rules", "screen_overrides")
 
@@ -123,26 +126,34 @@ def _of_notebook(name: str, text: str) -> Iterator[Part]:
     try:
         book = json.loads(text)
         cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
-        sources = [cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"]) for cell in cells]
+        sources = [[cell["source"]] if isinstance(cell["source"], str) else [*cell["source"]] for cell in cells]
+        codes = ["".join(pieces) for pieces in sources]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is not a proper notebook") from None
-    at, line_of_file = 0, 1
-    for number, source in enumerate(sources, 1):
-        lines = []
-        for line in source.split("\n")[:10_000]:
-            if (where := _found(text, line, at)) >= 0:
-                line_of_file += text.count("\n", at, where)
-                at = where
-            lines.append(line_of_file)
-        yield Part(source, number, tuple(lines))
+    places = _lines_of_texts(text, {piece for pieces in sources for piece in pieces})
+    line = 1
+    for number, (pieces, code) in enumerate(zip(sources, codes, strict=True), 1):
+        lines, begins = list[int](), True
+        for piece in pieces:
+            there = places.get(piece, [])
+            # The first one that does not lie before what was found last; a text may stand in outputs as well.
+            line = there[at] if (at := bisect_left(there, line)) < len(there) else line
+            lines += [line] * (piece[:-1].count("\n") + begins)
+            begins = piece.endswith("\n")
+        # A lone half of a pair may stand in JSON, and in no text that is written again.
+        yield Part(code.encode(errors="replace").decode(), number, tuple(lines or [line]))
 
 
-def _found(text: str, line: str, start: int) -> int:
-    """Return where a line of a cell stands in the text of its notebook, -1 if it is not found as it is."""
-    if not line.strip():
-        return -1
-    places = (text.find(json.dumps(line, ensure_ascii=ascii_only)[1:-1], start) for ascii_only in (False, True))
-    return next((place for place in places if place >= 0), -1)
+def _lines_of_texts(text: str, wanted: set[str]) -> dict[str, list[int]]:
+    """Return the lines on which texts stand in JSON, however they are written there, in one walk."""
+    found: dict[str, list[int]] = {}
+    line, before = 1, 0
+    for match in _TEXT.finditer(text):
+        line += text.count("\n", before, match.start())
+        before = match.start()
+        if (value := json.loads(match[0]) if "\\" in match[0] else match[0][1:-1]) in wanted:
+            found.setdefault(value, []).append(line)
+    return found
 
 
 def _line(part: Part, line: int) -> int:
@@ -177,7 +188,9 @@ def _as_json(found: list[Read], files: list[str], threshold: int) -> dict[str, A
             if read.file == file and read.screened.findings
         ]
         score = max((int(str(cell["score"])) for cell in cells), default=0)
-        rows.append({"file": file, "score": score, "blocked": score >= threshold, "cells": cells})
+        # A name need not be text, and a program that reads this strictly would stop at it.
+        name = os.fsencode(file).decode(errors="backslashreplace")
+        rows.append({"file": name, "score": score, "blocked": score >= threshold, "cells": cells})
     return {"version": 1, "threshold": threshold, "files": rows}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -31,7 +32,8 @@ def document(places: Iterable[Place], book: Book, version: str) -> dict[str, Any
     rows = [book.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in book.rows]
     numbers = {row.code: number for number, row in enumerate(rows)}
     driver = {"name": "sandbox-kernel screen", "version": version, "rules": [_rule(row) for row in rows]}
-    results = [_result(place, numbers, places[:at]) for at, place in enumerate(places)]
+    before: Counter[tuple[str, str, str]] = Counter()
+    results = [_result(place, numbers, before) for place in places]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -51,13 +53,12 @@ def _rule(row: Row) -> dict[str, Any]:
     }
 
 
-def _result(place: Place, numbers: dict[str, int], before: Sequence[Place]) -> dict[str, Any]:
+def _result(place: Place, numbers: dict[str, int], before: Counter[tuple[str, str, str]]) -> dict[str, Any]:
     found, where = place.finding, f" in cell {place.cell}" if place.cell is not None else ""
     detail = f" ({found.detail})" if found.detail else ""
-    same = sum(
-        (one.file, one.finding.code, one.finding.detail) == (place.file, found.code, found.detail) for one in before
-    )
-    mark = hashlib.sha256(f"{place.file}\0{found.code}\0{found.detail}\0{same}".encode(errors="replace")).hexdigest()
+    same = (place.file, found.code, found.detail)
+    mark = hashlib.sha256("\0".join((*same, str(before[same]))).encode(errors="replace")).hexdigest()
+    before[same] += 1
     result: dict[str, Any] = {
         "ruleId": found.code,
         "ruleIndex": numbers[found.code],
@@ -73,13 +74,21 @@ def _result(place: Place, numbers: dict[str, int], before: Sequence[Place]) -> d
 
 
 def _location(place: Place) -> dict[str, Any]:
-    uri = quote(place.file.replace("\\", "/"), safe="/:@!$&'()*+,;=-._~")
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": place.line}}
-    }
+    artifact = {"uri": _uri(place.file)}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
     if place.cell is not None:
         location["logicalLocations"] = [{"name": f"cell {place.cell}", "kind": "cell"}]
     return location
+
+
+def _uri(file: str) -> str:
+    """Return the URI of a path: relative to where the command ran, or `file:` for one from the root on.
+
+    A colon is escaped, for what stands before one would be a scheme. Bytes of a name that are no text stay themselves.
+    """
+    path = "/".join(part for part in file.split("/") if part not in ("", "."))
+    words = quote(path.encode(errors="surrogateescape"), safe="/@!$&'()*+,;=-._~")
+    return f"file:///{words}" if file.startswith("/") else words
 
 
 def _sentence(text: str) -> str:
