@@ -94,9 +94,10 @@ def forms(value: bytes) -> frozenset[bytes]:
 def read_back(value: bytes) -> Iterator[bytes]:
     """Yield what a value is to a server that takes it for a spelling itself, as of percent signs, and says it so."""
     for one in SPELLINGS.values():
-        with suppress(*UNREADABLE):
-            if len(read := one.read(value)) > len(value) // 2 and read.isascii():
-                yield read
+        for text in (value, b'"' + value + b'"'):
+            with suppress(*UNREADABLE):
+                if isinstance(read := one.read(text), bytes) and len(read) > len(value) // 2 and read.isascii():
+                    yield read
 
 
 def is_value(name: str, written: bytes, value: bytes) -> bool:
