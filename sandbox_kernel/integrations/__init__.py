@@ -5,6 +5,7 @@
 - `autogen`: A code executor for AutoGen.
 - `langchain`: A tool for LangChain.
 - `inspect_commands`: Commands and files as the kernel serves them for inspect_ai. Shipped into the kernel.
+- `inspect_answers`: What inspect_ai asks of a command, as a cell, and what the answers of those mean to it.
 - `inspect_ai`: A sandbox environment for inspect_ai.
 """
 

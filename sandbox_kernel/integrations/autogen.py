@@ -11,7 +11,7 @@ import base64
 import binascii
 import tempfile
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ except ImportError as error:
     raise missing("autogen-core", error) from error
 
 if TYPE_CHECKING:
+    from ..policy.screen.finding import Finding
     from ..sdk.client import AsyncSandbox
     from ..sdk.execution import Execution, Result
 
@@ -44,6 +45,8 @@ class SandboxCodeResult(CodeResult):
     output_files: list[Path]
     error_code: str | None = None
     """Why the sandbox ended a block, as docs/codes.md lists it; None for an exception of the block's own."""
+    findings: list[Finding] = field(default_factory=list)
+    """What the screen found in the blocks; a line is one of its block."""
 
 
 class SandboxCodeExecutorConfig(BaseModel):
@@ -99,6 +102,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         """
         outputs: list[str] = []
         files: list[Path] = []
+        findings: list[Finding] = []
         exit_code = 0
         code: str | None = None
         async with self._turn:
@@ -112,9 +116,16 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                 cancellation_token.link_future(task)
                 execution = await task
                 exit_code, code = self._collect(execution, outputs, files), code_of(execution)
+                findings += execution.findings
                 if exit_code:
                     break
-        return SandboxCodeResult(exit_code=exit_code, output="\n".join(outputs), output_files=files, error_code=code)
+        return SandboxCodeResult(
+            exit_code=exit_code,
+            output="\n".join(outputs),
+            output_files=files,
+            error_code=code,
+            findings=findings,
+        )
 
     async def start(self) -> None:
         """Start the sandbox."""

@@ -9,7 +9,6 @@ and a command that outlives `cell_timeout`.
 from __future__ import annotations
 
 import asyncio
-import base64
 import errno
 import json
 import os
@@ -20,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from ..core.codes import Survived, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
-from ..files.names import printable
-from . import inspect_commands, missing
+from . import failure, missing
 
 try:
     import anyio
@@ -39,20 +37,18 @@ try:
 except ImportError as error:
     raise missing("inspect-ai", error) from error
 
+from .inspect_answers import MODULE, CommandTimeout, as_cell, check, install, result_of
+
 if TYPE_CHECKING:
     from ..sdk.client import AsyncSandbox
     from ..sdk.execution import ExecutionError
 
-MODULE = "_sandbox_commands"
-"""The name of `inspect_commands` in the kernel."""
 FIRST_WAIT, LONGEST_WAIT, SHARED_WAIT = 0.2, 1.0, 0.05
 """Seconds a cell waits for a command: the first one, the later ones, and any while another request stands in line."""
 REQUEST_SECONDS = 60.0
 """What a cell of ours may take at most; an honest one needs milliseconds."""
 DEFAULTS = {"idle_timeout": "24h"}
 """A model may think for longer than people do, and a sandbox that ended has lost the files of its sample."""
-_MISSING = {"ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG", "EINVAL"}
-_DENIED = {"EACCES", "EPERM", "EROFS"}
 
 
 class SandboxKernelConfig(BaseModel):
@@ -61,7 +57,7 @@ class SandboxKernelConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     @model_validator(mode="after")
-    def _check(self) -> SandboxKernelConfig:
+    def check(self) -> SandboxKernelConfig:
         from ..config.sources import from_keywords
 
         try:
@@ -71,12 +67,8 @@ class SandboxKernelConfig(BaseModel):
         return self
 
 
-class CommandTimeout(TimeoutError):
-    """A command ran out of time; what it had said by then is kept."""
-
-    def __init__(self, message: str, truncated_output: str | None = None) -> None:
-        super().__init__(message)
-        self.truncated_output = truncated_output
+class _Blocked(Exception):
+    """The screen did not let a command through."""
 
 
 class _KernelGone(Exception):
@@ -93,6 +85,8 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._lost: str | None = None
+        self._said = ""
+        """What the host said in the last request."""
 
     # --- commands ---
 
@@ -109,7 +103,9 @@ class KernelSandboxEnvironment(SandboxEnvironment):
     ) -> ExecResult[str]:
         """Run a command, for `cell_timeout` at most; commands run side by side.
 
-        A stream over the limit keeps its end. A command is not tried again when its time was up.
+        A stream over the limit keeps its end. A command is not tried again when its time was up. What the screen finds
+        in a command, and in Python that it gets by stdin, is the first line of its stderr; one that is blocked has the
+        code 126.
         """
         if user is not None:
             raise SandboxUserUnsupportedError(f"commands run as the sandbox's own user, and not as {user!r}")
@@ -121,7 +117,9 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         fields = {"cmd": cmd, "cwd": cwd or "", "env": env or {}, "stdin": stdin, "seconds": seconds, "limit": limit}
         try:
-            reply = await self._ask("start", id=name, wait=wait, **fields)
+            reads = as_cell(cmd, input) if self.sandbox.settings.screen != "off" else ""
+            reply = await self._ask("start", reads, id=name, wait=wait, **fields)
+            said = self._said
             while reply.get("running") is True:
                 if asyncio.get_running_loop().time() > end:
                     raise CommandTimeout("the sandbox does not say that the command has ended")
@@ -129,13 +127,19 @@ class KernelSandboxEnvironment(SandboxEnvironment):
                 reply = await self._ask("wait", id=name, wait=SHARED_WAIT if self._waiting else wait)
         except _KernelGone as error:
             return ExecResult(False, 137, "", f"{error}\n")
+        except _Blocked as error:
+            if stdin is not None:
+                await self._unstage(stdin)
+            return ExecResult(False, 126, "", f"{error}\n")
         except BaseException:
             if stdin is not None:
                 await self._unstage(stdin)
             with anyio.CancelScope(shield=True), suppress(Exception):
                 await self._ask("end", id=name)
             raise
-        return _result(reply, cmd, limit, seconds)
+        result = result_of(reply, cmd, limit, seconds)
+        result.stderr = said + result.stderr
+        return result
 
     # --- files ---
 
@@ -143,7 +147,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         """Write a file, with the folders above it."""
         staged = await self._stage(contents.encode() if isinstance(contents, str) else contents)
         try:
-            _check(await self._ask_for_file("store", path=file, staged=staged), file)
+            check(await self._ask_for_file("store", path=file, staged=staged), file)
         except BaseException:
             await self._unstage(staged)
             raise
@@ -157,7 +161,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         """Return the content of a file."""
         staged, limit = f".inspect-{secrets.token_hex(8)}", SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        size = _check(await self._ask_for_file("fetch", path=file, staged=staged, limit=limit), file).get("size")
+        size = check(await self._ask_for_file("fetch", path=file, staged=staged, limit=limit), file).get("size")
         if not isinstance(size, int) or size > limit:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         data = bytearray()
@@ -196,7 +200,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         except _KernelGone as error:
             raise SandboxUnavailableError(str(error)) from error
 
-    async def _ask(self, op: str, **fields: Any) -> dict[str, Any]:
+    async def _ask(self, op: str, reads: str = "", **fields: Any) -> dict[str, Any]:
         code = f"{MODULE}.answer({json.dumps({'op': op, **fields})!r})"
         self._waiting += 1
         try:
@@ -206,7 +210,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         try:
             # Not cut short: it takes a moment, and a command that has half started would be nobody's.
             with anyio.CancelScope(shield=True):
-                text = await self._run(code)
+                text = await self._run(code, reads)
         finally:
             self._turn.release()
         try:
@@ -224,19 +228,24 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         if self._lost is not None:
             raise SandboxUnavailableError(self._lost)
 
-    async def _run(self, code: str) -> str:
+    async def _run(self, code: str, reads: str) -> str:
         """Run a cell of ours and return what it printed."""
+        from ..sdk.errands import run_for
+
         self._check_there()
         for installed in (False, True):
             try:
-                execution = await self.sandbox.run_code(code, timeout=REQUEST_SECONDS)
+                execution = await run_for(self.sandbox, code, reads=reads, timeout=REQUEST_SECONDS)
             except SandboxError as error:
                 raise SandboxUnavailableError(str(error)) from error
+            self._said = "".join(execution.logs.stderr) if reads else ""
             if execution.error is None:
                 return "".join(execution.logs.stdout)
+            if execution.error.from_sandbox and execution.error.name == "ScreenBlocked":
+                raise _Blocked(failure(execution))
             if installed or execution.error.name != "NameError":
                 self._fail(execution.error)
-            code = _install() + code
+            code = install() + code
         raise AssertionError
 
     def _fail(self, error: ExecutionError) -> NoReturn:
@@ -297,15 +306,6 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         return SandboxKernelConfig(**config)
 
 
-def _install() -> str:
-    """Return what makes `inspect_commands` a module of the kernel."""
-    source = Path(inspect_commands.__file__).read_text(encoding="utf-8")
-    return (
-        f"import types; {MODULE} = types.ModuleType({MODULE!r}); "
-        f"exec(compile({source!r}, {MODULE!r}, 'exec'), {MODULE}.__dict__)\n"
-    )
-
-
 def _settings(config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
     if isinstance(config, str):  # as in --sandbox sandbox_kernel:settings.json
         config = SandboxKernelConfig.model_validate_json(Path(config).read_text(encoding="utf-8"))
@@ -313,38 +313,3 @@ def _settings(config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
         what = type(config).__name__
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"it takes a SandboxKernelConfig, and no {what}")
     return config.model_dump() if config is not None else {}
-
-
-def _result(reply: dict[str, Any], cmd: list[str], limit: int, seconds: float) -> ExecResult[str]:
-    """Return what a request said of a command. Raises what the contract has for it."""
-    match reply:
-        case {"gone": True}:
-            return ExecResult(False, 137, "", "the command ended with the kernel that had started it\n")
-        case {"not_started": int(code), "reason": str(reason)}:
-            return ExecResult(False, code, "", f"{printable(reason)}\n")
-        case {"errno": str(name), "reason": str(reason)} if name in _DENIED:
-            raise PermissionError(errno.EACCES, printable(reason), cmd[0])
-        case {"returncode": int(code), "timed_out": bool(timed_out), "stdout": str(out), "stderr": str(err)}:
-            try:
-                stdout, stderr = (base64.b64decode(text, validate=True)[-limit:] for text in (out, err))
-            except ValueError:
-                raise SandboxUnavailableError("the sandbox gave no proper answer") from None
-            if timed_out:
-                said = (stderr + stdout).decode(errors="replace")
-                raise CommandTimeout(f"the command ran longer than {seconds:g} s", said)
-            return ExecResult(code == 0, code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
-    raise SandboxUnavailableError("the sandbox gave no proper answer")
-
-
-def _check(reply: dict[str, Any], file: str) -> dict[str, Any]:
-    """Return the answer to a request for a file. Raises what the contract has for a refusal."""
-    code, reason = reply.get("errno"), printable(str(reply.get("reason")))
-    if code in _MISSING:
-        raise FileNotFoundError(errno.ENOENT, reason, file)
-    if code in _DENIED:
-        raise PermissionError(errno.EACCES, reason, file)
-    if code == "EISDIR":
-        raise IsADirectoryError(errno.EISDIR, "it is a directory", file)
-    if code is not None:
-        raise OSError(errno.EIO, reason, file)
-    return reply

@@ -23,6 +23,7 @@ except ImportError as error:
     raise missing("smolagents", error) from error
 
 if TYPE_CHECKING:
+    from ..policy.screen.finding import Finding
     from ..sdk.blocking import Sandbox
     from ..sdk.execution import Execution
 
@@ -40,11 +41,14 @@ del _absent
 
 
 class StepFailed(AgentError):  # type: ignore[misc] # the framework is untyped
-    """A step that failed; `code` is why the sandbox ended it (docs/codes.md), None for an exception of its own."""
+    """A step that failed; `code` is why the sandbox ended it (docs/codes.md), None for an exception of its own.
 
-    def __init__(self, message: str, logger: AgentLogger, code: str | None) -> None:
+    `findings` is what the screen found in it.
+    """
+
+    def __init__(self, message: str, logger: AgentLogger, code: str | None, findings: Sequence[Finding] = ()) -> None:
         super().__init__(message, logger)
-        self.code = code
+        self.code, self.findings = code, tuple(findings)
 
 
 class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framework is untyped
@@ -105,7 +109,8 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         if execution.error.name == self.FINAL_ANSWER_EXCEPTION and not execution.error.from_sandbox:
             answer = self._deserialize_final_answer(execution.error.value)
             return CodeOutput(output=answer, logs=logs, is_final_answer=True)
-        raise StepFailed(f"{logs}\n{failure(execution)}".lstrip(), self.logger, code_of(execution))
+        said = f"{logs}\n{failure(execution)}".lstrip()
+        raise StepFailed(said, self.logger, code_of(execution), execution.findings)
 
     def send_tools(self, tools: dict[str, Tool]) -> None:
         """Define tools in the sandbox; `final_answer` ends a run."""

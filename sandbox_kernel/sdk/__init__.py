@@ -9,6 +9,7 @@
 - `network`: The way out of its cells, if the settings ask for one.
 - `files`: Files of a sandbox, for callers.
 - `client`: `AsyncSandbox`: a session on the caller's event loop.
+- `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.
 - `blocking`: `Sandbox`: the same without `await`.
 """

@@ -43,13 +43,14 @@ class Front:
 class Cell:
     """One call of `run_code` under way."""
 
-    def __init__(self, code: str, wanted: frozenset[str], session: Session) -> None:
+    def __init__(self, code: str, wanted: frozenset[str], session: Session, reads: str | None = None) -> None:
         self.id = secrets.token_hex(16)
         self.client = self.id.encode()
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()
         """Bounded by what a cell may send, and ended by None."""
         self._recorder = Recorder(code)
         self._wanted = wanted
+        self._reads = reads
         self._session = session
         self._tasks = Tasks()
         self._metering: asyncio.Task[tuple[float | None, int | None]] | None = None
@@ -71,6 +72,10 @@ class Cell:
         }
         head = header("execute_request", self._session.id, self.id)
         return Message(channel="shell", header=head, content=content)
+
+    def submit(self, seconds: float | None, stop_on_error: bool) -> None:
+        """Send it, with a time limit of its own if there is one."""
+        self._session.submit(self.request(stop_on_error), self.client, seconds, self._reads)
 
     @property
     def pending(self) -> PendingRequest | None:

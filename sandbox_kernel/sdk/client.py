@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from ..config.sources import from_keywords
-from ..config.values import seconds as parse_seconds
 from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings, format_bytes
@@ -28,7 +27,7 @@ from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
 from .lifetimes import Finalizers
 from .network import Network
-from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
+from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage, seconds
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
@@ -135,14 +134,21 @@ class AsyncSandbox:
         return callbacks.finish(execution)
 
     async def _run(
-        self, code: str, timeout: float | None, stop_on_error: bool, wanted: frozenset[str], tell: Tell
+        self,
+        code: str,
+        timeout: float | None,
+        stop_on_error: bool,
+        wanted: frozenset[str],
+        tell: Tell,
+        *,
+        reads: str | None = None,
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
             raise ConfigurationError(
                 UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
             )
-        limit = None if timeout is None else _seconds(timeout)
+        limit = None if timeout is None else seconds(timeout)
         interrupts = self._interrupts
         self._calls += 1
         try:
@@ -154,14 +160,14 @@ class AsyncSandbox:
                 if "error" in wanted:
                     await tell("error", error)
                 return Execution(code=code, error=error)
-            return await self._run_now(Cell(code, wanted, self._session), limit, stop_on_error, tell)
+            return await self._run_now(Cell(code, wanted, self._session, reads), limit, stop_on_error, tell)
         finally:
             self._calls -= 1
 
     async def _run_now(self, cell: Cell, limit: float | None, stop_on_error: bool, tell: Tell) -> Execution:
         self._cells[cell.id] = cell
         try:
-            self._session.submit(cell.request(stop_on_error), cell.client, limit)
+            cell.submit(limit, stop_on_error)
             while (event := await cell.events.get()) is not None:
                 if event[0] == "input":
                     await cell.ask(tell(*event))
@@ -329,9 +335,7 @@ class AsyncSandbox:
     def _check(self) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here."""
         if self._pid != os.getpid():
-            raise SandboxClosed(
-                EndCode.SANDBOX_OF_ANOTHER_PROCESS,
-            )
+            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_PROCESS)
         if self._loop is not None and self._loop.is_closed():
             raise SandboxClosed(EndCode.LOOP_CLOSED)
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
@@ -343,7 +347,3 @@ class AsyncSandbox:
 def session_of(sandbox: AsyncSandbox) -> Session:
     """Return what stands behind a sandbox; for the doors of this package."""
     return sandbox._session  # noqa: SLF001 (a part of the class that its users need not see)
-
-
-def _seconds(value: object) -> float:
-    return float(str(parse_seconds(0.001)("timeout", value)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
+from ..config.values import seconds as parse_seconds
 from ..core.model import Limits, format_bytes
 
 
@@ -122,3 +123,8 @@ class NetworkUsage:
     """How many connections and requests were refused, by code."""
     received_bytes: int = 0
     sent_bytes: int = 0
+
+
+def seconds(value: object) -> float:
+    """Return a time that a caller gives. Raises `ConfigurationError`."""
+    return float(str(parse_seconds(0.001)("timeout", value)))

@@ -46,6 +46,8 @@ class PendingRequest:
     queue: str
     seconds: float | None = None
     """A time limit of its own; it never extends the one that every cell has."""
+    reads: str | None = None
+    """Of a cell of this host's own: what it does for its caller, which the screen reads in place of its code."""
     progress: Progress = Progress.QUEUED
     finished: bool = False
     """Whether its front end has been told its end; the kernel may not have come so far."""
@@ -193,7 +195,9 @@ class RequestQueue:
         self._waiting: dict[str, deque[PendingRequest]] = {}
         self._in_flight: dict[str, PendingRequest] = {}
 
-    def add(self, message: Message, client: bytes, seconds: float | None = None) -> PendingRequest | None:
+    def add(
+        self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None
+    ) -> PendingRequest | None:
         """Register a request; None if its id is taken or too many are waiting."""
         queue: str = message.channel
         subshell = message.header.get("subshell_id")
@@ -202,7 +206,7 @@ class RequestQueue:
         waiting = self._waiting.setdefault(queue, deque())
         if message.id in self._known or len(waiting) >= MAX_WAITING:
             return None
-        request = PendingRequest(message, client, queue, seconds)
+        request = PendingRequest(message, client, queue, seconds, reads)
         self._known[message.id] = request
         waiting.append(request)
         self._forget()

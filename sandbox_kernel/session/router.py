@@ -96,12 +96,15 @@ class Router:
 
     # --- requests ---
 
-    def submit(self, message: Message, client: bytes, seconds: float | None = None) -> None:
-        """Take a request of a front end; it goes to the kernel when its turn comes. `seconds` is a shorter limit."""
+    def submit(self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
+        """Take a request of a front end; it goes to the kernel when its turn comes. `seconds` is a shorter limit.
+
+        `reads` is what the screen reads in place of its code, where that is ours.
+        """
         if message.channel == "stdin":
             self._input_reply(message, client)
             return
-        request = self.requests.add(message, client, seconds)
+        request = self.requests.add(message, client, seconds, reads)
         if request is None:
             refused = PendingRequest(message, client, "")
             error = SandboxDied(EndCode.REQUEST_REFUSED)
@@ -143,7 +146,7 @@ class Router:
         if self._screening is None:
             return True
         try:
-            findings, error = self._screening.judge(request.message)
+            findings, error = self._screening.judge(request.message, request.reads)
         except Exception as defect:  # what cannot be judged does not pass, and nobody waits for it
             self._fail(request, defect)
             return False

@@ -52,14 +52,19 @@ class Screening:
         """Return what would be found in a cell that ran next."""
         return self._screen.look(code, runs=False)
 
-    def judge(self, message: Message) -> tuple[tuple[Finding, ...], ScreenBlocked | None]:
-        """Return what is found in a request, and the error that ends it; nothing where no code would run."""
+    def judge(self, message: Message, reads: str | None = None) -> tuple[tuple[Finding, ...], ScreenBlocked | None]:
+        """Return what is found in a request, and the error that ends it; nothing where no code would run.
+
+        `reads` is read in place of the request's code. A cell magic above it is ours, and no line of the caller's.
+        """
         if self._settings.screen == "off":
             return (), None
-        code, expressions = _code_of(message)
+        code, expressions = _code_of(message) if reads is None else (reads, ())
         if code is None:
             return (), None
         found = self._screen.look(code, expressions[:MOST_EXPRESSIONS], runs=False)
+        if reads is not None and reads.startswith("%%"):
+            found = found.without_first(1)
         many = len(expressions) > MOST_EXPRESSIONS
         blocked = self._settings.screen == "block" and (many or found.score >= self._settings.screen_threshold)
         if not blocked:

@@ -165,13 +165,16 @@ class Session:
 
         self._life.launch(take, None)
 
-    def submit(self, request: Message, client: bytes, seconds: float | None = None) -> None:
-        """Take a request of a front end; `seconds` is a shorter time limit than that of every cell."""
+    def submit(self, request: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
+        """Take a request of a front end; `seconds` is a shorter time limit than that of every cell.
+
+        `reads` is what the screen reads in place of its code, where that is ours.
+        """
         if self.is_closed:
             return
         self.touch()
         self.launch()
-        self.router.submit(request, client, seconds)
+        self.router.submit(request, client, seconds, reads)
 
     async def settled(self) -> None:
         """Wait until the kernel is ready, or its start has failed."""

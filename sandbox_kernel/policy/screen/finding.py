@@ -76,6 +76,10 @@ class Screened:
             return self
         return Screened(tuple(replace(one, allowed=reasons.get(one.code)) for one in self.findings))
 
+    def without_first(self, lines: int) -> Screened:
+        """Return it as it would be if so many lines at the beginning were not there."""
+        return Screened(tuple(replace(one, line=max(one.line - lines, 1)) for one in self.findings))
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {"score": self.score, "findings": [one.to_json() for one in self.findings]}
