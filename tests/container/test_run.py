@@ -123,6 +123,31 @@ def test_a_run_leaves_an_audit_and_a_receipt_that_hold(start: Callable[..., Done
     assert main([*words, "--output", str(tmp_path / "out")]) == 1
 
 
+@pytest.mark.parametrize(("screen", "code"), [("warn", 0), ("block", 5)])
+def test_a_receipt_states_what_the_screen_found(
+    start: Callable[..., Done], tmp_path: Path, screen: str, code: int
+) -> None:
+    """Signed with the rest, for a cell that was blocked as for one that ran; what a comment allows has its reason."""
+    key, receipt = tmp_path / "audit.key", tmp_path / "receipt.json"
+    cells = (
+        "import os\nos.path.exists('/etc/passwd')",
+        "import os\nos.path.exists('/etc/group')  # sandbox: allow file-read-system — looks only",
+        "x = 1\nimport os\nos.system('rm -rf /etc/nothing')",
+    )
+    done = start(*cells, arguments=("--screen", screen, "--receipt", str(receipt), "--audit-key", str(key)))
+    assert done.code == code, done.stderr
+    assert main(["receipt", "verify", str(receipt), "--key", str(key), "--output", str(tmp_path / "out")]) == 0
+    said = json.loads(base64.b64decode(json.loads(receipt.read_text())["payload"]))["predicate"]
+    slight, allowed, grave = (cell["findings"] for cell in said["cells"])
+    assert [(one["code"], one["line"], one["weight"]) for one in slight] == [("file-read-system", 2, 40)]
+    assert [(one["code"], one["allowed"]) for one in allowed] == [("file-read-system", "looks only")]
+    assert ("file-delete-system", 3) in [(one["code"], one["line"]) for one in grave]
+    assert said["cells"][2]["status"] == ("ok" if screen == "warn" else "failed")
+    assert [cell["findings"] for cell in done.report["cells"]] == [slight, allowed, grave]
+    receipt.write_text(receipt.read_text().replace('"payload": "', '"payload": "A', 1))
+    assert main(["receipt", "verify", str(receipt), "--key", str(key)]) != 0
+
+
 def test_a_cell_fakes_no_limit_and_the_lines_of_a_log_are_plain(start: Callable[..., Done]) -> None:
     """An exception is the code's own, whatever its class is called.
 
