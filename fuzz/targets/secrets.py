@@ -28,6 +28,8 @@ INSERTED = 0xFE
 """Before a byte that says which spelling of the value stands here."""
 MOST_INSERTED = 3
 """Spellings in one text: two that touch, and one elsewhere. More are more of the same, and take as much longer."""
+ENDS = 4
+"""Letters at either end of a long spelling."""
 UNREADABLE = (ValueError, SyntaxError, IndexError, TypeError, AttributeError, binascii.Error, MemoryError)
 
 
@@ -86,9 +88,13 @@ def letters(text: bytes) -> bytes:
 
 @cache
 def forms(value: bytes) -> frozenset[bytes]:
-    """Return what a text holds that must not stay as it is, as `letters` has it."""
+    """Return what a text holds that must not stay as it is, as `letters` has it.
+
+    Of long ones the ends do not count: in base64 they hold bits of the neighbours, and are no part of what is found.
+    """
     written = {letters(one.write(value)) for one in SPELLINGS.values()} | {letters(value), letters(value[::-1])}
-    return frozenset(form for form in written | set(map(letters, read_back(value))) if form)
+    found = written | set(map(letters, read_back(value)))
+    return frozenset(form[ENDS:-ENDS] if len(form) >= 5 * ENDS else form for form in found if form)
 
 
 def read_back(value: bytes) -> Iterator[bytes]:
