@@ -31,7 +31,10 @@ def add_audit_options(parser: argparse.ArgumentParser) -> None:
     add("action", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
     add("files", nargs="*", type=Path, metavar="FILE", help="an audit; FILE.1, FILE.2, ... beside it belong to it")
     _add_keys(parser)
-    add("--head", metavar="N:CHAIN", help="verify: a line that is known from elsewhere, such as from a receipt")
+    add(
+        "--head", action="append", default=[], metavar="N:CHAIN",
+        help="verify: a line that is known from elsewhere: from a receipt, or the last of files that were put away",
+    )  # fmt: skip
     add("--session", metavar="ID", help="show: lines of one session; the beginning of its id is enough")
     add("--event", metavar="NAME", help="show: lines of one event, such as cell or network")
     add("--last", type=int, metavar="N", help="show: the last of these lines only")
@@ -126,8 +129,8 @@ def _verify(options: argparse.Namespace, file: Path) -> int:
     from ..record import reading
     from ..record.chain import Head
 
-    known = None if options.head is None else Head.parse(options.head)
-    if options.head is not None and known is None:
+    known = [head for text in options.head if (head := Head.parse(text)) is not None]
+    if len(known) != len(options.head):
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--head is a number, a colon and 64 hexadecimal digits")
     result = reading.verify(file, _keys(options), _public(options), known)
     if options.json:
@@ -246,7 +249,7 @@ def _audit_of(found: Receipt, options: argparse.Namespace, public: str | None) -
     if known is None:
         return [Note(RecordCode.HEAD_DIFFERS, "the receipt names no line of an audit")]
     keys = _keys(options)
-    result = reading.verify(options.audit_file, keys, None if keys else public, known)
+    result = reading.verify(options.audit_file, keys, None if keys else public, [known])
     return [Note(one.code, one.text) for one in result.findings if one.code.severity != "notice"]
 
 

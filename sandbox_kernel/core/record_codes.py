@@ -8,6 +8,7 @@ from .code import Code
 
 _COMPARE = "Compare with a copy that was kept elsewhere, and ask who can write to the file."
 _KEY = "See docs/record.md on the key."
+_EARLIER = "Give the older files as well, or their last line, if you have it from elsewhere, by --head."
 _NOTHING = "Nothing, if a process was killed there."
 
 
@@ -22,6 +23,7 @@ class RecordCode(Code):
     LINE_REPEATED = "violation", "a line stands there again", _COMPARE
     LINE_MOVED = "violation", "a line stands in another place than it was written in", _COMPARE
     BEGINNING_CUT = "violation", "the beginning of the file is missing", _COMPARE
+    EARLIER_MISSING = "violation", "the lines before are in no file that was given", _EARLIER
     END_CUT = "violation", "lines at the end are missing", _COMPARE
     HEAD_DIFFERS = "violation", "the line that is known from elsewhere is another one here", _COMPARE
     ANCHOR_WRONG = "violation", "the signature of an anchor is not that of the key", _COMPARE
@@ -35,7 +37,7 @@ class RecordCode(Code):
     END_TORN = "notice", "the last line is incomplete: broken off while it was written, or added", _NOTHING
     LINES_LOST = "notice", "lines could not be written, and their number is said", "See to the host's disk."
     NOT_ENDED = "notice", "a session began and has no end: it runs, or was killed", _NOTHING
-    EARLIER_ELSEWHERE = "notice", "the lines before are in files that were not given", "Give the older files as well."
+    EARLIER_ELSEWHERE = "notice", "the lines before are elsewhere, up to one that is known", "Nothing."
     SET_ASIDE = "notice", "what was in the file had no seal, and was set aside", "Look at the file that is named."
 
     # --- keys ---

@@ -28,7 +28,8 @@ WINDOW = 4 * chain.MAX_LINE
 """Bytes at the end of a file in which its last line is looked for."""
 MOST_TURNS = 10
 """How often a file may be rotated under the hands of one who waits for it."""
-MAX_SEGMENTS = 1_000_000
+MOST_DIGITS = 7
+MOST_SEGMENTS = 10 ** (MOST_DIGITS - 1)
 
 _FOR_SHELLS = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!;&|<>"})
 """What is left of a line is one quoted word to a shell. None of them is JSON's own, so they stand within texts only."""
@@ -139,21 +140,23 @@ class Ledger:
         return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
 
     def _rotate(self, ending: str = "") -> str:
-        """Give the file the next free name behind its own, begin an empty one, and return the name."""
-        names = (f"{self._name}.{ending}{number}" for number in range(1, MAX_SEGMENTS))
-        name = next(name for name in names if not self._there(name))
+        """Give the file a name behind its own, begin an empty one, and return the name."""
+        name = self._name_behind(f"{self._name}.{ending}")
         os.rename(self._name, name, src_dir_fd=self._folder.handle, dst_dir_fd=self._folder.handle)
         self._reopen()
         if not take(self._fd, 0):
             raise Busy
         return name
 
-    def _there(self, name: str) -> bool:
-        try:
-            os.stat(name, dir_fd=self._folder.handle, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+    def _name_behind(self, begin: str) -> str:
+        """Return a name whose number is behind all others; the lower ones may have been put elsewhere."""
+        there = os.listdir(self._folder.handle)  # noqa: PTH208 (of the folder that is open, whatever its path is now)
+        ends = (name.removeprefix(begin) for name in there if name.startswith(begin))
+        taken = {int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MOST_DIGITS}
+        number = max(taken, default=0) + 1
+        if number == MOST_SEGMENTS:  # somebody has put it there
+            number = next((each for each in range(1, MOST_SEGMENTS) if each not in taken), number)
+        return f"{begin}{number}"
 
     # --- the last line ---
 
@@ -197,6 +200,8 @@ class Ledger:
             gap["torn"] = {"bytes": len(torn), "sha256": hashlib.sha256(torn).hexdigest()}
         if not is_last or not (is_ours or of_another_key):
             gap["kind"] = Gap.ALTERED
+        if is_ours and head != remembered and remembered.n <= head.n and not self._holds(remembered, header):
+            gap["kind"] = Gap.ALTERED  # with another audit of the same key
         if remembered.n > head.n:
             gap |= {"kind": Gap.CUT, "first": head.n + 1, "last": remembered.n}
             head = remembered
@@ -205,6 +210,21 @@ class Ledger:
             return self._begin(head, gap)
         state = _State(inode, size, head)
         return self._put(state, chain.GAP, gap, before=b"\n" if torn else b"") if gap else state
+
+    def _holds(self, head: Head, header: Sealed | None) -> bool:
+        """Return whether a line is in the file, or is the one before it.
+
+        It is the last one, or the last but what a process wrote that was killed before it could remember that.
+        """
+        if not head.n or (header is not None and Head.parse(str(header.fields().get("previous"))) == head):
+            return True
+        said = b',"n":%d,"chain":"%b"' % (head.n, head.chain.hex().encode())
+        with os.fdopen(os.dup(self._fd), "rb") as file:
+            file.seek(0)
+            while line := file.readline(chain.MAX_LINE):
+                if said in line and (found := chain.parse(line[:-1])) is not None and found.head == head:
+                    return found.is_by(self._key.mac)
+        return False
 
     # --- writing ---
 

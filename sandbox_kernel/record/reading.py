@@ -49,16 +49,17 @@ def segments(path: Path) -> list[Path]:
     return []
 
 
-def verify(path: Path, keys: Sequence[RecordKey], public: str | None = None, known: Head | None = None) -> Result:
-    """Verify an audit. Raises `ConfigurationError` if it cannot be read."""
+def verify(path: Path, keys: Sequence[RecordKey], public: str | None = None, known: Sequence[Head] = ()) -> Result:
+    """Verify an audit, which has to hold the lines that are `known`, and the one that is remembered beside a key.
+
+    Raises `ConfigurationError` if it cannot be read.
+    """
     whole = Path(os.path.abspath(path))  # noqa: PTH100 (no link is followed)
     files = segments(whole)
     if not files:
         raise ConfigurationError(RecordCode.AUDIT_UNREADABLE, f"there is no audit {path}", value=str(path))
-    if known is None:
-        heads = [head for key in keys if (head := remembered(key.path, whole)) is not None]
-        known = max(heads, default=None)
-    verifier = Verifier({key.id: key for key in keys}, public, known)
+    heads = [head for key in keys if (head := remembered(key.path, whole)) is not None]
+    verifier = Verifier({key.id: key for key in keys}, public, [*sorted(heads)[-1:], *known])
     for file in files:
         with _opened(file) as handle:
             verifier.take(file.name, handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -97,14 +97,15 @@ class Result:
 class Verifier:
     """Takes the files of one audit, the oldest first."""
 
-    def __init__(self, keys: Mapping[str, RecordKey], public: str | None = None, known: Head | None = None) -> None:
+    def __init__(self, keys: Mapping[str, RecordKey], public: str | None = None, known: Collection[Head] = ()) -> None:
         """`keys` by their ids. With a public key alone, what an anchor signs is proven, and nothing behind it.
 
-        `known` is a line as it is remembered elsewhere: by a witness, or in a receipt.
+        `known` are lines as they are remembered elsewhere: by a witness, in a receipt, or by whoever verified the files
+        before these.
         """
         self._keys = keys
         self._public = public
-        self._known = known
+        self._known = frozenset(known)
         self.result = Result("key" if keys else "public-key" if public else "none")
         self._head = chain.NOTHING
         self._key = next(iter(keys.values())) if len(keys) == 1 else None
@@ -138,13 +139,13 @@ class Verifier:
             self._say(RecordCode.LINES_MISSING, f"{first} to {last}", row=0, n=first)
         self._head = self._doubtful or self._head
         result.last = self._head
-        if self._known is not None and self._known.n > self._head.n:
-            self._say(RecordCode.END_CUT, f"{self._head.n + 1} to {self._known.n}", row=0, n=self._head.n + 1)
+        if (last := max((head.n for head in self._known), default=0)) > self._head.n:
+            self._say(RecordCode.END_CUT, f"{self._head.n + 1} to {last}", row=0, n=self._head.n + 1)
         if result.mode == "public-key" and not result.signed_to:
             self._say(RecordCode.NOT_SIGNED, row=0)
         for session, n in result.writers.values():
             result.add(RecordCode.NOT_ENDED, self._file, 0, n, session)
-        result.is_end_known = self._known == self._head
+        result.is_end_known = self._head in self._known
         return result
 
     # --- one line ---
@@ -194,7 +195,9 @@ class Verifier:
         if self.result.first is None and previous is not None:
             self._head = previous
             if sealed.follows(previous):
-                self._say(RecordCode.EARLIER_ELSEWHERE, f"1 to {previous.n}", n=sealed.head.n)
+                is_known = previous in self._known
+                code = RecordCode.EARLIER_ELSEWHERE if is_known else RecordCode.EARLIER_MISSING
+                self._say(code, f"1 to {previous.n}", n=sealed.head.n)
 
     def _is_genuine(self, sealed: Sealed) -> bool:
         """Return whether the key says that a line was written so; without a key, that cannot be doubted."""
@@ -233,7 +236,7 @@ class Verifier:
             else:
                 self._say(RecordCode.LINES_MISSING, "another line was before it", n=n)
             self._head = sealed.head
-        if self._known is not None and n == self._known.n and sealed.head != self._known:
+        if any(known.n == n and known != sealed.head for known in self._known):
             self._say(RecordCode.HEAD_DIFFERS, n=n)
         if self._clean and self._key is not None:
             self.result.proven_to = n

@@ -27,7 +27,7 @@ def write(path: Path, key: Path, session: str, cells: int = 5, **more: Any) -> A
     return audit
 
 
-def verify(path: Path, key: Path, known: Head | None = None) -> Result:
+def verify(path: Path, key: Path, *known: Head) -> Result:
     return reading.verify(path, [keys.read_key(str(key))], None, known)
 
 

@@ -203,6 +203,86 @@ def exchange_segments(folder: Folder, _: Folder) -> None:
     spare.rename(two)
 
 
+def lose_the_oldest_segment(folder: Folder, _: Folder) -> None:
+    write(folder.path, folder.key, "four", cells=30, limit_bytes=3000)
+    folder.path.with_name("audit.jsonl.1").unlink()
+
+
+def empty_and_go_on(folder: Folder, _: Folder) -> None:
+    folder.lines = []
+    write(folder.path, folder.key, "four")
+
+
+def remove_and_go_on(folder: Folder, _: Folder) -> None:
+    folder.path.unlink()
+    write(folder.path, folder.key, "four")
+
+
+def put_text_in_its_place_and_go_on(folder: Folder, _: Folder) -> None:
+    folder.path.write_text('{"time":"2025","event":"cell"}\n')
+    write(folder.path, folder.key, "four")
+
+
+def another_of_the_same_key(folder: Folder, *, cells: int, limit_bytes: int = 1 << 30) -> Path:
+    other = folder.path.with_name("other.jsonl")
+    write(other, folder.key, "other", cells=cells, limit_bytes=limit_bytes)
+    return other
+
+
+def put_a_longer_audit_in_its_place(folder: Folder, _: Folder) -> None:
+    another_of_the_same_key(folder, cells=40).rename(folder.path)
+
+
+def put_a_longer_audit_in_its_place_and_go_on(folder: Folder, _: Folder) -> None:
+    another_of_the_same_key(folder, cells=40).rename(folder.path)
+    write(folder.path, folder.key, "four")
+
+
+def put_one_of_the_same_length_in_its_place_and_go_on(folder: Folder, _: Folder) -> None:
+    another_of_the_same_key(folder, cells=19).rename(folder.path)
+    write(folder.path, folder.key, "four")
+
+
+def put_the_end_of_a_longer_audit_in_its_place(folder: Folder, _: Folder) -> None:
+    """None of its lines has the number of the one that is remembered."""
+    other = another_of_the_same_key(folder, cells=60, limit_bytes=8000)
+    header = chain.parse(other.read_bytes().splitlines()[0])
+    assert header is not None
+    assert header.head.n > len(folder.lines)
+    other.rename(folder.path)
+
+
+def add_lines_of_another_audit_and_go_on(folder: Folder, _: Folder) -> None:
+    longer = another_of_the_same_key(folder, cells=40).read_bytes().splitlines(keepends=True)
+    folder.lines = [*folder.lines, *longer[22:]]
+    write(folder.path, folder.key, "four")
+
+
+def sign_with_an_anchor_of_before(folder: Folder, _: Folder) -> None:
+    """The last anchor, with the signature of the first."""
+    lines = folder.lines
+    ends = [json.loads(line)["signature"].encode() for line in lines if b'"event":"end"' in line]
+    folder.lines = [*lines[:-1], lines[-1].replace(ends[-1], ends[0])]
+
+
+def forge_a_gap(folder: Folder, _: Folder) -> None:
+    """What is removed was never written, says somebody."""
+    lines = folder.lines
+    before = chain.parse(lines[4][:-1])
+    assert before is not None
+    body = b'{"time":"2026-01-01T00:00:00.000+00:00","session":"one","event":"gap","kind":"lost","lines":3}'
+    forged, _head = chain.seal(before.head, body, b"guess")
+    folder.lines = [*lines[:5], forged, *lines[8:]]
+
+
+def repeat_a_gap(folder: Folder, _: Folder) -> None:
+    """A real one of before, behind what is cut off now."""
+    folder.lines = [*folder.lines, b'{"time":']
+    write(folder.path, folder.key, "four")
+    (gap,) = (line for line in folder.lines if b'"event":"gap"' in line)
+    folder.lines = [*folder.lines[:-3], gap]
+
+
 def forge_a_signature(folder: Folder, _: Folder) -> None:
     lines = folder.lines
     old = json.loads(lines[-1])["signature"].encode()
@@ -235,6 +315,18 @@ BENT: dict[Bend, set[Code]] = {
     add_much_and_go_on: {RecordCode.END_TORN, RecordCode.AUDIT_ALTERED},
     lose_a_segment: {RecordCode.LINES_MISSING},
     exchange_segments: {RecordCode.LINE_MOVED},
+    lose_the_oldest_segment: {RecordCode.EARLIER_MISSING},
+    empty_and_go_on: {RecordCode.EARLIER_MISSING},
+    remove_and_go_on: {RecordCode.EARLIER_MISSING},
+    put_text_in_its_place_and_go_on: {RecordCode.EARLIER_MISSING, RecordCode.SET_ASIDE},
+    put_a_longer_audit_in_its_place: {RecordCode.HEAD_DIFFERS},
+    put_a_longer_audit_in_its_place_and_go_on: {RecordCode.AUDIT_ALTERED},
+    put_one_of_the_same_length_in_its_place_and_go_on: {RecordCode.AUDIT_ALTERED},
+    put_the_end_of_a_longer_audit_in_its_place: {RecordCode.EARLIER_MISSING},
+    add_lines_of_another_audit_and_go_on: {RecordCode.LINES_MISSING},
+    sign_with_an_anchor_of_before: {RecordCode.LINE_CHANGED, RecordCode.NOT_ENDED},
+    forge_a_gap: {RecordCode.LINE_CHANGED, RecordCode.LINES_MISSING, RecordCode.NOT_ENDED},
+    repeat_a_gap: {RecordCode.LINE_REPEATED, RecordCode.LINE_TORN, RecordCode.END_CUT, RecordCode.NOT_ENDED},
     forge_a_signature: {RecordCode.LINE_CHANGED, RecordCode.NOT_ENDED},
 }
 """What somebody does to the file who cannot read the key, and what is found."""
@@ -267,7 +359,8 @@ def test_whoever_has_the_public_key_alone_finds_it_or_is_told_how_far_it_reaches
     bend(bent, Folder(tmp_path / "other"))
     result = reading.verify(bent.path, [], public)
     cut = bend in (cut_lines, cut_to_an_end, cut_bytes, put_back, repeat_at_the_end)
-    assert not result.is_as_written or cut
+    of_another = bend is put_a_longer_audit_in_its_place  # it is signed, and which audit it is only a known line says
+    assert not result.is_as_written or cut or of_another
     if bend in (cut_lines, cut_to_an_end, cut_bytes):
         assert result.proven_to < 21
         assert any("cut off at the end" in text for text in reading.unproven(result))
@@ -294,11 +387,11 @@ def test_a_cut_is_found_by_a_line_that_somebody_else_has_kept(bent: Folder) -> N
     last = chain.parse(bent.lines[-1][:-1])
     assert last is not None
     public = keys.read_key(str(bent.key)).public
-    assert reading.verify(bent.path, [], public, last.head).is_end_known
+    assert reading.verify(bent.path, [], public, [last.head]).is_end_known
     cut_to_an_end(bent, bent)
-    assert RecordCode.END_CUT in codes(reading.verify(bent.path, [], public, last.head))
+    assert RecordCode.END_CUT in codes(reading.verify(bent.path, [], public, [last.head]))
     other = Head(last.head.n - 8, bytes(32))
-    assert RecordCode.HEAD_DIFFERS in codes(reading.verify(bent.path, [], public, other))
+    assert RecordCode.HEAD_DIFFERS in codes(reading.verify(bent.path, [], public, [other]))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -324,7 +417,7 @@ def test_no_other_file_is_taken_for_the_honest_one(honest: Folder, data: st.Data
         edited = b"".join([*lines[:at], data.draw(st.binary(max_size=200)) + b"\n", *lines[at:]])
     key, last = keys.read_key(str(honest.key)), chain.parse(lines[-1][:-1])
     assert last is not None
-    verifier = Verifier({key.id: key}, None, last.head)
+    verifier = Verifier({key.id: key}, None, [last.head])
     verifier.take("audit", io.BytesIO(edited))
     assert verifier.finish().is_as_written == (edited == raw)
 
@@ -496,14 +589,40 @@ def test_a_new_key_begins_a_new_file_of_the_same_chain(bent: Folder, tmp_path: P
 
 
 def test_an_audit_that_somebody_rotates_goes_on_where_it_was(bent: Folder) -> None:
-    """logrotate and the like; the older file belongs to it if it is given its name."""
+    """logrotate and the like: the older file belongs to it under its name, or is known by its last line."""
+    before = chain.parse(bent.lines[-1][:-1])
+    assert before is not None
     old = bent.path.rename(bent.path.with_name("elsewhere"))
     write(bent.path, bent.key, "four")
-    result = verify(bent.path, bent.key)
+    result = verify(bent.path, bent.key, before.head)
     assert (codes(result), result.first, result.is_as_written) == ({RecordCode.EARLIER_ELSEWHERE}, 23, True)
+    result = verify(bent.path, bent.key, Head(22, bytes(32)))
+    assert (codes(result), result.is_as_written) == ({RecordCode.EARLIER_MISSING}, False)
     old.rename(bent.path.with_name("audit.jsonl.1"))
     whole = verify(bent.path, bent.key)
     assert (codes(whole), whole.first, whole.proven_to) == (set(), 1, 30)
+
+
+def test_files_that_were_put_away_make_no_room_for_newer_ones(bent: Folder) -> None:
+    """Else a newer file had a lower number than the older ones, and all looked moved."""
+    write(bent.path, bent.key, "four", cells=60, limit_bytes=3000)
+    first = bent.path.with_name("audit.jsonl.1")
+    last = chain.parse(first.read_bytes().splitlines()[-1])
+    assert last is not None
+    first.unlink()
+    write(bent.path, bent.key, "five", cells=60, limit_bytes=3000)
+    assert not first.exists()
+    assert codes(verify(bent.path, bent.key, last.head)) == {RecordCode.EARLIER_ELSEWHERE}
+
+
+def test_a_process_that_was_killed_before_it_remembered_its_line_altered_nothing(bent: Folder) -> None:
+    """The control of an audit that somebody has put in the place of another."""
+    (witness,) = (bent.key.parent / "audit-heads").iterdir()
+    remembered = witness.read_bytes()
+    write(bent.path, bent.key, "four")
+    witness.write_bytes(remembered)
+    write(bent.path, bent.key, "five")
+    assert codes(verify(bent.path, bent.key)) == set()
 
 
 def test_the_last_of_a_thousand_lines_is_an_anchor(tmp_path: Path) -> None:
