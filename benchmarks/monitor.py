@@ -1,12 +1,13 @@
 """What the monitor costs: sandboxes with it and without it, in turn, in one run; and how soon an attack is an alert.
 
-`python -m benchmarks.monitor [--rounds 100] [--sandboxes 3] [--image NAME]`. Times in milliseconds; a ratio is that of
-the medians, with the monitor over without it. The bars are 1.02 for a cell and 1.05 for the start of a program.
+`python -m benchmarks.monitor [--rounds 100] [--sandboxes 3] [--image NAME] [--alerts]`. Times in milliseconds; a ratio
+is that of the medians, with the monitor over without it. The bars are 1.02 for a cell, and 1.05 for a program.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -14,10 +15,15 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
 from sandbox_kernel import Sandbox
+from sandbox_kernel.engines import shipping
+from tests.support.fronts import WRITE
 
 CODE = """
 import os, socket, subprocess, time
@@ -59,20 +65,79 @@ CELLS = 10
 KINDS = ("without", "with", "without, again")
 """The last says how much of a difference is the machine's."""
 
-ATTACKS = {
-    "bait-opened": "open('/tmp/home/.aws/credentials').read()",
-    "metadata-sought": (
-        "import socket\nwith socket.socket() as s:\n    s.settimeout(1)\n"
-        "    try: s.connect(('169.254.169.254', 80))\n    except OSError: pass"
-    ),
-    "dropped-program": "import shutil, subprocess\nshutil.copy('/bin/true', 'miner'); subprocess.run(['./miner'])",
-    "many-programs": "import subprocess\nfor _ in range(1000): subprocess.run(['/bin/true'])",
-    "kernels-die-young": "import os; os._exit(1)",
-    "forged-messages": (
-        "k = get_ipython().kernel\nfor _ in range(20): k.session.send(k.iopub_socket, 'stream', "
-        "{'name': 'stdout', 'text': 'x'}, parent={'header': {'msg_id': 'x', 'msg_type': 'execute_request'}})"
-    ),
-}
+CONNECT = """
+import socket
+def attempt(host, port=80):
+    with socket.socket() as sock:
+        sock.settimeout(1)
+        try: sock.connect((host, port))
+        except OSError: pass
+"""
+FETCH = """
+import urllib.request
+for number in range(10):
+    try: urllib.request.urlopen(f'http://drop{number}.test/', timeout=10)
+    except OSError: pass
+"""
+SCRIPTS = """
+from IPython.display import display
+for _ in range(20): display({'application/javascript': 'alert(1)'}, raw=True)
+"""
+FORGE = """
+kernel = get_ipython().kernel
+parent = {'header': {'msg_id': 'x', 'msg_type': 'execute_request'}}
+for _ in range(20): kernel.session.send(kernel.iopub_socket, 'stream', {'name': 'stdout', 'text': 'x'}, parent=parent)
+"""
+ENCRYPT = """
+import os
+for number in range(3):
+    data = open(f'table{number}.csv', 'rb').read()
+    open(f'table{number}.csv.locked', 'wb').write(bytes(a ^ b for a, b in zip(data, os.urandom(len(data)))))
+    os.unlink(f'table{number}.csv')
+"""
+PROGRAMS = "import subprocess\nfor _ in range({}): subprocess.run(['/bin/true'])"
+BUSY = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
+STAYS = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])"
+
+
+class Attack(NamedTuple):
+    """What meets a rule: cells that are run one after another in a new sandbox."""
+
+    code: str
+    cell: str
+    times: int = 1
+    seconds: float | None = None
+    """In place of the rule's own, which are too many to wait for."""
+    timeout: float | None = None
+    runtime: str | None = None
+    cpus: float = 1
+    deaf: bool = False
+    """On a system that cannot tell an agent of calls."""
+
+
+ATTACKS = (
+    Attack("many-denials", FETCH),
+    Attack("metadata-sought", CONNECT + "attempt('169.254.169.254')"),
+    Attack("removed-outputs", SCRIPTS),
+    Attack("forged-messages", FORGE),
+    Attack("unfit-files", "for name in ('-rf', '-la', 'a\\\\b', 'c\\\\d', '-x'): open(name, 'w').close()"),
+    Attack("wire-garbage", f"{WRITE}\nwrite(b'garbage' * 1000)", runtime="runsc"),
+    Attack("many-limits", "while True: pass", times=10, timeout=0.3),
+    Attack("kernels-die-young", "import os; os._exit(1)", times=3),
+    Attack("many-kernels", "import os; os._exit(1)", times=10),
+    Attack("scrambled-inputs", ENCRYPT),
+    Attack("busy-in-silence", BUSY, seconds=6, cpus=0.2),
+    Attack("busy-without-cell", STAYS, cpus=0.2),
+    Attack("programs-started", PROGRAMS.format(20)),
+    Attack("many-programs", PROGRAMS.format(1000)),
+    Attack("dropped-program", "import shutil, subprocess\nshutil.copy('/bin/true', 'm'); subprocess.run(['./m'])"),
+    Attack("outward-connections", CONNECT + "for port in range(5): attempt('192.0.2.1', port + 1)"),
+    Attack("bait-opened", "open('/tmp/home/.aws/credentials').read()"),
+    Attack("not-watched", "1", deaf=True),
+)
+LISTENER, NO_LISTENER = "NEW_LISTENER = 1, 8", f"NEW_LISTENER = 1, {1 << 20}"
+"""How the agent asks to be told of calls, and a word that no system knows, as an old one does not know the real one."""
+LONGEST = 120.0
 
 
 def settings(kind: str, image: str) -> Sandbox:
@@ -136,30 +201,75 @@ def starts(rounds: int, image: str) -> None:
     print(f"{'a start':26}{without:10.0f}{again:10.0f}{watched:10.0f}{watched / without:8.3f}{again / without:8.3f}")
 
 
-def alerts(image: str) -> None:
-    """Print how soon after its cell began each attack is a line of the audit."""
-    for code, attack in ATTACKS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            audit = Path(folder, "audit.jsonl")
-            with Sandbox(image=image, memory="512M", monitor="alert", audit=str(audit)) as sandbox:
+def alerts(image: str, only: Sequence[str] = ()) -> bool:
+    """Print how soon after its first cell began each attack is a line of the audit; return whether all of them are."""
+    all_heard = True
+    for attack in ATTACKS:
+        if only and attack.code not in only:
+            continue
+        level, seconds = alert(attack, image)
+        all_heard = all_heard and seconds is not None
+        said = "NOT NOTICED" if seconds is None else f"{level:6}{seconds:8.2f} s"
+        why = [f"in {attack.times} cells"] if attack.times > 1 else []
+        why += [f"with {attack.seconds:g} s as the time of the rule"] if attack.seconds else []
+        why += [attack.runtime] if attack.runtime else []
+        print(f"{attack.code:22}{said}  {', '.join(why)}".rstrip(), flush=True)
+    return all_heard
+
+
+def alert(attack: Attack, image: str) -> tuple[str, float | None]:
+    """Return what came of an attack under the rules as they are shipped, and after how many seconds."""
+    changed = {attack.code: {"seconds": attack.seconds}} if attack.seconds else {}
+    with tempfile.TemporaryDirectory() as folder, system(deaf=attack.deaf):
+        audit, downloads = Path(folder, "audit.jsonl"), Path(folder, "downloads")
+        downloads.mkdir()
+        sandbox = Sandbox(
+            image=image, memory="512M", cpus=attack.cpus, runtime=attack.runtime, network=["allowed.test"],
+            audit=str(audit), downloads=str(downloads), monitor={"level": "kill", "rules": changed},
+        )  # fmt: skip
+        began = time.perf_counter()
+        with sandbox:
+            if not attack.deaf:  # else the start is what is noticed
                 sandbox.run_code("1")
+                for number in range(3):
+                    sandbox.files.write(f"table{number}.csv", b"region,product,units\n" * 500)
                 began = time.perf_counter()
-                for _ in range(3 if code == "kernels-die-young" else 1):
-                    sandbox.run_code(attack)
-                seconds = until(lambda audit=audit, code=code: code in found(audit), began)  # type: ignore[misc]
-        print(f"{code:26}{'not within 10 s' if seconds is None else f'{seconds:10.2f} s'}")
+            for _ in range(attack.times):
+                sandbox.run_code(attack.cell, timeout=attack.timeout)
+            line = until(lambda: found(audit).get(attack.code), began)
+            sandbox.kill()
+        # By the line's own time: a cell may go on for longer.
+        return ("", None) if line is None else (line["level"], since(line["time"], began))
 
 
-def found(audit: Path) -> set[str]:
-    lines = (json.loads(line) for line in audit.read_text().splitlines())
-    return {line["code"] for line in lines if line["event"] == "monitor"}
+@contextlib.contextmanager
+def system(*, deaf: bool) -> Iterator[None]:
+    """Ship an agent that finds itself on a system which cannot tell it of calls."""
+    real = shipping.agent_source
+    if not deaf:
+        yield
+        return
+    assert LISTENER in real(shipping.MODULES_OF_A_WATCH)
+    with mock.patch.object(shipping, "agent_source", lambda modules: real(modules).replace(LISTENER, NO_LISTENER)):
+        yield
 
 
-def until(condition: Callable[[], bool], began: float) -> float | None:
-    while time.perf_counter() - began < 10:
-        if condition():
-            return time.perf_counter() - began
-        time.sleep(0.01)
+def found(audit: Path) -> dict[str, Any]:
+    """Return the first line of each rule that was met."""
+    lines = [json.loads(line) for line in audit.read_text().splitlines()] if audit.exists() else []
+    return {line["code"]: line for line in reversed(lines) if line["event"] == "monitor"}
+
+
+def since(moment: str, began: float) -> float:
+    """Return the seconds from a reading of the clock to a time of the audit, which has thousandths."""
+    return (datetime.fromisoformat(moment).timestamp() - time.time()) + (time.perf_counter() - began)
+
+
+def until(condition: Callable[[], Any], began: float) -> Any:
+    while time.perf_counter() - began < LONGEST:
+        if (line := condition()) is not None:
+            return line
+        time.sleep(0.05)
     return None
 
 
@@ -170,13 +280,16 @@ def main() -> int:
         "--sandboxes", type=int, default=2, help="of each kind: a process is faster or slower by its luck"
     )
     parser.add_argument("--image", default="sandbox-kernel:data")
+    parser.add_argument("--alerts", action="store_true", help="only how soon attacks are noticed")
+    parser.add_argument("--only", action="append", default=[], metavar="CODE", help="one attack; may be repeated")
     arguments = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors")
+    if arguments.alerts:
+        return 0 if alerts(arguments.image, arguments.only) else 1
     kept = compare(arguments.rounds, arguments.sandboxes, arguments.image)
     starts(max(3, arguments.rounds // 10), arguments.image)
     print("from the beginning of the cell to the line of the audit:")
-    alerts(arguments.image)
-    return 0 if kept else 1
+    return 0 if alerts(arguments.image) and kept else 1
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from benchmarks.honest import run
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import MonitorCode
 from tests.support.fronts import WRITE
+from tests.support.honest import TABLES, cells
 from tests.support.kernels import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -191,29 +193,20 @@ def test_garbage_on_the_wire_is_noticed(tmp_path: Path, image: str) -> None:
         assert [line["code"] for line in found.findings()] == ["wire-garbage"]
 
 
-HONEST = (
-    "import pandas as pd, numpy as np\nframe = pd.DataFrame({'a': np.arange(1000), 'b': np.random.rand(1000)})",
-    "frame.describe()",
-    "frame.groupby(frame.a % 7).b.mean()",
-    "print(frame.head().to_string())",
-    "frame.to_csv('result.csv'); frame.to_csv('result.csv.gz')",
-    "import subprocess; print(subprocess.run(['ls', '-l'], capture_output=True, text=True).stdout)",
-    "1 / 0",
-    "import matplotlib.pyplot as plt; plt.plot(frame.a, frame.b); plt.savefig('plot.png'); plt.close()",
-    "open('noise.bin', 'wb').write(np.random.bytes(50_000))",
-    "input()",
-)
-
-
 def test_honest_work_is_no_alert(tmp_path: Path, image: str) -> None:
-    """The control: two hundred cells of ordinary kinds, under the rules as they are shipped."""
+    """The control: two hundred cells of forty kinds, without a rest, under the rules as they are shipped.
+
+    `python -m benchmarks.honest` goes on with them for an hour, and runs the demo notebooks as well.
+    """
     found = watched(tmp_path, "kill", image=image)
     with found.sandbox as sandbox:
-        for number in range(3):
-            sandbox.files.write(f"table{number}.csv", b"region,product,units\n" * 500)
-        for number in range(200):
-            execution = sandbox.run_code(HONEST[number % len(HONEST)])
-            assert execution.error is None or not execution.error.from_sandbox
+        for name, data in TABLES.items():
+            sandbox.files.write(name, data)
+        count = 0
+        for cell in cells():
+            run(sandbox, cell)
+            count += 1
+    assert count == 200
     # Twenty programs in a minute are worth a note; more is not.
     assert {(line["code"], line["level"]) for line in found.findings()} <= {("programs-started", "note")}
     assert found.sent() == []

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from benchmarks.monitor import system
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import MonitorCode
 from tests.support.kernels import eventually
@@ -238,6 +239,19 @@ def test_a_new_kernel_and_a_restart_are_watched_as_well(one: Watched) -> None:
 
 
 # --- where there is no such thing ---
+
+
+def test_on_a_system_that_cannot_tell_of_calls_it_is_said_that_nobody_watches_them(
+    tmp_path: Path, image: str, one: Watched
+) -> None:
+    """Bait is watched even so. The control is the sandbox of the other tests."""
+    with system(deaf=True):
+        found = watched(tmp_path, image)
+        with found.sandbox:
+            found.run(ATTACKS[MonitorCode.PROGRAMS_STARTED] + "\n" + ATTACKS[MonitorCode.BAIT_OPENED])
+            eventually(lambda: len(found.findings()) > 1, 10, "both are in the audit")
+            assert {line["code"] for line in found.findings()} == {"not-watched", "bait-opened"}
+    assert "not-watched" not in {line["code"] for line in one.findings()}
 
 
 def test_on_gvisor_bait_is_watched_and_calls_are_not(tmp_path: Path, image: str) -> None:

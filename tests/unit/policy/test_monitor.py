@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.monitor import ATTACKS
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, MonitorCode, NetworkCode, OutputCode
 from sandbox_kernel.core.model import Monitoring, MonitorRule
 from sandbox_kernel.policy.monitor import BadTable, Pulse, Scramble, Signal, Told, Windows, heard, of_level, of_table
@@ -334,3 +335,9 @@ def test_names_of_an_agent_are_few_and_short_and_print() -> None:
     signals = list(told.take(WORD | {"opened": names, "programs": 1, "last": "\x1b]0;" + "y" * 5000}))
     assert len(signals) < 40
     assert all(signal.what.isprintable() and len(signal.what) < 500 for signal in signals)
+
+
+def test_each_rule_has_an_attack_whose_time_is_measured() -> None:
+    """`python -m benchmarks.monitor --alerts` prints it."""
+    assert {attack.code for attack in ATTACKS} == {row.code.code for row in RULES}
+    assert len(ATTACKS) == len(RULES)
