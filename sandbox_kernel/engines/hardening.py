@@ -16,6 +16,8 @@ CPU_PERIOD_MICROSECONDS = 100_000
 """The scheduler's default, of which a sandbox has its quota."""
 
 PAGE_BYTES = 4096
+OOM_SCORE = 500
+"""Of 1000: how much sooner than others of the machine its processes end when that runs out of memory."""
 
 MASKED_PATHS = (
     "/dev/mqueue",
@@ -174,7 +176,7 @@ def protections(spec: SandboxSpec) -> Protections:
         pids=limits.pids,
         open_files=limits.open_files,
         core_bytes=0,
-        oom_score=500,
+        oom_score=OOM_SCORE,
     )
 
 

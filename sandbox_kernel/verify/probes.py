@@ -109,7 +109,7 @@ PROBES: tuple[Probe, ...] = (
     _inside("program-debugger", P, "debugging another process: its memory, its files", FILTER, "ptrace_of_another_process reading_another_process_s_memory writing_another_process_s_memory taking_another_process_s_file comparing_kernel_objects"),
     _inside("program-by-the-kernel", P, "having the machine's kernel start a program: at a crash, for a module, a device, a format", MASKED, "program_run_by_the_kernel_for_a_crash program_run_by_the_kernel_for_a_module program_run_by_the_kernel_for_a_device program_run_by_the_kernel_for_a_format release_agent_of_a_cgroup"),
     _inside("program-in-the-kernel", P, "code in the machine's kernel: modules, another kernel, BPF", FILTER, "loading_a_module loading_a_module_from_a_file loading_another_kernel bpf_map"),
-    _inside("program-text", P, "changing the code that others run: through /proc/self/mem, by a shared mapping", READ_ONLY, "program_text_overwritten_for_others shared_writable_mapping_of_a_system_file"),
+    _inside("program-text", P, "changing the code that others run: through /proc/self/mem, by shared mappings", READ_ONLY, "program_text_overwritten_for_others shared_writable_mapping_of_a_system_file writable_mapping_of_a_system_file_opened_for_it"),
     _host("program-stays-inside", P, "a program that a cell starts, looked for among the host's processes", NAMESPACES),
     # --- rights ---
     _inside("rights-user", R, "another user's id, root's, and groups", NO_RIGHTS, "another_user_s_id root_by_setuid groups_of_others"),

@@ -43,7 +43,10 @@ import os, subprocess, sys
 def _attack():
     program, line = {program!r}, {line!r}
     given = [sys.executable, "-I", "-c", program]
-    with subprocess.Popen(given, stdin=-1, stdout=-1, stderr=subprocess.STDOUT, text=True) as running:
+    # What the kernel of the cells was handed is handed on: the attacks look for it.
+    with subprocess.Popen(
+        given, stdin=-1, stdout=-1, stderr=subprocess.STDOUT, text=True, close_fds=False
+    ) as running:
         running.stdin.write(line + "\\n")
         running.stdin.close()
         for said in running.stdout:

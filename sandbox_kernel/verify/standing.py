@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..core.model import Limits, format_bytes
 from ..engines.attestation import FALLBACK_TUNNELS, known_mount
-from ..engines.hardening import PAGE_BYTES, cpu_quota
+from ..engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
 from .findings import Finding, decided, not_applicable
 from .outside import UNLIMITED, Process
 
@@ -148,8 +148,9 @@ def _limits(seen: Standing, limits: Limits, *, gvisor: bool) -> Iterator[Finding
     if not scores:
         yield not_applicable("limit-first-to-go", HIDDEN)
     else:
-        found = f"its processes have {min(scores)} to {max(scores)}, those of the host 0"
-        yield decided("limit-first-to-go", (max if gvisor else min)(scores) > 0, found)
+        found = f"its processes have {min(scores)} to {max(scores)}, asked for {OOM_SCORE}; those of the host 0"
+        # An engine gives its own processes one more than it has, which is no rank.
+        yield decided("limit-first-to-go", (max if gvisor else min)(scores) >= OOM_SCORE, found)
 
 
 def _kernel(processes: Sequence[Process], *, gvisor: bool, runtime: str | None) -> Finding:

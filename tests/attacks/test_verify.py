@@ -44,6 +44,8 @@ ON_GVISOR = {probe.code for probe in PROBES if probe.where is Where.HOST} - {
     "network-host-loopback",
     "neighbour-sockets",
     "plant-anywhere",
+    "program-text",
+    "leak-descriptors",
     "rights-agent-memory",
 }
 """What the host sees, and an attack of each kind: the others cost tens of seconds there, and are tried in escape/."""
@@ -122,6 +124,10 @@ class Weakened:
     """What is taken away on the host's side."""
 
 
+def limit(name: str, most: int) -> dict[str, object]:
+    return {"Name": name, "Soft": most, "Hard": most}
+
+
 def codes(text: str) -> set[str]:
     return set(text.split())
 
@@ -143,9 +149,13 @@ def without_a_shield(patch: pytest.MonkeyPatch) -> None:
     agent(patch, "def raise_shield() -> bool:\\n", "def raise_shield() -> bool:\\n    return True\\n")
 
 
+SPAWNED, HANDED_ON = "argv = [sys.executable]", 'os.set_inheritable(os.open("/", os.O_RDONLY), True); '
+
+
 def with_its_own_environment(patch: pytest.MonkeyPatch, _: Path) -> None:
-    """Cells have the agent's, which is the container's."""
+    """Cells have the agent's, which is the container's, and a file that it has open."""
     agent(patch, 'config["environment"],', '{**os.environ, **config["environment"]},')
+    agent(patch, SPAWNED, HANDED_ON + SPAWNED)
 
 
 def agent(patch: pytest.MonkeyPatch, old: str, new: str) -> None:
@@ -208,7 +218,7 @@ WEAKENED = {
             binds("/sys/fs/cgroup:/sys/fs/cgroup", "{folder}:/media"),
         ),
         codes("""
-            program-from-memory program-setuid program-debugger program-by-the-kernel program-in-the-kernel
+            program-from-memory program-text program-setuid program-debugger program-by-the-kernel program-in-the-kernel
             rights-user rights-capabilities rights-taken-back rights-namespaces rights-mounts rights-root-folder
             rights-devices rights-kernel-doors rights-machine rights-priority rights-terminal rights-agent-memory
             rights-agent-speed rights-user-of-processes rights-capabilities-of-processes rights-new-privileges
@@ -230,19 +240,20 @@ WEAKENED = {
         codes("""
             network-host-loopback network-host-sockets network-interfaces
             neighbour-processes neighbour-memory neighbour-sockets neighbour-files neighbour-namespaces
-            leak-file leak-environment leak-secret plant-next program-setuid-of-image program-stays-inside
+            leak-file leak-environment leak-secret leak-descriptors
+            plant-next program-setuid-of-image program-stays-inside
         """),
         with_its_own_environment,
     ),
     "no limits, and no host that looks": Weakened(
         both(
             host(Memory=1 << 30, MemorySwap=1 << 30, PidsLimit=0, CpuQuota=0, OomScoreAdj=0),
-            host(Ulimits=[{"Name": "nofile", "Soft": 4096, "Hard": 4096}], ShmSize=64 << 20),
+            host(Ulimits=[limit("nofile", 4096), limit("core", -1)], ShmSize=64 << 20),
             tmpfs("size", str(64 << 20)),
             tmpfs("nr_inodes", "0"),
         ),
         codes("""
-            limit-folders limit-files limit-open-files limit-threads limit-processes limit-memory
+            limit-folders limit-files limit-core limit-open-files limit-threads limit-processes limit-memory
             limit-memory-set limit-processes-set limit-processors-set limit-first-to-go
             output-script output-load output-terminal output-payload
             end-output end-time end-owner end-containers end-processes technology-attestation-sees
@@ -250,10 +261,10 @@ WEAKENED = {
         without_policy_and_budgets,
     ),
 }
+CORE_PATTERN = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8")
+ELSEWHERE = {"limit-core"} if CORE_PATTERN.startswith(("|", "/")) else set[str]()
+"""Where a core file goes is a setting of the whole machine: on some it never lies in a sandbox, limited or not."""
 JUDGED_ALONE = {
-    "program-text": "the kernel allows neither to anybody",
-    "leak-descriptors": "no engine hands on a file without being told",
-    "limit-core": "where a core file goes is a setting of the whole machine",
     "network-past-the-rules": "tests/unit/test_verify.py judges what was denied and what was not",
     "output-forged": "tests/unit/test_verify.py judges the messages as a kernel sends them",
     "plant-downloads": "tests/unit/test_verify.py judges a folder with what may not arrive there",
@@ -318,12 +329,39 @@ async def test_a_protection_that_is_missing_turns_its_probes(case: str, weaken: 
     weakened = WEAKENED[case]
     weaken(weakened)
     try:
-        found = await verified(Settings(image=IMAGE, limits=SMALL), weakened.turn)
+        found = await verified(Settings(image=IMAGE, limits=SMALL), weakened.turn - ELSEWHERE)
     finally:
         while LEFT:
             await END(LEFT.pop())
     assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
     assert untried(found) == {}
+
+
+ON_GVISOR_WEAKENED = Weakened(
+    both(
+        root(),
+        host(ReadonlyRootfs=False, Memory=1 << 30, MemorySwap=1 << 30, CpuQuota=0, OomScoreAdj=0),
+        secret,
+        folder,
+    ),
+    codes("""
+        program-text rights-user plant-anywhere leak-file leak-environment leak-secret leak-descriptors
+        technology-attested limit-memory-set limit-processors-set limit-first-to-go
+    """),
+    with_its_own_environment,
+)
+
+
+def test_probes_turn_on_gvisor_as_well(weaken: Callable[[Weakened], None]) -> None:
+    """What is missing is missed there by the sandbox's own word, by this machine's, and by both."""
+    if "runsc" not in docker_runtimes():
+        pytest.skip("the engine has no runtime 'runsc'")
+    weaken(ON_GVISOR_WEAKENED)
+    settings = Settings(image=IMAGE, limits=SMALL, runtime="runsc")
+    found = asyncio.run(verified(settings, ON_GVISOR_WEAKENED.turn))
+    assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
+    assert untried(found) == {}
+    assert {one.word for one in found.values()} == set(Word)
 
 
 # --- a sandbox that lies ----------------------------------------------------------------------------------------------

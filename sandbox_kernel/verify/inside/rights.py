@@ -231,6 +231,13 @@ def shared_writable_mapping_of_a_system_file() -> object:
     return len(mmap.mmap(fd, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE))
 
 
+@attack("EACCES EROFS", control="root and a writable root")
+def writable_mapping_of_a_system_file_opened_for_it() -> object:
+    """Nothing is written through it."""
+    with open("/etc/passwd", "r+b") as file:
+        return len(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+
+
 @attack("EPERM", control="no filter")
 def crossing_the_filter_by_a_child() -> object:
     in_child(lambda: check(libc.unshare(NEWUSER)))
