@@ -75,8 +75,8 @@ def attempt(host, port=80):
 """
 FETCH = """
 import urllib.request
-for number in range(10):
-    try: urllib.request.urlopen(f'http://drop{number}.test/', timeout=10)
+for host in ({},):
+    try: urllib.request.urlopen('http://' + host, timeout=10)
     except OSError: pass
 """
 SCRIPTS = """
@@ -116,7 +116,8 @@ class Attack(NamedTuple):
 
 
 ATTACKS = (
-    Attack("many-denials", FETCH),
+    Attack("many-denials", FETCH.format("*(f'drop{number}.test' for number in range(10))")),
+    Attack("metadata-sought", FETCH.format("'169.254.169.254'")),
     Attack("metadata-sought", CONNECT + "attempt('169.254.169.254')"),
     Attack("removed-outputs", SCRIPTS),
     Attack("forged-messages", FORGE),
