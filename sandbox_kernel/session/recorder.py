@@ -29,8 +29,13 @@ class Recorder:
         tally: Callable[[], dict[str, Any]] = dict,
         meter: Meter | None = None,
         source: Callable[[str, str], None] | None = None,
+        kept: bool = True,
     ) -> None:
-        """`tally` returns what happened since the last cell; `source` keeps the text of a cell under its hash."""
+        """`tally` returns what happened since the last cell; `source` keeps the text of a cell under its hash.
+
+        `kept`: whether lines go anywhere. If not, none is made up, and no code is hashed.
+        """
+        self._kept = kept
         self._audit = audit
         self._tally = tally
         self._meter = meter
@@ -45,6 +50,8 @@ class Recorder:
 
     def ended(self, request: PendingRequest, reply: Message | None) -> None:
         """Write down a cell that has its end; its content must still be there."""
+        if not self._kept:
+            return
         code = str(request.message.content.get("code", ""))
         data = code.encode(errors="replace")
         fields = self._fields(request, reply)

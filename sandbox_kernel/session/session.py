@@ -93,6 +93,7 @@ class Session:
                 self.audit,
                 tally=self.audit.cell_ended,
                 meter=self.meter if self.audit.is_kept else None,
+                kept=self.audit.is_kept,
                 source=self.audit.source if settings.audit_source == "text" else None,
             ),
             screening=self.screening,

@@ -24,6 +24,7 @@ from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import clock, deaths, ladder, publisher, requests
 from sandbox_kernel.session.completion import Hook
+from sandbox_kernel.session.recorder import Recorder
 from sandbox_kernel.session.router import Router
 from sandbox_kernel.session.streams import Cell, RunningCells
 from tests.support.patience import within
@@ -40,6 +41,7 @@ class Bench:
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
         cells: RunningCells | None = None,
+        kept: bool = True,
         **limits: Any,
     ) -> None:
         self.ready = True
@@ -66,6 +68,7 @@ class Bench:
             before_cell=before_cell,
             after_cell=after_cell,
             cells=cells,
+            recorder=Recorder(self._audit, kept=kept),
         )
 
     def _audit(self, event: str, **fields: Any) -> None:
@@ -211,6 +214,15 @@ async def test_a_cell_from_busy_to_idle(bench: Bench) -> None:
     assert shown.content["code"] == "print(1)"
     assert [client for message, client in bench.delivered if message.type == "execute_reply"] == [b"client"]
     assert bench.audited[-1]["event"] == "cell"
+
+
+async def test_of_a_cell_no_line_is_made_up_where_none_is_kept() -> None:
+    """Its code is not hashed either. The control is the test above."""
+    bench = Bench(kept=False)
+    cell = bench.submit(content={"code": "print(1)"})
+    bench.run(cell)
+    assert bench.told(cell)[-1] == "idle"
+    assert bench.audited == []
 
 
 async def test_the_next_cell_is_sent_when_the_one_before_has_ended(bench: Bench) -> None:
