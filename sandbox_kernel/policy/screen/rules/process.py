@@ -76,7 +76,7 @@ RULES = (
         cwe=506,
         text=(
             r"/dev/(tcp|udp)/",
-            r"\b(nc|ncat|netcat)(\.\w+)?\s[^\n|;]*(\s-\w*[ec]\s*|--exec\s+|--sh-exec\s+)\S*(sh|cmd|python\w*)\b",
+            r"\b(nc|ncat|netcat)(\.\w+)?\s([^\n|;]*\s)?(-\w*[ec]\s*|--exec\s+|--sh-exec\s+)\S*(sh|cmd|python\w*)\b",
             r"\b(bash|sh|zsh)\s+-i\b[^\n]*(>&|\d>&1|<&)",
             r"\bmkfifo\b[^\n]*\|[^\n]*\b(nc|ncat|netcat|telnet|openssl)\b",
             r"\bsocat\b[^\n]*\b(exec|system):",
