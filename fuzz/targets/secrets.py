@@ -28,8 +28,8 @@ INSERTED = 0xFE
 """Before a byte that says which spelling of the value stands here."""
 MOST_INSERTED = 3
 """Spellings in one text: two that touch, and one elsewhere. More are more of the same, and take as much longer."""
-ENDS = 4
-"""Letters at either end of a long spelling."""
+RUN = 8
+"""Letters: no spelling that is looked for has fewer."""
 UNREADABLE = (ValueError, SyntaxError, IndexError, TypeError, AttributeError, binascii.Error, MemoryError)
 
 
@@ -76,7 +76,7 @@ def answer(number: int, step: int, data: bytes) -> None:
     for piece, name in pieces:
         if name:
             require(not is_value(name, found[at : at + len(piece)], value), (name, found[at : at + len(piece)]))
-        elif len(pieces) == 1 and not any(word in letters(text) for word in forms(value)):
+        elif len(pieces) == 1 and forms(value).isdisjoint(runs(letters(text))):
             require(found == text, (found, text))
         at += len(piece)
 
@@ -88,13 +88,17 @@ def letters(text: bytes) -> bytes:
 
 @cache
 def forms(value: bytes) -> frozenset[bytes]:
-    """Return what a text holds that must not stay as it is, as `letters` has it.
+    """Return the runs of letters that a text holds where something of it may be taken out, as `letters` has it.
 
-    Of long ones the ends do not count: in base64 they hold bits of the neighbours, and are no part of what is found.
+    Runs and no whole spellings: the ends of base64 hold bits of the neighbours, and are no part of what is found.
     """
     written = {letters(one.write(value)) for one in SPELLINGS.values()} | {letters(value), letters(value[::-1])}
     found = written | set(map(letters, read_back(value)))
-    return frozenset(form[ENDS:-ENDS] if len(form) >= 5 * ENDS else form for form in found if form)
+    return frozenset(run for form in found for run in runs(form))
+
+
+def runs(text: bytes) -> Iterator[bytes]:
+    return (text[at : at + RUN] for at in range(len(text) - RUN + 1))
 
 
 def read_back(value: bytes) -> Iterator[bytes]:
@@ -149,13 +153,19 @@ def plain(data: bytes, coding: bytes) -> bytes | None:
 def heads(number: int, step: int, data: bytes) -> None:
     """A request and an answer of any words: the value goes to the host alone."""
     value, mine = VALUES[number], PLACEHOLDERS[number]
-    held = Held("API_KEY", Value(value), mine, frozenset([(HOST, 443)]), (b"X-Key", b"k ", b""))
+    header = (b"X-Key", b"k ", b"") if step % 2 else None
+    held = Held("API_KEY", Value(value), mine, frozenset([(HOST, 443)]), header)
     exchange = Substitution(HOST, [held], SCRUBBERS[number])
     words = data.replace(bytes((INSERTED,)), mine).split(b"\n")
     headers = tuple((word[: step % 8] or b"X", word[step % 8 :]) for word in words)
     head = exchange.request(RequestHead("GET", "https", HOST, 443, b"/" + words[0], headers))
     require(head.path.startswith(b"/"), head)
-    require(not any(mine in text for text in (head.path, *(text for _, text in head.headers))), head)
+    places = (head.path, *(text for _, text in head.headers))
+    if header is None:
+        require(not any(mine in text for text in places), head)
+    elif value not in data:
+        elsewhere = [text for name, text in head.headers if name.lower() != b"x-key"]
+        require(not any(value in text for text in (head.path, *elsewhere)), head)
     echo = ResponseHead(200, value, tuple((value + name, b"<" + text + value) for name, text in head.headers))
     try:
         cleaned = exchange.response(echo)

@@ -197,6 +197,8 @@ class Relay:
         head, length = await host.answer()
         pending.passed.status = head.status
         body = None
+        if pending.looker is not None and head.values(b"content-encoding"):
+            length = None  # of a packed body, that says how much of the cell's own words is like the rest of it
         if pending.looker is not None:
             changed = pending.looker.response(head)
             head = replace(head, reason=changed.reason, headers=changed.headers)

@@ -38,6 +38,7 @@ _METHOD = re.compile(rb"[A-Z][A-Z-]{0,31}")
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([/?][^#]*)?")
 _LENGTHS = re.compile(rb"\r\ncontent-length:([^\r]*)", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,16}")
+_SIGN = re.compile(rb"[^a-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,20 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     }
     drop = HOP_BY_HOP | named
     return tuple(
-        (name, value) for name, value in headers if name.lower() not in drop and not name.lower().startswith(b"proxy-")
+        (name, value)
+        for name, value in headers
+        if drop.isdisjoint((name.lower(), canonical(name))) and not canonical(name).startswith(b"proxy-")
     )
+
+
+def canonical(name: bytes) -> bytes:
+    """Return a header's name as a server may read it that has no other sign for a hyphen and its like, as CGI does."""
+    return _SIGN.sub(b"-", name.lower())
 
 
 def other_methods(asked: Asked) -> list[str]:
     """Return the methods that a request asks for besides its own: rules that are for one hold for these as well."""
-    return [value.upper().decode("latin-1") for name, value in asked.headers if name.lower() in METHOD_HEADERS]
+    return [value.upper().decode("latin-1") for name, value in asked.headers if canonical(name) in METHOD_HEADERS]
 
 
 def _check_bytes(raw: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from . import codings
+from . import codings, escapes
 from .value import Value
 
 LEAST_WINDOW = 256
@@ -21,7 +21,10 @@ class Scrubber:
     def __init__(self, known: Iterable[tuple[Value, bytes]]) -> None:
         """Take each value with its placeholder."""
         pairs = [(value.reveal(), placeholder) for value, placeholder in known]
-        self._wanted = codings.Wanted(needle for value, _ in pairs for needle in codings.needles(value))
+        self._wanted = codings.Wanted(
+            (needle for value, _ in pairs for needle in codings.needles(value)),
+            (escapes.behind_halves(value) for value, _ in pairs),
+        )
         self._placeholders = tuple((Value(value), placeholder) for value, placeholder in pairs)
         self._mark = _unused([value for value, _ in pairs])
         longest = max((len(value) for value, _ in pairs), default=0) * codings.LONGEST

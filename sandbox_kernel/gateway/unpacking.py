@@ -21,8 +21,6 @@ NAMED = frozenset(
     ("br", "zstd", "compress", "x-compress", "dcb", "dcz", "aws-chunked", "aes128gcm", "exi", "bzip2", "xz")
 )
 """Codings that a refusal names. The name of any other is the host's words, which may be those that it was sent."""
-OF_THE_PACKED_BODY = frozenset((b"content-encoding", b"content-md5", b"digest", b"content-digest"))
-"""Headers that do not fit what is passed on."""
 
 
 def coding_of(head: ResponseHead, host: str) -> str | None:

@@ -98,7 +98,7 @@ def _check(where: str, raw: bytes) -> None:
     if len(told_apart) < LEAST_CHARACTERS:
         what = "has a value that is too short to be found in answers, so that it cannot be kept from cells"
         raise _wrong(where, what, limit=f"{LEAST_CHARACTERS} characters or more, without spaces and - : ,")
-    if bits(told_apart) < LEAST_BITS:
+    if bits(told_apart.lower()) < LEAST_BITS:  # it is taken out in any case
         raise _wrong(where, "has a value that can be found by guessing", limit=f"{LEAST_BITS} bits or more")
 
 

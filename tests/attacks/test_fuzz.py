@@ -32,7 +32,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "markup": ("policy.css", "allowed", lambda name, value: True),
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),
     "names": ("files.names", "_UNREADABLE", ()),
-    "secrets": ("gateway.codings", "_READINGS", ()),
+    "secrets": ("gateway.codings", "READINGS", ()),
     "files": ("files.transfer", "printable", lambda text, limit=0: text),
     "network": ("policy.network.hosts", "_plain", lambda text, raw: (text, None)),
     "requests": ("gateway.proxy_head", "_check_bytes", lambda raw: None),

@@ -92,6 +92,9 @@ def overriding(port: int, *headers: bytes) -> bytes:
         b"X-HTTP-Method-Override: DELETE",
         b"x-http-method-override: delete",
         b"X-HTTP-Method: PUT",
+        b"X_HTTP_Method_Override: DELETE",
+        b"X-HTTP_METHOD-Override: DELETE",
+        b"X.Http.Method.Override: DELETE",
         b"X-Method-Override: GET, DELETE",
         b"X-Method-Override: GET\r\nX-Method-Override: PATCH",
     ],
@@ -111,6 +114,17 @@ async def test_control_with_a_rule_for_the_host_the_header_arrives() -> None:
     async with Origin() as origin, Way(origin.port).open() as way:
         await way.ask(overriding(origin.port, b"X-HTTP-Method-Override: DELETE"))
     assert b"X-HTTP-Method-Override: DELETE" in origin.requests[0]
+
+
+@pytest.mark.parametrize(
+    "header", [b"Content_Length: 5", b"Transfer_Encoding: chunked", b"Proxy_Authorization: Basic x", b"Keep_Alive: 1"]
+)
+async def test_a_header_that_some_servers_read_as_that_of_a_connection_does_not_go_on(header: bytes) -> None:
+    """An interface such as CGI knows one sign for a hyphen and for an underscore."""
+    async with Origin() as origin, Way(origin.port).open() as way:
+        assert (await way.ask(overriding(origin.port, header, b"X_Own: 1"))).endswith(b"GET /rows 0")
+        assert header.split(b":")[0] not in origin.requests[0]
+        assert b"X_Own: 1" in origin.requests[0], "the control: underscores by themselves go on"
 
 
 # --- turns ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
+import time
+from urllib.parse import quote
 
 import pytest
 from hypothesis import assume, given
@@ -60,6 +64,63 @@ def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> N
     for cut in range(0, len(written), max(1, len(written) // 8)):
         assert in_pieces(scrub, text, [len(before) + cut, len(text)]) == whole
     assert in_pieces(scrub, text, [7]) == whole
+
+
+HALVES = {
+    "a percent sign": (b"%", b"", lambda text: quote(text, safe="").encode()),
+    "a percent sign and a digit": (b"%4", b"", lambda text: quote(text, safe="").encode()),
+    "a percent sign as it is": (b"%", b"", lambda text: quote(text, safe="%").encode()),
+    "JSON, in four digits": (b"\\u000", b"", lambda text: dumped(text).encode()),
+    "JSON, in two digits": (b"\\x", b"", lambda text: dumped(text).encode()),
+    "JSON, as it is": (b"\\u000", b"", lambda text: dumped(text).replace("\\\\", "\\").encode()),
+    "HTML": (b"&#x", b"", lambda text: escaped(text).encode()),
+    "HTML, escaped once only": (b"&#x", b"", lambda text: escaped(text).replace("&amp;#x", "&#x").encode()),
+    "percent signs of JSON": (b"%", b"", lambda text: quote(dumped(text)).encode()),
+    "HTML of JSON": (b"&#x", b"", lambda text: escaped(dumped(text).encode()).encode()),
+    "a percent sign at the end": (b"", b"41", lambda text: quote(text, safe="").encode()),
+    "JSON, at the end": (b"", b"u0041", lambda text: dumped(text).encode()),
+    "HTML, at the end": (b"", b"lt;", lambda text: escaped(text).encode()),
+}
+
+
+def dumped(text: bytes) -> str:
+    return json.dumps(text.decode())[1:-1].replace("+", "\\u002B").replace("/", "\\/")
+
+
+def escaped(text: bytes) -> str:
+    return html.escape(text.decode()).replace("+", "&#43;")
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize(
+    "value", [b"ab3+cdEFghij/klMNopqr==", b"9f'xkw+lmnqr\\stuv%", b"be/kw+ lmn qrstuv\\", b"c0d3/f+xyzxyz99&"]
+)
+def test_half_an_escape_beside_a_value_takes_nothing_of_it(value: bytes, half: str) -> None:
+    """What a cell says before and behind a placeholder must not turn the value into something else."""
+    before, behind, write = HALVES[half]
+    written, alone = write(before + value + behind), write(value)
+    assert alone in written, "it can be read"
+    scrub = scrubber(value)
+    whole = scrub.clean(b"Not found: " + written + b" (404)")
+    assert alone not in whole
+    assert len(whole) == len(written) + len(b"Not found:  (404)")
+    assert in_pieces(scrub, b"." * 1000 + written + b"." * 1000, [7]).strip(b".") == scrub.clean(written)
+
+
+def test_control_what_only_looks_like_half_an_escape_stays() -> None:
+    value = b"ab3+cdEFghij/klMNopqr=="
+    text = b'/%ab3%2BcdEFghij%2FklMNopqr%3D "\\u000ab3\\u002BcdEFghij\\/klMNopqr=" &#xab3&#43;cdEFghij/klMNopqr ='
+    assert scrubber(value).clean(text) == text
+
+
+def test_a_run_of_signs_takes_no_time_that_grows_with_its_square() -> None:
+    value = b"ab" + b"\\" * 9 + b"cd%%%%%%%%ef&&&&&&&&gh=="
+    scrub = scrubber(value)
+    for text in (b"%ab" + b"\\" * 60, b"%ab" + b"\\" * 9 + b"cd" + b"%25" * 20, b"\\", b"%25", b"&amp;", b"=", b"%ab"):
+        body = text * ((1 << 18) // len(text))
+        began = time.process_time()
+        assert scrub.clean(body) == body
+        assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

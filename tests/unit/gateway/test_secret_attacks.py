@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import html
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -62,13 +63,13 @@ def answer(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
 class Way:
     """A sandbox's way out to the host of a secret and to another one, without a sandbox."""
 
-    def __init__(self, certificates: Path, secret: Host, *others: Origin) -> None:
+    def __init__(self, certificates: Path, secret: Host, *others: Origin, value: str = KEY) -> None:
         self.host_port = secret.port
         ports = {HOST: secret.port} | dict(zip([OTHER], [one.port for one in others], strict=False))
         rules = [f"{name}:{port}" for name, port in ports.items()] + [f"127.0.0.1:{port}" for port in ports.values()]
         self.heard = Heard()
         self.secrets = Secrets.load(
-            [Source(hosts=(f"{HOST}:{secret.port}",))], environment={"GIVEN": KEY}, certificates=str(certificates)
+            [Source(hosts=(f"{HOST}:{secret.port}",))], environment={"GIVEN": value}, certificates=str(certificates)
         )
         self.own = self.secrets.environment()["API_KEY"]
         self._certificates = certificates
@@ -165,6 +166,46 @@ async def test_a_host_that_echoes_in_this_spelling_shows_nothing(authority: Test
         assert len(response.content) == len(written) + 4
         assert written not in response.content
         assert SPELLINGS[spelling].read(VALUE and written).lower() == VALUE.lower()
+
+
+async def test_a_page_that_repeats_a_wrong_address_shows_nothing(authority: TestAuthority) -> None:
+    """The cell put half an escape before the value, in an address and in a header: it reads as the start of another."""
+    value = "ab3+cdEFghij/klMNopqr=="
+
+    def repeats(head: bytes) -> bytes:
+        shown = head.split(b"X-Said: ")[1].split(b"\r\n")[0].decode()
+        page = html.escape(shown).replace("+", "&#43;").encode() + json.dumps(shown).replace("+", "\\u002B").encode()
+        return answer(b"Cannot GET " + head.split()[1] + b" " + page, status=b"404 Not Found")
+
+    async with Host(repeats, authority.server(HOST)) as host, Way(authority.bundle, host, value=value).open() as way:
+        for half in ("%", "%4", "&#x", "\\u000"):
+            path = f"/{half}{way.own}" if half[0] == "%" else "/"
+            said = f"GET {path} HTTP/1.1\r\nHost: {HOST}:{way.host_port}\r\nX-Said: {half}{way.own}\r\n"
+            came = await way.say(f"{said}Connection: close\r\n\r\n".encode())
+            assert value.encode() in host.requests[-1]
+            assert came.startswith(b"HTTP/1.1 404 ")
+            assert b"cdEFghij" not in came
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+async def test_the_length_of_a_packed_answer_is_not_said(authority: TestAuthority, method: str) -> None:
+    """It says how much a cell's guess in the same answer is like the value: letter by letter."""
+
+    def packs(head: bytes) -> bytes:
+        body = gzip.compress(b"key=" + VALUE + b" " + head.split()[1])
+        shown = answer(body, b"Content-Encoding: gzip")
+        return shown.removesuffix(body) if head.startswith(b"HEAD") else shown
+
+    async with way_to(authority, packs) as (way, host):
+        response = await way.ask(method, way.url("/key=sk-live-8"))
+        assert host.had_the_value
+        assert response.status_code == 200
+        assert "content-length" not in response.headers
+
+
+async def test_control_the_length_of_an_answer_that_is_not_packed_is_said(authority: TestAuthority) -> None:
+    async with way_to(authority, lambda _: b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\n\r\n") as (way, _):
+        assert (await way.ask("HEAD")).headers["content-length"] == "70"
 
 
 async def test_headers_of_an_answer_show_nothing(authority: TestAuthority) -> None:

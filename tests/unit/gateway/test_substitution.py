@@ -98,6 +98,39 @@ def test_a_header_that_the_cell_sets_itself_is_left_to_it() -> None:
     assert sent(secrets, asked(b"/", given)).values(b"authorization") == [b"Bearer of-its-own"]
 
 
+def test_a_value_with_a_header_goes_into_that_header_and_nowhere_else() -> None:
+    """Otherwise a cell could have it put into an address, which stands in logs and which a host may call."""
+    secrets = secrets_of(Source(header="Authorization: Bearer {}"), Source(name="OTHER", place="SECOND"), SECOND=ODD)
+    own, other = standing(secrets), standing(secrets, "OTHER")
+    words = base64.b64encode(b"someone:" + own)
+    head = sent(secrets, asked(b"/?url=" + own, (b"X-Url", own), (b"Cookie", own + other), (b"X", b"Basic " + words)))
+    assert head.path == b"/?url=" + own
+    assert head.values(b"x-url") == [own]
+    assert head.values(b"cookie") == [own + ODD.encode()]
+    assert head.values(b"x") == [b"Basic " + words]
+    assert head.values(b"authorization") == [f"Bearer {KEY}".encode()]
+
+
+@pytest.mark.parametrize("form", [b"Bearer %s", b"token %s", b"%s"])
+def test_a_client_writes_the_header_of_a_value_as_it_likes(form: bytes) -> None:
+    secrets = secrets_of(Source(header="Authorization: Bearer {}"))
+    head = sent(secrets, asked(b"/", (b"authorization", form % standing(secrets))))
+    assert head.values(b"authorization") == [form % KEY.encode()]
+
+
+@pytest.mark.parametrize("name", [b"Digest", b"Content-Digest", b"Repr-Digest", b"Content-MD5"])
+def test_a_digest_of_what_held_a_value_is_left_out(name: bytes) -> None:
+    """A cell that knows all but the value could try its guesses against it."""
+    shown = exchange(secrets_of(), asked())
+    shown.request(asked())
+    assert shown.response(answered(200, (name, b"sha-256=x"), (b"X", b"y"))).headers == ((b"X", b"y"),)
+
+
+@pytest.mark.parametrize("name", [b"Accept_Encoding", b"If_Range", b"Want-Repr-Digest", b"Request-Range"])
+def test_what_a_server_takes_for_such_a_header_is_left_out(name: bytes) -> None:
+    assert sent(secrets_of(), asked(b"/", (name, b"x"))).headers == ((b"Accept-Encoding", b"identity"),)
+
+
 def test_what_asks_for_a_part_or_another_form_is_left_out() -> None:
     headers = [(b"Range", b"bytes=0-9"), (b"If-Range", b"x"), (b"A-IM", b"feed"), (b"Accept-Encoding", b"br, zstd")]
     head = sent(secrets_of(), asked(b"/", *headers, (b"Accept", b"*/*")))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.gateway import placeholder
-from sandbox_kernel.gateway.value import Value, bits, read
+from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits, read
 
 KEY = "sk-live-8Jd02kQm3vXz71LpRt5W"
 
@@ -138,6 +138,13 @@ def test_a_placeholder_is_written_in_an_address_as_it_is(value: str) -> None:
     found = placeholder.like(value.encode())
     assert len(found) == len(value)
     assert re.fullmatch(r"[0-9A-Za-z._-]+", found)
+
+
+def test_letters_count_once_for_both_cases() -> None:
+    """A value is taken out in any case, so a guess need not have the right one."""
+    assert bits(b"aBcDeFgH") > LEAST_BITS > bits(b"abcdefgh")
+    with pytest.raises(ConfigurationError, match="found by guessing"):
+        of_variable("aBcDeFgH")
 
 
 def test_bits_are_those_of_the_alphabet() -> None:
