@@ -3,7 +3,8 @@
 `python -m benchmarks.network [--mebibytes 1024] [--requests 300] [--runtime runsc]` starts a server on the loopback,
 and a sandbox that is allowed to reach it: plainly, over TLS that stays the cell's own (`https`), and over TLS that ends
 on the host because a secret is for that name (`secret`). Sizes are in MiB, speeds in MB/s (10^6 bytes), times in
-milliseconds. What the engine's pipe does by itself is measured in the same run.
+milliseconds. What the engine's pipe does by itself is measured in the same run. Processor time is that of this process,
+and of the sandbox with the program that downloads; neither has the engine's share.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -189,19 +191,23 @@ class Bench:
     def downloads(self, scheme: str) -> float:
         """Print and return how fast the sandbox downloads."""
         port, size = self.ports[scheme], self.size // (FILTERED if scheme == "secret" else 1)
-        curl, host, sandbox, peaks = [], [], [], []
+        curl, host, sandbox, peaks, here, there = [], [], [], [], [], []
         for _ in range(TURNS):
             curl.append(size / self.curl(scheme, size) / 1e6)
             host.append(size / self.host["download"](scheme, port, 0, size) / 1e6)
-            before = forget_peak()
+            before, used, used_inside = forget_peak(), time.process_time(), self.sandbox.usage().cpu_seconds
             took = self.inside(f"json.dumps(download({scheme!r}, {port}, {PROXY}, {size}))")
             peaks.append(peak_bytes() - before)
+            here.append(time.process_time() - used)
+            there.append(self.sandbox.usage().cpu_seconds - used_inside)
             sandbox.append(size / took / 1e6)
         by_curl, on_host, through = (statistics.median(speeds) for speeds in (curl, host, sandbox))
         print(
             f"download of {size >> 20} MiB, {scheme:6}: curl {by_curl:6.0f} MB/s, Python on the host {on_host:6.0f}, "
             f"in the sandbox {through:6.0f}: {through / by_curl:.2f} x of curl, {through / on_host:.2f} x of the same "
-            f"program; the host's process grew by {max(peaks) / (1 << 20):.1f} MiB at its highest"
+            f"program; processor seconds a GB: the host's process {statistics.median(here) / size * 1e9:.1f}, "
+            f"the sandbox {statistics.median(there) / size * 1e9:.1f}; the host's process grew by "
+            f"{max(peaks) / (1 << 20):.1f} MiB at its highest"
         )
         return through
 

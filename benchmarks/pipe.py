@@ -16,7 +16,7 @@ from sandbox_kernel.engines.base import SandboxSpec
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 
-PIECE = 192 << 10
+PIECE = 256 << 10
 """Bytes that are written at a time, as the way out does."""
 
 READS = (
