@@ -109,7 +109,8 @@ class CellSide:
         await self._client.send(data)
 
     async def send(self, data: bytes) -> None:
-        for part in self.parser.send_with_data_passthrough(h11.Data(data=data)) or ():
+        parts = self.parser.send_with_data_passthrough(h11.Data(data=data)) or ()
+        for part in parts if len(parts) == 1 else (b"".join(parts),):  # a chunk's length and end are no pieces
             await self._client.send(part)
 
     async def end(self, rest: bytes) -> None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from .exchange import Duplex
 
-PIECE = 64 << 10
-"""Bytes that are decrypted, or encrypted, at a time."""
+PIECE = 128 << 10
+"""Bytes that are decrypted, or encrypted, at a time: several records, for each has to be carried."""
 ALPN = ["http/1.1"]
 """The relay speaks nothing else."""
 
@@ -55,6 +55,8 @@ class Inside:
         self._came, self._goes = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._came, self._goes, server_side=server, server_hostname=host)
         self._sending = asyncio.Lock()
+        self._failed: ssl.SSLError | None = None
+        """What came behind bytes that were read."""
 
     async def shake_hands(self) -> None:
         """Begin. Raises ssl.SSLError, after the other side was told, and what the connection raises."""
@@ -75,7 +77,7 @@ class Inside:
         """Return the next piece; `b""` at the end. A host that ends without a farewell broke off: it may be cut."""
         while True:
             try:
-                data = self._tls.read(PIECE)
+                data = self._read()
             except ssl.SSLWantReadError:
                 await self._more()
             except ssl.SSLZeroReturnError:
@@ -88,6 +90,23 @@ class Inside:
                 if self._goes.pending:
                     await self._flush()
                 return data
+
+    def _read(self) -> bytes:
+        """Return what can be read at once: the library gives one record at a time. Raises ssl.SSLError."""
+        if self._failed is not None:
+            raise self._failed
+        data = self._tls.read(PIECE)
+        pieces, size = [data], len(data)
+        try:
+            while data and size < PIECE and self._came.pending:
+                data = self._tls.read(PIECE - size)
+                pieces.append(data)
+                size += len(data)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self._failed = error  # for the next one who asks: what was read before it counts
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def send(self, data: bytes) -> None:
         """Send all of `data`."""

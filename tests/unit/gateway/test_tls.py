@@ -6,7 +6,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -161,6 +161,53 @@ async def test_control_the_same_host_with_its_certificate_is_talked_to(world: Wo
         assert await host.receive() == b"hello"
         await host.finish()
         assert await host.receive() == b""
+
+
+class Script:
+    """A `Duplex` to a server of the library's own, whose words come when, and as broken as, the test says."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.into, self.out_of = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = context.wrap_bio(self.into, self.out_of, server_side=True)
+        self.said: list[bytes] = []
+
+    async def receive(self) -> bytes:
+        if self.said:
+            return self.said.pop(0)
+        with suppress(ssl.SSLWantReadError):
+            self.server.do_handshake()
+        return self.out_of.read()
+
+    async def send(self, data: bytes) -> None:
+        self.into.write(data)
+
+    async def finish(self) -> None: ...
+
+    def reset(self, code: str) -> None: ...
+
+    def record(self, data: bytes) -> bytes:
+        with suppress(ssl.SSLWantReadError):
+            self.server.do_handshake()
+        self.server.write(data)
+        return self.out_of.read()
+
+
+async def test_records_that_come_together_are_received_together_and_what_is_wrong_behind_them_is_heard_of(
+    world: World, secrets: Secrets
+) -> None:
+    script = Script(world.context())
+    host = await secrets.towards_host(script, HOST, 443)
+    records = [script.record(bytes((65 + number,)) * 1000) for number in range(3)]
+    script.said = [b"".join(records[:2]) + records[2][:500], records[2][500:]]
+    assert await host.receive() == b"A" * 1000 + b"B" * 1000
+    assert await host.receive() == b"C" * 1000
+    good, bad = script.record(b"good"), bytearray(script.record(b"bad"))
+    bad[-1] ^= 1
+    script.said = [good + bad, b""]
+    assert await host.receive() == b"good"
+    for _ in range(2):
+        with pytest.raises(ssl.SSLError, match=r"(?i)bad record mac"):
+            await host.receive()
 
 
 async def test_an_answer_that_is_cut_is_no_end(world: World, secrets: Secrets) -> None:
