@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import math
 import select
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -41,6 +42,7 @@ def prepared() -> Iterator[None]:
         patch.object(carrier, "AT_ONCE", 40),
         patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, PIPE_WINDOW=PIPE_WINDOW, LEAST=LEAST, MAX_STREAMS=STREAMS),
         patch.object(flow, "_BOUNDS", bounds),
+        patch.object(streams, "UPLOAD", CHUNK),
         patch.multiple(connection, AHEAD=AHEAD, AHEAD_PIECES=4, SMALL=8),
     ):
         yield
@@ -61,6 +63,7 @@ class Link:
 
     def __init__(self) -> None:
         self.sent: collections.deque[list[bytes]] = collections.deque()
+        self.spoke = -math.inf
         self._last: Any = lambda: None
 
     def send(self, kind: int, parts: list[bytes]) -> None:
@@ -74,7 +77,8 @@ class Link:
         """The data is fetched when the fuzzer says so."""
 
     def fetch(self) -> list[bytes] | None:
-        """Return the next frame, those without data first."""
+        """Return the next frame, those without data first; every second time, a message was sent just now."""
+        self.spoke = _loop.time() if self.spoke < 0 else -math.inf
         if not self.sent and (frames := self._last()) is not None:
             self.sent += [list(parts) for _, parts in wire.Decoder(1 << 16).feed(b"".join(frames))]
         return self.sent.popleft() if self.sent else None

@@ -22,7 +22,7 @@ def prepared() -> AbstractContextManager[object]:
 
 
 def run(data: bytes) -> None:
-    """The first byte says how the rest is cut."""
+    """The first byte says how the rest is cut. It is fed, and read into a second decoder by the decoder itself."""
     step, stream = (data[0] if data else 0) or 1 << 16, data[1:]
     expected, broken, rest = reference(stream)
     decoder = wire.Decoder(LIMIT)
@@ -49,10 +49,35 @@ def run(data: bytes) -> None:
             return
         require(False, "a broken stream was read on")
     require(received == expected, (received, expected))
+    require(read_into(stream, step) == received, "what is read in place is something else")
     require(decoder.pending == rest, (decoder.pending, rest))
     require(len(rest) <= LIMIT + 4, "too much is kept")
     again = b"".join(b"".join(wire.encode(kind, parts)) for kind, parts in received)
     require(again + rest == stream, "what was decoded encodes to something else")
+
+
+def read_into(stream: bytes, step: int) -> list[Frame]:
+    """Return the frames of a stream that a decoder reads by itself, with little room beside its own."""
+    decoder, left, received = wire.Decoder(LIMIT, step % 40), memoryview(stream), []
+    spare = memoryview(bytearray(1 + step % 97))
+
+    def read(rooms: list[memoryview]) -> int:
+        nonlocal left
+        asked = left[:step]
+        count = 0
+        for room in rooms:
+            piece = asked[count : count + len(room)]
+            room[: len(piece)] = piece
+            count += len(piece)
+        left = left[count:]
+        return count
+
+    while left:
+        count, frames = decoder.receive(read, spare)
+        require(count > 0, "nothing is read where there is something")
+        require(sys.getsizeof(decoder._frame) <= LIMIT + 1000, "more room than a frame may take")  # noqa: SLF001 (what it takes is asked)
+        received += [(kind, tuple(map(bytes, parts))) for kind, parts in frames]
+    return received
 
 
 def frame_size(begun: bytes) -> int:

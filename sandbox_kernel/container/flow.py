@@ -26,11 +26,11 @@ OPEN, DATA, CREDIT, END, RESET, TAKEN, ALLOW = range(1, 8)
 """OPEN: from the agent, with the next number. END: no more data comes. RESET: it is over both ways; it is answered with
 RESET unless one was sent before. TAKEN: bytes of all streams that were read. ALLOW: from the host, streams to open."""
 
-CHUNK = 64 << 10
+CHUNK = 256 << 10
 """Bytes of a DATA frame, at most; a message waits for one of them to be written."""
-WINDOW = 256 << 10
+WINDOW = 512 << 10
 """Bytes of one stream that one end holds for a reader who does not read."""
-PIPE_WINDOW = 256 << 10
+PIPE_WINDOW = 1 << 20
 """Bytes of all streams that are on their way in the pipe, in one direction: a message waits for these at most."""
 LEAST = 256
 """What a DATA frame counts for the pipe, at least: the work of a small one is that of a large one."""

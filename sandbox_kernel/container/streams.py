@@ -8,6 +8,7 @@ the cells do with their ends: a connection that nobody reads holds a window, and
 from __future__ import annotations
 
 import collections
+import os
 import select
 import socket
 import struct
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import flow, wire
-from .agent import Agent
+from .agent import READ, STDIN, Agent
 from .kernel import Kernel
 
 AT_ONCE = 16
@@ -26,6 +27,8 @@ BUFFER = 256 << 10
 """Bytes that the system holds of a connection towards a cell that does not read."""
 LITTLE = 64 << 10
 """Bytes that wait for the host, from which on nothing is read from connections: a message waits for no more."""
+UPLOAD = 64 << 10
+"""Bytes that are read of a connection at once: a message waits for one of these, too."""
 BULK = 32 << 10
 """Bytes of connections that come at once: what the engine hands over in one piece, so more is on its way."""
 GATHER = 0.0003
@@ -193,7 +196,7 @@ class Relay:
             self.watch(connection)
             return
         try:
-            data = connection.socket.recv(min(flow.CHUNK, stream.credit.may_send, self.credit.may_send))
+            data = connection.socket.recv(min(UPLOAD, stream.credit.may_send, self.credit.may_send))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -298,6 +301,8 @@ class StreamingAgent(Agent):
     def begin(self, wake_read: int, zmq: Any, context: Any, status: str) -> None:
         self.relay = Relay(self.config["port"], lambda parts: self.send(wire.STREAM, parts), lambda: self.pending_bytes)
         self.bulk = False
+        self.decoder = wire.Decoder(self.config["max_frame"], BULK)
+        self.spare = memoryview(bytearray(READ))
         super().begin(wake_read, zmq, context, status)
         self.poller.register(self.relay.epoll.fileno(), zmq.POLLIN)
 
@@ -317,8 +322,15 @@ class StreamingAgent(Agent):
     def receive(self) -> None:
         if self.bulk:
             time.sleep(GATHER)
-        before = self.relay.received
-        super().receive()
+        self.heard, before = time.monotonic(), self.relay.received
+        try:
+            count, frames = self.decoder.receive(lambda room: os.readv(STDIN, room), self.spare)
+        except BlockingIOError:
+            return
+        if not count:
+            os._exit(0)
+        for kind, parts in frames:
+            self.handle(kind, parts)
         self.bulk = self.relay.received - before >= BULK
 
     def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:

@@ -18,7 +18,7 @@ promises: a frame that claims 4 GiB is refused after its first four bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM = 1, 2, 3, 4, 5, 6
 """Frame kinds: the four channels of a kernel, commands to and events from the agent itself, connections of the cells.
@@ -62,8 +62,10 @@ class Decoder:
     raises the same error again.
     """
 
-    def __init__(self, max_frame: int) -> None:
+    def __init__(self, max_frame: int, moved: int | None = None) -> None:
+        """A last part of more than `moved` bytes is not copied where that can be; 1 MiB if none is said."""
         self.max_frame = max_frame
+        self._moved = _LARGE if moved is None else moved
         self._head = b""
         self._frame = bytearray()
         self._filled = 0
@@ -80,7 +82,7 @@ class Decoder:
         """How many bytes must come before `feed` can return a frame; 1 while that is not known."""
         return max(1, self._size - self._filled)
 
-    def feed(self, data: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[int, tuple[bytes, ...]]]:
         """Add `data` and return the frames that are now complete, each as (kind, parts)."""
         if self._broken is not None:
             raise FrameError(self._broken)
@@ -90,6 +92,31 @@ class Decoder:
             self._broken = str(error)
             self._begin()
             raise
+
+    def receive(
+        self, read: Callable[[list[memoryview]], int], spare: memoryview
+    ) -> tuple[int, list[tuple[int, tuple[bytes, ...]]]]:
+        """Have `read` fill the rest of the frame that has begun, and then `spare`; both are let go of before the end.
+
+        Returns how many bytes it said that it read, and the frames that are complete now, as `feed` does. What it
+        raises leaves everything as it was.
+        """
+        if self._broken is not None:
+            raise FrameError(self._broken)
+        if not self._size:
+            count = read([spare])
+            return count, self.feed(spare[:count])
+        self._make_room()
+        with memoryview(self._frame) as room, room[self._filled :] as rest:
+            count = read([rest, spare])
+            filled = min(count, len(rest))
+        self._filled += filled
+        try:
+            frames = [self._complete()] if self._filled == self._size else []
+        except FrameError as error:
+            self._broken = str(error)
+            raise
+        return count, frames + self.feed(spare[: count - filled]) if count > filled else frames
 
     def _feed(self, view: memoryview) -> list[tuple[int, tuple[bytes, ...]]]:
         frames = []
@@ -102,25 +129,31 @@ class Decoder:
                 self._size = size = self._announced()
                 view = view[missing:]
                 if len(view) >= size:
-                    frames.append(_parse(view[:size]))
+                    frames.append(_parse(view[:size], self._moved))
                     view = view[size:]
                     self._begin()
                     continue
                 self._frame = bytearray(min(size, _LARGE))
-            elif self._filled == len(self._frame):
-                # All the room at once, now that this is no mere promise: to grow with what comes costs twice as much.
-                begun, self._frame = self._frame, bytearray(self._size)
-                self._frame[: len(begun)] = begun
+            self._make_room()
             piece = view[: len(self._frame) - self._filled]
             view = view[len(piece) :]
             with memoryview(self._frame) as room:
                 room[self._filled : self._filled + len(piece)] = piece
             self._filled += len(piece)
             if self._filled == self._size:
-                frame = self._frame
-                self._begin()
-                frames.append(_parse(memoryview(frame), frame))
+                frames.append(self._complete())
         return frames
+
+    def _make_room(self) -> None:
+        """Take all the room of a frame that is no mere promise: to grow with what comes costs twice as much."""
+        if self._filled == len(self._frame):
+            begun, self._frame = self._frame, bytearray(self._size)
+            self._frame[: len(begun)] = begun
+
+    def _complete(self) -> tuple[int, tuple[bytes, ...]]:
+        frame = self._frame
+        self._begin()
+        return _parse(memoryview(frame), self._moved, frame)
 
     def _begin(self) -> None:
         self._head, self._frame, self._filled, self._size = b"", bytearray(), 0, 0
@@ -134,7 +167,7 @@ class Decoder:
         return int(size)
 
 
-def _parse(frame: memoryview, buffer: bytearray | None = None) -> tuple[int, tuple[bytes, ...]]:
+def _parse(frame: memoryview, moved: int, buffer: bytearray | None = None) -> tuple[int, tuple[bytes, ...]]:
     """Return the kind and the parts of a whole frame, and release it; `buffer` is what it shows, if that is ours."""
     kind, count = _HEAD.unpack_from(frame)
     if kind not in KINDS:
@@ -148,7 +181,7 @@ def _parse(frame: memoryview, buffer: bytearray | None = None) -> tuple[int, tup
     if position + sum(lengths) != len(frame):
         raise FrameError("the parts of a frame do not add up to its length")
     # The buffer of a large frame becomes its last part, which saves copying 50 MB.
-    last = buffer if lengths[-1:] > (_LARGE,) else None
+    last = buffer if lengths[-1:] > (moved,) else None
     parts: list[bytes] = []
     with frame:
         for length in lengths if last is None else lengths[:-1]:

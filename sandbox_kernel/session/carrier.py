@@ -27,12 +27,14 @@ from .streams import (
     StreamReset,
 )
 
-AT_ONCE = 192 << 10
+AT_ONCE = 256 << 10
 """Bytes of several frames that are written together; a pipe of the engine's takes about as much."""
 OPENS_A_SECOND = 200.0
 """How fast streams may follow each other, once as many as may be open were: a loop in a cell must not busy the host."""
 FRAMES_A_SECOND = 10_000.0
 """The same for frames with data. Those of a full speed are large, and a tenth as many."""
+BESIDE_SECONDS = 0.2
+"""How long after a message another one is expected, which should find little on its way."""
 LOOK_SECONDS = 0.05
 """How often what came too fast is looked at again."""
 
@@ -219,14 +221,24 @@ class Carrier:
         """
         found: list[bytes] = []
         size = 0
-        while size < AT_ONCE and self._ready and self._credit.may_send >= flow.LEAST:
+        while size < AT_ONCE and self._ready and (room := self._room) >= flow.LEAST:
             _, stream = self._ready.popitem(last=False)
             if not stream.can_send:
                 continue
-            parts = stream.next_frame(self._credit.may_send)
+            if not stream.fits(room, flow.PIPE_WINDOW):
+                self._ready[stream.number] = stream
+                self._ready.move_to_end(stream.number, last=False)
+                break
+            parts = stream.next_frame(room)
             self._credit.spend(flow.cost(parts[1]) if len(parts) > 1 else 0)
             self.ready(stream)
             self._settle(stream)
             found += wire.encode(wire.STREAM, parts)
             size += sum(map(len, parts))
         return found or None
+
+    @property
+    def _room(self) -> int:
+        """Bytes that may be sent now. Only half of all may be on their way while messages follow each other."""
+        beside = asyncio.get_running_loop().time() < self._link.spoke + BESIDE_SECONDS
+        return self._credit.may_send - (flow.PIPE_WINDOW >> 1 if beside else 0)

@@ -137,7 +137,14 @@ class Connection:
     def can_send(self) -> bool:
         if self._broken is not None or self.flow.ended:
             return False
-        return self.flow.credit.may_send > 0 if self._out else self._finishing
+        return self.fits(self.flow.credit.may_send, flow.WINDOW) if self._out else self._finishing
+
+    def fits(self, room: int, most: int) -> bool:
+        """Whether there is room for all that there is to send, or for a frame that is worth its trouble.
+
+        The other end gives back a quarter of the most at a time, so there is enough once it has used what it has.
+        """
+        return room >= min(self._out_bytes, most >> 3)
 
     def next_frame(self, most: int) -> list[bytes]:
         """Return the next frame for the container, with `most` bytes at most. It `can_send`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,6 +32,8 @@ MAX_HEAD_COST = 96 << 20
 """Bytes that the JSON in a frame of the agent may cost: a list of 20,000 files is the largest, with a third of that."""
 AT_ONCE = 1 << 16
 """Bytes up to which a frame is written without a detour over the queue, if nothing is in there."""
+JOINED = 1 << 18
+"""Bytes up to which a part is copied so that it and those beside it are one write: each write wakes three programs."""
 PING_SECONDS = 10.0
 """The agent ends itself after 60 s without a byte from the host."""
 ANSWER_SECONDS = 30.0
@@ -54,6 +57,8 @@ class Link:
         self._tasks.start(self._write(), "writing to a sandbox")
         self._tasks.start(self._ping(), "asking a sandbox whether it is there")
         self._over = False
+        self.spoke = -math.inf
+        """When the last message to the kernel was sent, by the loop's clock."""
         self.failure: Note | None = None
         """Why the link was given up, where it was not the container's end."""
 
@@ -65,6 +70,8 @@ class Link:
             frame = wire.encode(kind, tuple(parts))
         except wire.FrameError as error:
             raise ProtocolError(MessageCode.REQUEST_NOT_SENT.note(why=error)) from None
+        if kind not in {wire.AGENT, wire.STREAM}:
+            self.spoke = asyncio.get_running_loop().time()
         size = sum(map(len, frame))
         if size > self._max_sent:
             limit, value = format_bytes(self._max_sent), format_bytes(size)
@@ -194,7 +201,7 @@ class Link:
                     self._work.clear()
                     await self._work.wait()
                     continue
-                small = b"".join(part for part in frame if len(part) <= 1 << 16)
+                small = b"".join(part for part in frame if len(part) <= JOINED)
                 if sum(map(len, frame)) == len(small):
                     await self.container.send(small)
                 else:

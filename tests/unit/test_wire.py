@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import tracemalloc
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,56 @@ def test_a_large_frame_is_not_copied_and_what_follows_it_is_whole(size: int, ste
     assert received == sent
     assert decoder.pending == b""
     assert decoder.missing == 1
+
+
+@given(frames, st.lists(st.integers(min_value=1, max_value=700), min_size=1), st.integers(min_value=1, max_value=400))
+def test_frames_that_are_read_in_place_are_those_that_were_sent(
+    sent: list[tuple[int, list[bytes]]], cuts: list[int], spare: int
+) -> None:
+    stream = io.BytesIO(b"".join(b"".join(wire.encode(kind, parts)) for kind, parts in sent))
+    size, position = len(stream.getvalue()), 0
+    decoder, received, turns = wire.Decoder(LIMIT, 20), [], cycle(cuts)
+
+    def read(rooms: list[memoryview]) -> int:
+        some = io.BytesIO(stream.read(min(next(turns), sum(map(len, rooms)))))
+        return sum(some.readinto(room) for room in rooms)
+
+    while position < size:
+        count, found = decoder.receive(read, memoryview(bytearray(spare)))
+        received += found
+        position += count
+    assert received == [(kind, tuple(parts)) for kind, parts in sent]
+    assert decoder.pending == b""
+
+
+def test_a_read_that_fails_or_finds_the_end_leaves_the_frame_as_it_was() -> None:
+    stream, spare = b"".join(wire.encode(wire.STREAM, [b"head", bytes(range(200))])), memoryview(bytearray(10))
+
+    def nothing(rooms: list[memoryview]) -> int:
+        raise BlockingIOError
+
+    decoder = wire.Decoder(LIMIT, 20)
+    for begun in (stream[:3], stream[3:100]):
+        assert decoder.feed(begun) == []
+        with pytest.raises(BlockingIOError):
+            decoder.receive(nothing, spare)
+        assert decoder.receive(lambda rooms: 0, spare) == (0, [])
+    assert decoder.pending == stream[:100]
+    ((_, parts),) = decoder.feed(stream[100:])
+    assert parts == (b"head", bytes(range(200)))
+
+
+def test_a_lie_that_is_read_in_place_breaks_the_stream_for_good() -> None:
+    decoder, lie = wire.Decoder(LIMIT), raw(15, wire.STREAM, [9, 9], b"abcd")
+    assert decoder.feed(lie[:9]) == []
+
+    def read(rooms: list[memoryview]) -> int:
+        rooms[0][:] = lie[9:]
+        return len(lie) - 9
+
+    for _ in range(2):
+        with pytest.raises(wire.FrameError, match="do not add up"):
+            decoder.receive(read, memoryview(bytearray(10)))
 
 
 @given(st.binary(max_size=2000), st.integers(min_value=1, max_value=2000))
