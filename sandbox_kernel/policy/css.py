@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 _PROPERTIES = frozenset(
     """align-content align-items align-self background background-color background-image background-position
@@ -27,7 +28,7 @@ _FUNCTIONS = frozenset(
 )
 _NAME = re.compile(r"[a-z-]{1,60}")
 _VALUE = re.compile(r"[\w\s#%.,()+*/'\"!-]{0,2000}", re.ASCII)
-_FUNCTION = re.compile(r"([\w-]*)\s*\(", re.ASCII)
+_NAMED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _STRING = re.compile(r"\"[^\"'\n]*\"|'[^\"'\n]*'")
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
@@ -45,8 +46,9 @@ _SELECTOR = re.compile(rf"{_ONE}(?:(?:\s*>\s*|\s+){_ONE}){{0,5}}", re.ASCII)
 """At most six elements in one another. Siblings (`~`, `+`) and `:has` look at every other element for each element."""
 MAX_PARTS = 12
 """Words and combinators of one selector."""
-_SLOW = re.compile(r"[~+](?!=|[^()]*\))|:has|:is|:where|:nth-[\w-]+\([^()]*\bof\b", re.IGNORECASE)
-_LAST = re.compile(r"(?:\A|[\s>])([^\s>\[(]*)[^\s>]*\Z")
+_SLOW = re.compile(r":has|:is|:where|:nth-[\w-]+\([^()]*\bof\b", re.IGNORECASE)
+_ARGUMENTS = re.compile(r"\([^()]*\)")
+_SIBLINGS = re.compile(r"[~+](?!=)")
 _CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)", re.ASCII)
 
 
@@ -58,7 +60,7 @@ def allowed(name: str, value: str) -> bool:
     if not _VALUE.fullmatch(value) or "/*" in value or not _closed(value):
         return False
     value = value.strip().lower()
-    if any(function and function not in _FUNCTIONS for function in _FUNCTION.findall(value)):
+    if any(function and function not in _FUNCTIONS for function in _functions(value)):
         return False
     if name == "position":
         return value in {"static", "sticky"}
@@ -106,10 +108,10 @@ def is_costly(text: str, elements: int) -> bool:
     tried: Counter[str] = Counter()
     for selectors, _ in _rules(text) or []:
         for part in selectors.split(","):
-            last = _LAST.search(part.strip())
-            if _SLOW.search(part) or len(part.split()) > MAX_PARTS:
+            words = part.split()
+            if len(words) > MAX_PARTS or _SLOW.search(part) or _SIBLINGS.search(_ARGUMENTS.sub("", part)):
                 return True
-            name = last[1] if last else "*"
+            name = words[-1].rpartition(">")[2].partition("[")[0].partition("(")[0] if words else ""
             if "#" not in name:
                 tried["." + name.rpartition(".")[2] if "." in name else name.partition(":")[0] or "*"] += 1
     return elements * (max(tried.values(), default=0) + tried["*"]) > MAX_MATCHES
@@ -139,6 +141,13 @@ def _without_comments(text: str) -> str:
         _, end, after = other.partition("*/")
         pieces.append(after if end else "")
     return " ".join(pieces)
+
+
+def _functions(value: str) -> Iterator[str]:
+    """Yield the word before each parenthesis. An expression would read a long word again from each of its letters."""
+    for part in value.split("(")[:-1]:
+        before = part.rstrip()
+        yield before[len(before.rstrip(_NAMED)) :]
 
 
 def _closed(text: str) -> bool:

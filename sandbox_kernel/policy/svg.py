@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import Iterator
 from html import unescape
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
@@ -68,9 +69,8 @@ _ATTRIBUTES = _PROPERTIES | frozenset(
 )
 _ID = re.compile(r"[A-Za-z_][\w:.-]{0,200}")
 _DATA = re.compile(r"\s*data:(image/(?:png|jpe?g|gif|webp));base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE)
-_LENGTH = re.compile(r"\s*([0-9]{1,8}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})\s*(px|pt|pc|mm|cm|in|em|ex|%)?\s*")
+_LENGTH = re.compile(r"\s*+([0-9]{1,8}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})\s*+(px|pt|pc|mm|cm|in|em|ex|%)?\s*+")
 _UNITS = {"pt": 4 / 3, "pc": 16, "mm": 3.78, "cm": 37.8, "in": 96, "em": 16, "ex": 8, "%": 10}
-_RULE = re.compile(r"([^{}]*)\{([^{}]*)\}")
 _SELECTOR = re.compile(r"[\w.*#-]{1,100}(?:\s+[\w.*#-]{1,100})?")
 _ADDRESS = re.compile(r"([\"'(=]?)\s{0,8}data:image/svg\+xml([;\w=-]{0,40}),", re.IGNORECASE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -262,12 +262,20 @@ def _sheet(text: str) -> str:
     if len(text) > 100_000 or "@" in text or "\\" in text or "/*" in text:
         return ""
     kept = []
-    for selectors, body in _RULE.findall(text)[:MAX_RULES]:
+    for selectors, body in islice(_rules(text), MAX_RULES):
         parts = [part.strip() for part in selectors.split(",")]
         inside = [f"{name}: {value}" for name, value in declarations(body) if _in_sheet(name, value)]
         if inside and all(_SELECTOR.fullmatch(part) for part in parts):
             kept.append(f"{', '.join(parts)} {{{'; '.join(inside)}}}")
     return "\n".join(kept)
+
+
+def _rules(text: str) -> Iterator[tuple[str, str]]:
+    """Yield selectors and declarations of each rule, with what is no rule left out."""
+    for rule in text.split("}")[:-1]:
+        before, brace, body = rule.rpartition("{")
+        if brace:
+            yield before.rpartition("{")[2], body
 
 
 def _in_sheet(name: str, value: str) -> bool:

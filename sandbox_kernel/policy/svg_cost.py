@@ -27,7 +27,7 @@ DEFINED = frozenset(
     "defs symbol clippath mask pattern marker lineargradient radialgradient stop style".split()  # noqa: SIM905
 )
 LOCAL = re.compile(r"\s*#([A-Za-z_][\w:.-]{0,200})\s*")
-URL = re.compile(r"\s*url\(\s*[\"']?#([A-Za-z_][\w:.-]{0,200})[\"']?\s*\)\s*(?:none|currentColor|[#\w]{1,30})?\s*")
+URL = re.compile(r"\s*url\(\s*[\"']?#([A-Za-z_][\w:.-]{0,200})[\"']?\s*+\)\s*+(?:none|currentColor|[#\w]{1,30})?\s*+")
 REFERS = ("fill", "stroke", "clip-path", "mask", "marker", "marker-start", "marker-mid", "marker-end")
 MARKERS = frozenset(("marker", "marker-start", "marker-mid", "marker-end"))
 LINES = frozenset(("path", "line", "polyline", "polygon"))

@@ -22,7 +22,9 @@ _INTERESTING = re.compile(r"[\[\](){}#'\"\\=]|\"\"\"|'''")
 _PREFIX = re.compile(r"(?i)[rbfut]{1,2}$")
 _ASSIGNED_MAGIC = re.compile(r"[ \t]*%[ \t]*[^\W\d]")
 _ASSIGNED_SYSTEM = re.compile(r"[ \t]*!")
-_HELP_END = re.compile(r"(%{0,2}(?!\d)[\w*]+(?:\.(?!\d)[\w*]+|\[-?[0-9]+\])*)(\?\??)[ \t]*$")
+_HELP_END = re.compile(r"(?<![\w*])\d*+(%{0,2}(?!\d)[\w*]++(?:\.(?!\d)[\w*]++|\[-?[0-9]++\])*)(\?\??)[ \t]*$")
+MOST_ASKED = 2000
+"""Characters at the end of a line in which a question for help is looked for."""
 _ALIASES = frozenset(words("cat cp ldir less lf lk ll ls lx man mkdir more mv rm rmdir clear"))
 _MAGICS = frozenset(
     words(
@@ -201,7 +203,7 @@ def _help(bare: str, whole: list[str], indent: str) -> str | None:
     if not whole[-1].rstrip().endswith("?"):
         return None
     piece = "".join(whole)[len(indent) :].rstrip("\n")
-    match = _HELP_END.search(piece.rstrip())
+    match = _HELP_END.search(piece.rstrip()[-MOST_ASKED:])
     if match is None or bare[0] == "!" or "#" in piece:
         return None
     return f"{indent}{_help_call(match[1], match[2])}\n"

@@ -32,7 +32,7 @@ _OTHERS = frozenset(
     }
 )
 _PAGES = frozenset({"js", "javascript", "html", "HTML", "svg", "SVG"})
-_TIMED = re.compile(r"^\s*(?:-\w+(?:[ =]?\d+|\s+\w+)?\s+)*")
+_TIMED = re.compile(r"^\s*+(?:-\w++(?:=\d++|\s++\w++)?\s++)*+")
 _INSTALLS = frozenset({"pip", "conda", "mamba", "micromamba", "uv"})
 _COMMANDS = frozenset(
     {"cat", "cp", "mv", "rm", "rmdir", "mkdir", "ls", "ll", "lf", "lx", "ldir", "lk", "less", "more", "man"}

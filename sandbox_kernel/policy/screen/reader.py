@@ -25,8 +25,9 @@ MOST_CHARACTERS = 128 * 1024
 MOST_DEPTH = 4
 """Of code within code."""
 _BRACKETS = re.compile(r"[(\[{]+")
-_CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
-_QUOTED = re.compile(r"\"((?:\\.|[^\"\\\n])*)\"|'((?:\\.|[^'\\\n])*)'")
+_CALLED = re.compile(r"(?<![\w.])(?:[^\W_a-zA-Z]|\.)*+([A-Za-z_][\w.]*+)\s*+\(")
+_QUOTED = re.compile(r"\"((?:\\.|[^\"\\\n])*+)\"?|'((?:\\.|[^'\\\n])*+)'?")
+"""What is not closed goes to the end of its line: nothing is read again from each quotation mark in it."""
 
 
 class Reader:

@@ -104,6 +104,78 @@ def test_a_hostile_traceback_is_filtered_in_bounded_time(piece: str) -> None:
     assert time.process_time() - started < 3
 
 
+PLACES = {
+    "a selector": ("text/html", "<style>{}b{{color:red}}</style><p>x"),
+    "a selector with an end": ("text/html", "<style>{} b{{color:red}}</style><p>x"),
+    "a selector with a parenthesis": ("text/html", "<style>b{}){{color:red}}</style><p>x"),
+    "arguments of a selector": ("text/html", "<style>b:nth-child({} of){{color:red}}</style><p>x"),
+    "an attribute of a selector": ("text/html", "<style>b[a{}]{{color:red}}</style><p>x"),
+    "a property": ("text/html", "<style>b{{{}:red}}</style><p>x"),
+    "a value": ("text/html", "<style>b{{color:{}!}}</style><p>x"),
+    "style": ("text/html", "<p style='color:{}'>x"),
+    "class": ("text/html", "<p class='{}!'>x"),
+    "a link": ("text/html", "<a href='https://a.test/{} '>x"),
+    "an image": ("text/html", "<img src='data:image/png;base64,{}!'>"),
+    "a film": ("text/html", "<video src='data:video/mp4;codecs={};base64,'>"),
+    "a tag": ("text/html", "<p {}>$x$"),
+    "text": ("text/html", "<p>{}<br>$"),
+    "a frame": ("text/html", "<script {}>1</script>{}"),
+    "a drawing in a frame": ("text/html", "<svg><use href='#a' fill='url(#a{}' x='{}'/>{}"),
+    "a formula": ("text/latex", "$x{}$"),
+    "what follows a formula": ("text/latex", "$x$ {}<"),
+    "a paragraph": ("text/markdown", "a{}"),
+    "a definition": ("text/markdown", "[a]: <b> '{}"),
+    "text of a drawing": ("image/svg+xml", "<svg><text>{}</text></svg>"),
+    "styles of a drawing": ("image/svg+xml", "<svg><style>{}</style></svg>"),
+    "rules of a drawing": ("image/svg+xml", "<svg><style>a{{{}}}</style></svg>"),
+    "style of a drawing": ("image/svg+xml", "<svg><path style='{}!'/></svg>"),
+    "a length": ("image/svg+xml", "<svg width='1{}!'><rect/></svg>"),
+    "a reference": ("image/svg+xml", "<svg><rect fill='url(#a){}!'/></svg>"),
+    "a reference that does not end": ("image/svg+xml", "<svg><rect fill='url( #a{}!'/></svg>"),
+    "a path": ("image/svg+xml", "<svg><path d='{}!' stroke-dasharray='{}!'/></svg>"),
+    "a use": ("image/svg+xml", "<svg><use href=' #a{}!'/></svg>"),
+    "a picture in a drawing": ("image/svg+xml", "<svg><image href='data:image/png;base64,{}!'/></svg>"),
+    "an escape": ("text/plain", "\x1b[{}"),
+}
+OFTEN = 24_000
+"""Times that a character is repeated: what looks at it again from each place takes seconds, all else milliseconds."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+def test_a_character_repeated_in_any_place_costs_what_it_is_long(place: str, mode: Any) -> None:
+    """A selector of two million letters kept the host busy for hours, and nothing could interrupt that."""
+    mime, text = PLACES[place]
+    for piece in (*'a1 -+~>.#:;,/()[]{}"!*=\\$\n', "-1", "a ", ":a", "\x1b["):
+        if mime == "image/svg+xml" and piece == "'":
+            continue
+        repeated = piece * (OFTEN // len(piece))
+        started = time.process_time()
+        OutputPolicy(mode).apply(
+            display(
+                {
+                    mime: text.replace("{{", "\0")
+                    .replace("}}", "\1")
+                    .replace("{}", repeated)
+                    .replace("\0", "{")
+                    .replace("\1", "}")
+                }
+            )
+        )
+        assert time.process_time() - started < 0.6, (place, piece)
+
+
+def test_a_sheet_of_long_words_is_read_in_bounded_time() -> None:
+    """Each value is short, and they are many: what a letter costs counts as well."""
+    for text in (
+        "<style>a{" + ("color:" + "-" * 1990 + ";") * 900 + "}</style>",
+        f"<p style='color:{'-' * 1990}'>" * 900,
+    ):
+        started = time.process_time()
+        OutputPolicy("strict").apply(display({"text/html": text}))
+        assert time.process_time() - started < 3
+
+
 def test_little_markup_does_not_become_much() -> None:
     source = SHAPES["formats opened again"]
     for mode in ("safe", "strict"):
