@@ -183,7 +183,7 @@ def without_policy_and_budgets(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
     patch.setattr(Session, "__init__", begin)
     submit = Session.submit
-    patch.setattr(Session, "submit", lambda session, request, client, _=None: submit(session, request, client))
+    patch.setattr(Session, "submit", lambda session, request, client, *_: submit(session, request, client))
 
     async def stays(container: DockerContainer) -> None:
         """Leave it, as an owner does that cannot end it."""

