@@ -40,7 +40,8 @@ def prepared() -> Iterator[None]:
     with (
         contextlib.closing(Clock()) as _loop,
         patch.object(carrier, "AT_ONCE", 40),
-        patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, PIPE_WINDOW=PIPE_WINDOW, LEAST=LEAST, MAX_STREAMS=STREAMS),
+        patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, LEAST=LEAST, MAX_STREAMS=STREAMS),
+        patch.multiple(flow, PIPE_WINDOW=PIPE_WINDOW, PIPE_STEP=PIPE_WINDOW >> 4),
         patch.object(flow, "_BOUNDS", bounds),
         patch.object(streams, "UPLOAD", CHUNK),
         patch.multiple(connection, AHEAD=AHEAD, AHEAD_PIECES=4, SMALL=8),

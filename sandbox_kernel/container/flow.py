@@ -32,6 +32,8 @@ WINDOW = 512 << 10
 """Bytes of one stream that one end holds for a reader who does not read."""
 PIPE_WINDOW = 1 << 20
 """Bytes of all streams that are on their way in the pipe, in one direction: a message waits for these at most."""
+PIPE_STEP = 64 << 10
+"""Bytes of these that are said to be read at once, at least: little, so that little needs to be on its way."""
 LEAST = 256
 """What a DATA frame counts for the pipe, at least: the work of a small one is that of a large one."""
 MAX_STREAMS = 128
@@ -80,10 +82,12 @@ def parse(parts: Sequence[bytes]) -> tuple[int, int, int, bytes]:
 class Credit:
     """What may be sent and what may come, of one stream or of the pipe."""
 
-    __slots__ = ("may_come", "may_send", "most", "unsaid")
+    __slots__ = ("may_come", "may_send", "most", "step", "unsaid")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, step: int = 0) -> None:
         self.most = self.may_send = self.may_come = most
+        self.step = step or most >> 2
+        """Bytes that are given back at once, at least."""
         self.unsaid = 0
         """Bytes that came and need no room any more, which the other end does not know yet."""
 
@@ -103,9 +107,9 @@ class Credit:
         self.may_send += amount
 
     def release(self, size: int) -> int:
-        """Note that bytes need no room any more; return what to give back now: a quarter of all at least, or 0."""
+        """Note that bytes need no room any more; return what to give back now: `step` at least, or 0."""
         self.unsaid += size
-        if self.unsaid < self.most >> 2:
+        if self.unsaid < self.step:
             return 0
         amount, self.unsaid = self.unsaid, 0
         self.may_come += amount

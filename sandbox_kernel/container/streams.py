@@ -83,7 +83,7 @@ class Relay:
         self.numbers: dict[int, Connection] = {}
         self.number = 0
         self.allowed = 0
-        self.credit = flow.Credit(flow.PIPE_WINDOW)
+        self.credit = flow.Credit(flow.PIPE_WINDOW, flow.PIPE_STEP)
         self.late = flow.Late()
         self.starving: list[Connection] = []
         self.listen()

@@ -71,7 +71,7 @@ class Carrier:
         self._streams: dict[int, Connection] = {}
         self._serving: dict[int, asyncio.Task[object]] = {}
         self._ready: collections.OrderedDict[int, Connection] = collections.OrderedDict()
-        self._credit = flow.Credit(flow.PIPE_WINDOW)
+        self._credit = flow.Credit(flow.PIPE_WINDOW, flow.PIPE_STEP)
         self._late = flow.Late()
         self._last = 0
         self._allowed = 0
@@ -239,6 +239,6 @@ class Carrier:
 
     @property
     def _room(self) -> int:
-        """Bytes that may be sent now. Only half of all may be on their way while messages follow each other."""
+        """Bytes that may be sent now. Only a quarter of all may be on their way while messages follow each other."""
         beside = asyncio.get_running_loop().time() < self._link.spoke + BESIDE_SECONDS
-        return self._credit.may_send - (flow.PIPE_WINDOW >> 1 if beside else 0)
+        return self._credit.may_send - (flow.PIPE_WINDOW * 3 // 4 if beside else 0)
