@@ -19,7 +19,9 @@ from ..core.tasks import Tasks, noted_in
 from ..files import scratch
 from ..files.names import CHUNK_BYTES
 from ..files.scratch import Ask
-from ..policy.page import Page, plain_text, tail_of
+from ..policy.mime import JSON
+from ..policy.page import Page, is_long, plain_text, tail_of
+from ..session import protocol
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -185,10 +187,17 @@ class Overflow:
 
     def _display(self, cell: _Cell, message: Message) -> None:
         text = plain_text(message.content)
-        if message.type != "update_display_data" and not cell.page.display():
+        if message.type != "update_display_data" and not cell.page.display(message.content):
             cell.displays += 1
             self._keep(cell, message.parent, f"{text or '[a display]'}\n")
             return
+        data = message.content.get("data")
+        if isinstance(data, dict) and JSON in data and is_long(data[JSON], self._settings.display_bytes):
+            self._keep(cell, message.parent, f"{protocol.dumps(data[JSON]).decode()}\n", tell=False)
+            rest = {name: value for name, value in data.items() if name != JSON}
+            rest.setdefault("text/plain", "[JSON that is too long for this page]")
+            message = replace(message, content={**message.content, "data": rest})
+            self._say_where(cell, message.parent, "The whole JSON")
         if text is not None and (short := cell.page.shortened(text)) is not None:
             self._keep(cell, message.parent, f"{text}\n", tell=False)
             data = {**message.content["data"], "text/plain": short}

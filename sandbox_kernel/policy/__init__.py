@@ -2,6 +2,7 @@
 
 - `verdict`: What a filter says: a verdict and its notes.
 - `plain`: JSON of bounded depth whose keys cannot reach into a browser's objects.
+- `marks`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.
 - `terminal`: Text with colours and without any other power over a terminal.
 - `tex_words`: Macros and environments that only draw: an allow-list.
 - `tex`: Formulas: found on the host, of ordinary macros, and kept apart from everything else.
@@ -12,6 +13,7 @@
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
 - `svg_cost`: What an SVG costs to draw, with all that it refers to.
 - `svg`: SVG images: parsed here, and written anew from an allow-list.
+- `html_cost`: What HTML costs our parser, and a browser that lays it out.
 - `html`: HTML: sanitised if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.

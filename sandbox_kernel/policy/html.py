@@ -1,6 +1,7 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, tex, frame, media and verdict, and nh3 and svg when they are needed (start-up time counts).
+Imports blocks, css, html_cost, marks, tex, frame, media and verdict, and nh3 and svg when they are needed: start-up
+time counts.
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
@@ -16,8 +17,9 @@ from html import unescape
 from typing import Any
 
 from ..core.codes import Note, OutputCode
-from . import css, frame, media, tex
+from . import css, frame, html_cost, media, tex
 from .blocks import contents
+from .marks import MAX_TURNS, bounded, lighter, turns
 from .verdict import Notes, named, noted
 
 _TAGS = frozenset(
@@ -26,25 +28,9 @@ _TAGS = frozenset(
     small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
-MAX_TAGS = 50_000
-"""Elements that a page takes in within two seconds; a table of 2,000 rows and 20 columns has 44,000."""
-MAX_ENTITIES = 200_000_000_000
-"""Ampersands and hard spaces times the characters of a source: the parser copies a text anew for each, for a second."""
-MAX_OPENED = 1_000_000
-"""Angle brackets of all kinds that are looked at."""
-MAX_RESULT = 60_000_000
-"""Characters that a source may become: a video of 45 MB as base64, or a tenth as many quotes in a frame."""
-MAX_NESTING = 10_000
-"""Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
 MAX_TEXT = 100_000
 MAX_STYLES = 2_000_000
 """Characters of style sheets that are confined to their output, in half a second; a larger one is shown in a frame."""
-_FLAT = frozenset(
-    "br caption col colgroup hr img source tbody td tfoot th thead tr wbr".split()  # noqa: SIM905
-)
-_FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{0,200}", re.IGNORECASE)
-"""Formats that a parser opens again in every paragraph, once for each way they are written."""
-
 _ATTRIBUTES = {
     "*": frozenset(("align", "class", "dir", "id", "lang", "style", "title")),
     "a": frozenset(("href",)),
@@ -70,7 +56,6 @@ _ACTIVE = re.compile(
     r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{0,500}\ssrcdoc)\b", re.IGNORECASE
 )
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
-_TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
 _HANDLER = re.compile(
     r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+"
     r"|focus[a-z]*|blur|toggle|begin|end|start|animation[a-z]+|transition[a-z]+"
@@ -118,16 +103,16 @@ escape = partial(_escape, quote=False)  # for text between tags
 
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
-    source = _CONTROLS.sub("", source)
+    source = lighter(_CONTROLS.sub("", source))
     if not frames or _unwrap(source):
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
-        return _as_text(body, notes) if _is_crowded(body) or _is_costly_drawing(body) else source
-    if not _is_costly(source) and not _is_crowded(source) and not _is_program(source):
+        return _as_text(body, notes) if html_cost.is_crowded(body) or _is_costly_drawing(body) else source
+    if not html_cost.is_costly(source) and not html_cost.is_crowded(source) and not _is_program(source):
         return sanitise(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = _CONTROLS.sub("", unescape(page[1]))
-    if frame.size(source) > MAX_RESULT or _is_crowded(source) or _is_costly_drawing(source):
+    if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes)
     if frame.loads_scripts(source):
         notes.add(OutputCode.SCRIPT_FROM_NETWORK)
@@ -136,15 +121,15 @@ def render(source: str, notes: Notes, *, frames: bool) -> str:
 
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
-    source = _CONTROLS.sub("", source)
-    if not _SPECIAL.search(source):
+    source = lighter(_CONTROLS.sub("", source))
+    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS:
         return source
-    if _is_costly(source) or _is_crowded(source):
+    if html_cost.is_costly(source) or html_cost.is_crowded(source):
         return _as_text(source, notes)
     if unwrapped := _unwrap(source):
         return unwrapped
     kept = _markup(source, notes)
-    if kept.count("<") > 2 * MAX_TAGS:
+    if kept.count("<") > 2 * html_cost.MAX_TAGS or html_cost.is_spread(kept):
         return _as_text(source, notes)
     return _scoped(kept, contents(source, "style"), notes)
 
@@ -156,12 +141,7 @@ def _as_text(source: str, notes: Notes) -> str:
 
 def as_text(source: str) -> str:
     """Return markup that shows `source` as it is; filtering that once more changes nothing."""
-    return _scoped(f"<pre>{escape(_CONTROLS.sub('', source))}</pre>", "", Notes())
-
-
-def _is_crowded(source: str) -> bool:
-    """Return whether there are more elements than a person's browser bears, in a frame or not."""
-    return source.count("<") > MAX_TAGS and len(_TAG.findall(source)) > MAX_TAGS
+    return _scoped(f"<pre>{escape(bounded(_CONTROLS.sub('', source)))}</pre>", "", Notes())
 
 
 def _is_costly_drawing(source: str) -> bool:
@@ -171,23 +151,6 @@ def _is_costly_drawing(source: str) -> bool:
     from . import svg
 
     return svg.is_costly_page(source)
-
-
-def _is_costly(source: str) -> bool:
-    """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
-    opened = source.count("<")
-    # What is not markup becomes entities of up to six characters.
-    longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
-    if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
-        return True
-    if (source.count("&") + 4 * source.count("\xa0")) * len(source) > MAX_ENTITIES:
-        return True
-    if opened <= MAX_NESTING // 100:
-        return False
-    tags = [tag.lower() for tag in _TAG.findall(source)]
-    nesting = sum(tag not in _FLAT for tag in tags)
-    formats = len(set(_FORMAT.findall(source)))
-    return nesting > MAX_NESTING or formats * len(tags) > 10 * MAX_NESTING
 
 
 def _is_program(source: str) -> bool:
@@ -210,7 +173,7 @@ def _markup(source: str, notes: Notes) -> str:
         kept = sanitiser.cleaner.clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
         kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
-    for tag in sorted({name.lower() for name in _TAG.findall(source)} & _MISSED):
+    for tag in sorted({name.lower() for name in html_cost.TAG.findall(source)} & _MISSED):
         notes.add(OutputCode.HTML_TAG, tag=tag[:20])
     for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
@@ -264,13 +227,13 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
 def _unwrap(source: str) -> str | None:
     """Return `source` if it is exactly what `sanitise` makes of its own inside: filtering twice is filtering once."""
     match = _SCOPE.fullmatch(source)
-    if not match or _is_costly(source) or _is_crowded(source):
+    if not match or html_cost.is_costly(source) or html_cost.is_crowded(source):
         return None
     scope, styles, kept = match.groups()
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet), styles, quiet)
-    return source if again == source else None
+    return source if again == source and not html_cost.is_spread(kept) else None
 
 
 class _Sanitiser(threading.local):

@@ -12,14 +12,17 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import html, markdown, raster, terminal, tex
-from .plain import NotPlainError, plain
+from .plain import NotPlainError, plain, values
 from .raster import MAGIC, image_type
 from .verdict import Notes, named
 
 __all__ = ["Bundles", "image_type"]
 
 MAX_TYPES = 32
+MAX_EXPANDED = 1_000
+"""Values of JSON that a front end may be asked to show unfolded: each is an element, and 40,000 take ten seconds."""
 
+JSON = "application/json"
 _BETTER = frozenset(("text/html", "text/markdown", "image/png", "image/jpeg", "image/svg+xml"))
 """What front ends show rather than LaTeX."""
 _SAID = re.compile(r"<div><small>\[sandbox_kernel: [^<]{1,2000}\]</small></div>\Z")
@@ -60,7 +63,7 @@ class Bundles:
         if before and line:
             _say(kept, before.line())
         same = len(kept) == len(data) and all(name in kept and kept[name] == data[name] for name in data)
-        return (data if same else kept), _metadata(metadata, kept)
+        return (data if same else kept), _folded(_metadata(metadata, kept), kept)
 
     def _one(self, name: str, value: Any, kept: dict[str, Any], notes: Notes, data: Mapping[str, Any]) -> None:
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value) and name[:5] != "appli":
@@ -94,7 +97,7 @@ class Bundles:
         elif name == "image/svg+xml" and isinstance(value, str):
             if "text/html" not in kept:
                 self._svg(value, kept, notes)
-        elif name == "application/json":
+        elif name == JSON:
             try:
                 kept[name] = _texts(plain(value))
             except NotPlainError as error:
@@ -191,6 +194,14 @@ _SCALARS: dict[str, Callable[[Any], bool]] = {
     "root": lambda value: isinstance(value, str) and _ROOT.fullmatch(value) is not None,
     "expanded": lambda value: isinstance(value, bool),
 }
+
+
+def _folded(metadata: Mapping[str, Any], kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metadata of a bundle without the wish to see all of a large JSON at once."""
+    wishes = metadata.get(JSON)
+    if not (isinstance(wishes, dict) and wishes.get("expanded")) or values(kept[JSON], MAX_EXPANDED) <= MAX_EXPANDED:
+        return metadata
+    return {**metadata, JSON: {key: value for key, value in wishes.items() if key != "expanded"}}
 
 
 def _metadata(metadata: Any, kept: Mapping[str, Any]) -> Mapping[str, Any]:

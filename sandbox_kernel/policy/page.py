@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import marks
+from .mime import JSON, MAX_EXPANDED
+from .plain import values
 
 OVERWRITTEN = 32
 """How many times as much as stays on the page may go there and be overwritten or cleared: work for the browser too.
@@ -16,6 +21,8 @@ With the default settings, a progress bar that writes 100 bytes ten times a seco
 """
 LINES_OF_A_DISPLAY = 10
 """A display counts as so many lines: it is an element with a frame of its own."""
+ELEMENTS_OF_A_LINE = 5
+"""Elements of HTML that count as a line: a table of 2,000 rows and 20 columns nearly fills a page."""
 MAX_ERRORS = 100
 """Errors of one cell; an honest one has one."""
 TAIL_LINES = 100
@@ -34,6 +41,7 @@ class Page:
         """Characters of the line that is being written."""
         self._stream = ""
         self._all_lines = self._all_chars = self._errors = 0
+        self._turns = 0
         self.full = False
         """Whether the page takes no more of this cell, unless the cell clears it."""
 
@@ -44,7 +52,7 @@ class Page:
         if name != self._stream:  # a new output, below the last
             self._stream, self._column = name, 0
             self._lines += 1
-        end = self._fitting(text)
+        end = self._fitting(text[: self._turning(text)])
         self._all_chars += end
         self._all_lines += text.count("\n", 0, end)
         if end == len(text) and not self._is_over():
@@ -55,13 +63,20 @@ class Page:
             end -= len(cut[0])
         return text[:end], text[end:]
 
-    def display(self) -> bool:
-        """Count a display; return whether it may go onto the page."""
-        if not self.full:
-            self._stream = ""
-            self._lines += LINES_OF_A_DISPLAY
-            self.full = self._is_over()
-        return not self.full
+    def display(self, content: Mapping[str, Any]) -> bool:
+        """Count a display; return whether it may go onto the page, as the last of it may with all that it has."""
+        if self.full:
+            return False
+        self._stream = ""
+        self._lines += LINES_OF_A_DISPLAY
+        self.full = self._is_over()
+        if self.full:
+            return False
+        lines, chars = _weight(content)
+        self._lines += max(0, lines - LINES_OF_A_DISPLAY)
+        self._chars += min(chars, self._max_chars)
+        self.full = self._is_over()
+        return True
 
     def error(self) -> bool:
         """Count an error; a cell's one error is always shown."""
@@ -72,14 +87,15 @@ class Page:
     def clear(self) -> None:
         """Note that the cell cleared what it had shown."""
         self._stream = ""
-        self._lines = self._chars = self._column = 0
+        self._lines = self._chars = self._column = self._turns = 0
         self.full = self._is_over()
 
     def shortened(self, text: str) -> str | None:
         """Return a text that stands for itself with its middle left out, None if it may stay as it is."""
-        if len(text) <= self._max_chars and text.count("\n") < self._max_lines:
+        ends = marks.before_turn(text)
+        if len(text) <= self._max_chars and text.count("\n") < self._max_lines and ends == len(text):
             return None
-        half = self._max_chars // 4
+        half = min(self._max_chars // 4, marks.MAX_TURNS if ends < len(text) else self._max_chars)
         head = "".join(text[:half].splitlines(keepends=True)[: self._max_lines // 4])
         tail = tail_of(text[-half:])
         left_out = len(text) - len(head) - len(tail)
@@ -98,6 +114,14 @@ class Page:
             or self._all_lines >= OVERWRITTEN * self._max_lines
             or self._all_chars > OVERWRITTEN * self._max_chars
         )
+
+    def _turning(self, text: str) -> int:
+        """Count how often as much of the text as fits changes its direction, and return how much that is."""
+        if text.isascii():
+            return len(text)
+        end = marks.before_turn(text, marks.MAX_TURNS - self._turns)
+        self._turns += marks.turns(text[:end])
+        return end
 
     def _fitting(self, text: str) -> int:
         """Count as much of the text as fits, and return how much that is."""
@@ -142,3 +166,36 @@ def plain_text(content: Mapping[str, object]) -> str | None:
     data = content.get("data")
     found = data.get("text/plain") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None
+
+
+def is_long(value: object, chars: int) -> bool:
+    """Return whether the texts of a JSON tree are longer, or change direction more often, than a page bears."""
+    pending, turns = [value], 0
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            chars -= len(one)
+            turns += marks.turns(one)
+        elif isinstance(one, Mapping):
+            pending += one
+            pending += one.values()
+        elif isinstance(one, (list, tuple)):
+            pending += one
+        if chars < 0 or turns > marks.MAX_TURNS:
+            return True
+    return False
+
+
+def _weight(content: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many lines and characters of a page a display comes to, by what a front end shows of it."""
+    data, metadata = content.get("data"), content.get("metadata")
+    if not isinstance(data, Mapping):
+        return 0, 0
+    page, tree = data.get("text/html"), data.get(JSON)
+    if isinstance(page, str):  # a program has a frame, and its elements a process, of their own
+        return (0 if page.startswith("<iframe ") else page.count("<") // 2 // ELEMENTS_OF_A_LINE), 0
+    if tree is not None:
+        wishes = metadata.get(JSON) if isinstance(metadata, Mapping) else None
+        return (values(tree, MAX_EXPANDED) if isinstance(wishes, Mapping) and wishes.get("expanded") else 0), 0
+    text = plain_text(content)
+    return (0, 0) if text is None or len(data) > 1 else (text.count("\n"), len(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 from ..core.codes import OutputCode
@@ -37,6 +38,17 @@ def plain(value: Any) -> Any:
 def count(value: Any) -> int | None:
     """Return what may be the number of a cell, None for anything else: a notebook with another one is not valid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
+
+
+def values(value: Any, most: int) -> int:
+    """Return how many values are in a tree, itself included; counting ends beyond `most`."""
+    pending, found = [value], 0
+    while pending and found <= most:
+        one = pending.pop()
+        found += 1
+        if isinstance(one, (dict, list, tuple)):
+            pending += islice(one.values() if isinstance(one, dict) else one, most + 1)
+    return found
 
 
 def is_id(value: Any) -> bool:

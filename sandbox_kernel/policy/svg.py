@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
-from . import raster, svg_cost
+from . import marks, raster, svg_cost
 from .svg_cost import (
     LINES,
     LOCAL,
@@ -148,6 +148,8 @@ class _Parser:
     def parse(self, source: str) -> Element:
         if len(source) > MAX_SOURCE:
             raise RefusedError(f"it is larger than {MAX_SOURCE // 1_000_000} MB")
+        if marks.turns(source) > marks.MAX_TURNS:
+            raise CostlyError("its text changes direction too often")
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
@@ -156,7 +158,7 @@ class _Parser:
         parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = _entity
         parser.ExternalEntityRefHandler = _entity
         try:
-            parser.Parse(_CONTROLS.sub("", source).strip(), True)
+            parser.Parse(marks.lighter(_CONTROLS.sub("", source)).strip(), True)
         except expat.ExpatError as error:
             raise RefusedError("it is not well-formed") from error
         if self._root is None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .marks import Lines, lighter
+
 _COLOURS = (
     r"(?=[0-9;:]{0,64}m)(?:(?:0*[34]8;0*(?:5;[0-9]+|2;[0-9]*;[0-9]*;[0-9]*)|(?!0*[34]8[;m])[0-9:]*)(?:;|(?=m)))*m"
 )
@@ -49,8 +51,8 @@ def is_plain(text: str) -> bool:
 def clean(text: str) -> str:
     """Return `text` with colours and line erasure, and nothing else that a terminal would obey."""
     if is_plain(text):
-        return text
-    return "".join(_ESCAPE.sub(lambda match: match["keep"] or "", piece) for piece in _pieces(text))
+        return lighter(text)
+    return lighter("".join(_ESCAPE.sub(lambda match: match["keep"] or "", piece) for piece in _pieces(text)))
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -129,20 +131,26 @@ class Screen:
         self._parent = ""
         self._row = 0
         self._cut: dict[str, str] = {}
+        self._marks: dict[str, Lines] = {}
 
     def feed(self, stream: str, parent: str, text: str) -> str:
         """Return what may be shown of `text`, printed on `stream` by the cell `parent`."""
         if parent != self._parent:
-            self._parent, self._row, self._cut = parent, 0, {}
+            self._parent, self._row, self._cut, self._marks = parent, 0, {}, {}
         held = self._cut.pop(stream, "")
         if not held and (is_plain(text) or is_plain(_KEEP.sub("", text))):
             self._row += text.count("\n")
-            return text
+            return self._lighter(stream, text)
         text = held + text
         if match := _CUT.search(text):
             self._cut[stream] = match[0]
             text = text[: match.start()]
-        return "".join("".join(self._shown(piece)) for piece in _pieces(text))
+        return self._lighter(stream, "".join("".join(self._shown(piece)) for piece in _pieces(text)))
+
+    def _lighter(self, stream: str, text: str) -> str:
+        if text.isascii() and stream not in self._marks:
+            return text
+        return self._marks.setdefault(stream, Lines()).feed(text)
 
     def _shown(self, text: str) -> list[str]:
         pieces = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import css, html, tex
+from . import css, html, marks, tex
 from .verdict import Notes
 from .widget_models import carried, models, referred
 
@@ -93,7 +93,7 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
 def _text(value: Any, argument: str, setting: Setting) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
-    return value
+    return marks.bounded(value)
 
 
 def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str, Setting], Any]) -> Any:
@@ -177,7 +177,7 @@ def _colors(value: Any, argument: str, setting: Setting) -> Any:
 
 
 def _tag(value: Any, argument: str, setting: Setting) -> Any:
-    return value if isinstance(value, str) else _number(value, argument, setting)
+    return marks.bounded(value) if isinstance(value, str) else _number(value, argument, setting)
 
 
 def _tags(value: Any, argument: str, setting: Setting) -> Any:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, css, html, markdown
+from sandbox_kernel.policy import OutputPolicy, css, html, html_cost, markdown, marks
 from sandbox_kernel.policy.verdict import Notes
-from tests.support.policy.messages import filtered
+from tests.support.policy.messages import display, filtered, message, model, update
 
 MODES: list[Any] = ["safe", "strict"]
 
@@ -127,7 +127,7 @@ def test_words_without_end_are_not_passed_as_markdown() -> None:
     notes = Notes()
     assert markdown.render("*a_" * 60_000, notes).startswith("<pre>*a_")
     assert [note.code for note in notes] == [OutputCode.MARKDOWN_AS_TEXT]
-    assert html.MAX_TAGS <= 50_000
+    assert html_cost.MAX_TAGS <= 50_000
 
 
 @pytest.mark.parametrize("source", [">" * 40 + "\x1b]0;title\x07", "+" * 40 + "<p style='--a:url(http://a.test)'>x"])
@@ -136,3 +136,106 @@ def test_what_is_shown_as_text_is_settled_and_has_no_control(source: str) -> Non
     assert shown.count("<pre>") == 1
     assert "\x1b" not in shown
     assert html.sanitise(shown, Notes()) == shown
+
+
+ROWS = {
+    "Latin": "a" + "\u0301" * 100_000,
+    "Hebrew": "\u05d0" + "\u05b0" * 100_000,
+    "Thai": "\u0e01" + "\u0e49" * 100_000,
+    "mixed": "a" + "\u0301\u0323" * 50_000,
+    "with colours between": "a" + "\u0301\x1b[1m" * 20_000,
+}
+
+
+def longest(text: str) -> int:
+    """Return how many marks stand in a row, as a front end puts texts together: without colours and steps back."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    while (fewer := re.sub(r"[^\n]\x08", "", text)) != text:
+        text = fewer
+    return max(map(len, re.findall("[\u0301\u0323\u05b0\u0e49]+", text)), default=0)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_no_letter_has_thousands_of_marks(name: str) -> None:
+    """80,000 on one keep a tab for half a minute, and twice as many for four times as long."""
+    text = ROWS[name]
+    assert longest(text) == (20_000 if "colours" in name else 100_000)
+    policy = OutputPolicy("safe")
+    policy.apply(model("w", "LabelModel"))
+    started = time.process_time()
+    for mime in ("text/plain", "text/html", "text/markdown", "text/latex", "application/json"):
+        data, _ = filtered({mime: [text] if mime == "application/json" else text})
+        assert longest(str(data)) <= marks.MAX_MARKS
+    for kind, content in (
+        ("stream", {"name": "stdout", "text": text}),
+        ("error", {"ename": text, "evalue": text, "traceback": [text]}),
+    ):
+        sent = policy.apply(message(kind, content)).message
+        assert sent is not None
+        assert longest("".join(map(str, sent.content.values()))) <= marks.MAX_MARKS
+    said = policy.apply(update("w", value=text, description=text)).message
+    assert said is not None
+    assert longest(str(said.content)) <= marks.MAX_MARKS
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("between", ["", "x\b" * 300, "xy\b\b", "\x1b[1m", "\x1b[38;5;12m" * 40])
+def test_marks_that_come_in_pieces_are_counted_as_they_are_joined(between: str) -> None:
+    policy = OutputPolicy("safe")
+    shown = []
+    for text in ("a", *["\u0301" * 40, between] * 50):
+        sent = policy.apply(message("stream", {"name": "stdout", "text": text})).message
+        assert sent is not None
+        shown.append(sent.content["text"])
+    assert 40 <= longest("".join(shown)) <= marks.MAX_MARKS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e\n" * 1000, "\U0001f600" * 5000, "\u2500" * 5000, "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 500,
+        "Z" + "\u0301\u0323" * 20 + "algo\n", "\u280b\b\u2819\b" * 100, "\u2764\ufe0f \u280b\b" * 100, "\u0634\u064e\u0631\u0652\u0642\n" * 500, "\u5c71\u3001\u5ddd\u3002" * 2000,
+    ],
+)  # fmt: skip
+def test_text_of_all_scripts_stays_as_it_is(text: str) -> None:
+    policy = OutputPolicy("safe")
+    sent = message("stream", {"name": "stdout", "text": text})
+    assert policy.apply(sent).message == sent
+    assert filtered({"text/plain": text})[0] == {"text/plain": text}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cells_over_more_rows_than_there_are_are_shown_as_text(mode: Any) -> None:
+    """40,000 cells over a thousand rows each keep a page for 18 seconds."""
+    for rows in ("1000", "&#49;000", "+1000"):
+        source = "<table>" + f"<tr><td rowspan={rows}>x</td></tr>" * 2000 + "</table>"
+        data, verdict = filtered({"text/html": source}, OutputPolicy(mode))
+        assert data["text/html"].startswith("<pre>&lt;table")
+        assert verdict.reasons == ("showed HTML as text: too much markup to check",)
+    honest = "<table>" + "<tr><th rowspan=10>a</th><td>b</td></tr>" * 5000 + "</table>"
+    assert filtered({"text/html": honest}, OutputPolicy(mode))[0]["text/html"].count("rowspan") == 5000
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_html_that_changes_its_direction_without_end_is_cut(mode: Any) -> None:
+    for source in (
+        "<p>" + "1\u05d0" * 200_000,
+        "1\u05d0" * 200_000,
+        "<style>p{display:inline}</style>" + "<p>1\u05d0</p>" * 30_000,
+        "1\u05d0<br>" * 30_000,
+    ):
+        data, _ = filtered({"text/html": source}, OutputPolicy(mode))
+        assert marks.turns(data["text/html"]) <= marks.MAX_TURNS
+    honest = "<table>" + "<tr><td>\u05e9\u05dc\u05d5\u05dd 1</td></tr>" * 15_000 + "</table>"
+    assert filtered({"text/html": honest}, OutputPolicy(mode))[0]["text/html"].count("<td>") == 15_000
+
+
+def test_only_a_small_json_is_unfolded() -> None:
+    """40,000 values that are all shown at once keep a page for ten seconds."""
+    large = {f"a{a}": {f"b{b}": list(range(40)) for b in range(40)} for a in range(25)}
+    for tree, kept in ((large, False), ({"a": [1, 2, {"b": 3}]}, True), (list(range(999)), True), ([[]] * 1000, False)):
+        sent = display({"application/json": tree}, metadata={"application/json": {"expanded": True, "root": "x"}})
+        result = OutputPolicy("safe").apply(sent).message
+        assert result is not None
+        assert result.content["data"] == {"application/json": tree}
+        assert result.content["metadata"] == {"application/json": {"root": "x"} | ({"expanded": True} if kept else {})}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.policy.page import MAX_ERRORS, OVERWRITTEN, TAIL_CHARS, TAIL_LINES, Page, tail_of
+from sandbox_kernel.policy import marks
+from sandbox_kernel.policy.page import MAX_ERRORS, OVERWRITTEN, TAIL_CHARS, TAIL_LINES, Page, is_long, tail_of
 
 
 def put(page: Page, *texts: str, name: str = "stdout") -> tuple[str, str]:
@@ -80,10 +81,10 @@ def test_taking_turns_between_streams_fills_the_page() -> None:
 
 def test_displays_fill_the_page_and_stand_between_streams() -> None:
     page = Page(100, 10_000)
-    assert sum(page.display() for _ in range(1000)) == 9
+    assert sum(page.display({}) for _ in range(1000)) == 9
     mixed = Page(100, 10_000)
     for _ in range(100):
-        mixed.display()
+        mixed.display({})
         mixed.stream("stdout", "x")
     assert mixed.full
 
@@ -169,3 +170,44 @@ def test_whatever_is_sent_in_whatever_pieces_the_page_stays_small_and_nothing_is
     counts = [on_page("".join(output)) for output in outputs]
     assert sum(lines for lines, _ in counts) <= 10
     assert sum(chars for _, chars in counts) <= 100
+
+
+def test_displays_count_by_what_they_show() -> None:
+    """A table of 40,000 cells is borne once; thirty of them keep a tab for a minute, and none is too large."""
+    table = {"data": {"text/html": "<table>" + "<tr><td>x</td></tr>" * 20_000 + "</table>", "text/plain": "x"}}
+    page = Page(10_000, 1 << 20)
+    assert [page.display(table) for _ in range(4)] == [True, True, False, False]
+    tree = {"data": {"application/json": list(range(900))}, "metadata": {"application/json": {"expanded": True}}}
+    page = Page(10_000, 1 << 20)
+    assert sum(page.display(tree) for _ in range(100)) == 12
+    text = {"data": {"text/plain": "x" * 200_000}}
+    page = Page(10_000, 1 << 20)
+    assert sum(page.display(text) for _ in range(100)) == 6
+    small = {"data": {"text/html": "<b>x</b>", "text/plain": "x"}}
+    page = Page(10_000, 1 << 20)
+    assert sum(page.display(small) for _ in range(2000)) == 999
+    frame = {"data": {"text/html": "<iframe srcdoc='" + "<b>" * 40_000 + "'></iframe>"}}
+    page = Page(10_000, 1 << 20)
+    assert sum(page.display(frame) for _ in range(20)) == 20
+
+
+def test_changes_of_direction_fill_a_page() -> None:
+    """200,000 letters, of which each second goes from right to left, keep a tab for half a minute."""
+    page = Page(10_000, 1 << 20)
+    text = "1\u05d0" * 200_000
+    shown, rest = put(page, *[text[start : start + 5000] for start in range(0, len(text), 5000)])
+    assert shown + rest == text
+    assert len(shown) <= 2 * marks.MAX_TURNS + 1
+    assert page.full
+    short = Page(10_000, 1 << 20).shortened(text)
+    assert short is not None
+    assert marks.turns(short) <= 2 * marks.MAX_TURNS
+    honest = "\u05e9\u05dc\u05d5\u05dd 1234 abc\n" * 6000
+    assert put(Page(10_000, 1 << 20), honest) == (honest, "")
+
+
+def test_a_json_is_long_by_its_texts() -> None:
+    assert is_long({"a": ["x" * 600, {"b" * 600: 1}]}, 1000)
+    assert not is_long({"a": ["x" * 300, {"b" * 300: 1}]}, 1000)
+    assert is_long(["1\u05d0" * 30_000], 1 << 20)
+    assert not is_long(list(range(100_000)), 1000)
