@@ -1,7 +1,7 @@
 """The byte pipe of an attached container: its stdin and stdout on one socket, stderr kept as a short tail.
 
-The engine interleaves stdout and stderr: eight bytes of header (stream, three zeros, length), then a payload. Nothing
-is read before it is asked for, so a container that prints more than the host takes in waits.
+Some engines interleave stdout and stderr there; how they do that is theirs to know (`Stream`). Nothing is read before it
+is asked for, so a container that prints more than the host takes in waits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 import weakref
-from typing import Any
+from typing import Any, Protocol
 
 from ..core.codes import EndCode, Survived
 from ..core.errors import EngineError
@@ -20,55 +20,45 @@ from ..core.errors import EngineError
 READ_BYTES = 512 << 10
 """What is read at once, at most."""
 TAIL_BYTES = 8 << 10
-_HEADER = 8
-_STDERR = 2
 
 
-class Demultiplexer:
-    """Takes the engine's headers out of a stream that is cut anywhere. It holds no payload, only a part of a header."""
+class Stream(Protocol):
+    """What an engine makes of stdout and stderr on their way through one socket, and how to undo it."""
 
-    def __init__(self, stream: int = 0, remaining: int = 0, header: bytes = b"") -> None:
-        self.stream = stream
-        self.remaining = remaining
-        self.header = header
+    stderr: bytearray
+    """The end of what came of it."""
+
+    def feed(self, data: memoryview) -> bytes:
+        """Return the stdout in `data`, which is cut anywhere."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what another process needs to go on in the midst of it, as plain JSON."""
+
+
+class Plain:
+    """Stdout as it is; stderr has a way of its own."""
+
+    def __init__(self) -> None:
         self.stderr = bytearray()
 
     def feed(self, data: memoryview) -> bytes:
-        """Return the stdout in `data`; its stderr is added to the tail."""
-        pieces = []
-        position, end = 0, len(data)
-        while position < end:
-            if not self.remaining:
-                missing = _HEADER - len(self.header)
-                self.header += data[position : position + missing]
-                position += missing
-                if len(self.header) == _HEADER:
-                    self.stream = self.header[0]
-                    self.remaining = int.from_bytes(self.header[4:], "big")
-                    self.header = b""
-                continue
-            piece = data[position : position + self.remaining]
-            position += len(piece)
-            self.remaining -= len(piece)
-            if self.stream == _STDERR:
-                self.stderr += piece
-                del self.stderr[:-TAIL_BYTES]
-            else:
-                pieces.append(piece)
-        return b"".join(pieces)
+        return bytes(data)
+
+    def state(self) -> dict[str, Any]:
+        return {}
 
 
 class Pipe:
     """Both directions of an attached container's socket."""
 
-    def __init__(self, sock: socket.socket, received: bytes = b"", demultiplexer: Demultiplexer | None = None) -> None:
-        """`received` are bytes, headers included, that were read from the socket already."""
+    def __init__(self, sock: socket.socket, received: bytes = b"", stream: Stream | None = None) -> None:
+        """`received` are bytes that were read from the socket already; `stream` undoes what the engine does to them."""
         sock.setblocking(False)
         self.ended = asyncio.Event()
         """Set once `receive` has met the end of the stream, or the pipe was closed."""
         self._socket = sock
         self._loop = asyncio.get_running_loop()
-        self._demultiplexer = demultiplexer or Demultiplexer()
+        self._stream: Stream = stream or Plain()
         self._received = received
         self._view = memoryview(bytearray(READ_BYTES))
         self._filled = 0
@@ -86,7 +76,7 @@ class Pipe:
     @property
     def stderr(self) -> str:
         """The end of what the container wrote to stderr, as far as `receive` has met it."""
-        return self._demultiplexer.stderr.decode("utf-8", "replace").strip()
+        return self._stream.stderr.decode("utf-8", "replace").strip()
 
     async def send(self, data: bytes) -> None:
         """Write all of `data`; a cancelled send may have written a part of it. Raises `EngineError`."""
@@ -118,7 +108,7 @@ class Pipe:
         """
         if self._received:
             received, self._received = self._received, b""
-            if data := self._demultiplexer.feed(memoryview(received)):
+            if data := self._stream.feed(memoryview(received)):
                 return data
         self._wanted = min(max(minimum, 1), READ_BYTES)
         while True:
@@ -128,8 +118,14 @@ class Pipe:
                 self.ended.set()
                 return b""
             count, self._filled = self._filled, 0
-            if data := self._demultiplexer.feed(self._view[:count]):
+            if data := self._stream.feed(self._view[:count]):
                 return data
+
+    def finish(self) -> None:
+        """Nothing more will be written at the other end, whoever still has it open: what has come is the rest."""
+        if self._socket.fileno() >= 0:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         """Close the socket, which ends the container; a `receive` that waits returns b"", a `send` raises."""
@@ -152,22 +148,14 @@ class Pipe:
         """Give the file descriptor away, and what `attach` needs with it. No receive or send may be under way."""
         self._release()
         received = self._received + bytes(self._view[: self._filled])
-        state = {
-            "stream": self._demultiplexer.stream,
-            "remaining": self._demultiplexer.remaining,
-            "header": base64.b64encode(self._demultiplexer.header).decode(),
-            "received": base64.b64encode(received).decode(),
-        }
+        state = {**self._stream.state(), "received": base64.b64encode(received).decode()}
         return self._socket.detach(), state
 
     @classmethod
-    def attach(cls, fd: int, state: dict[str, Any]) -> Pipe:
+    def attach(cls, fd: int, state: dict[str, Any], stream: Stream | None = None) -> Pipe:
         """Continue where `detach` stopped. Raises KeyError, TypeError or ValueError for a state that is not one."""
-        demultiplexer = Demultiplexer(
-            int(state["stream"]), int(state["remaining"]), base64.b64decode(state["header"], validate=True)
-        )
         received = base64.b64decode(state["received"], validate=True)
-        return cls(socket.socket(fileno=fd), received, demultiplexer)
+        return cls(socket.socket(fileno=fd), received, stream)
 
     # --- waiting ---
 

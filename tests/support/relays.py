@@ -19,6 +19,7 @@ from sandbox_kernel.container import flow, wire
 from sandbox_kernel.container.streams import Relay
 from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
+from sandbox_kernel.engines.docker.stream import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.session.carrier import Carrier
 from sandbox_kernel.session.link import Link
@@ -36,7 +37,7 @@ class Pipes:
     id = "c"
 
     def __init__(self, sock: socket.socket) -> None:
-        self.pipe = Pipe(sock)
+        self.pipe = Pipe(sock, stream=Demultiplexer())
         self.send, self.offer, self.receive = self.pipe.send, self.pipe.offer, self.pipe.receive
 
     async def kill(self) -> None:

@@ -26,6 +26,7 @@ from .container import DockerContainer
 from .discovery import socket_path
 from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
 from .http import Connection
+from .stream import Demultiplexer
 
 if TYPE_CHECKING:
     from .. import base
@@ -106,7 +107,7 @@ class DockerEngine:
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""
         try:
             identity, session_id, since = str(state["id"]), str(state["session"]), float(state["since"])
-            pipe = Pipe.attach(fd, state["pipe"])
+            pipe = Pipe.attach(fd, state["pipe"], Demultiplexer.of(state["pipe"]))
         except (KeyError, TypeError, ValueError) as error:
             raise EngineError(
                 EndCode.CONTAINER_NOT_ADOPTED, f"no container can be adopted from this state ({error!r})"
@@ -203,7 +204,7 @@ class DockerEngine:
     async def attach(self, identity: str) -> Pipe:
         """Return the pipe into a container that was created and is not started yet."""
         target = f"/containers/{identity}/attach?stream=1&stdin=1&stdout=1&stderr=1"
-        return Pipe(*(await self._ask("POST", target, upgrade=True)).release())
+        return Pipe(*(await self._ask("POST", target, upgrade=True)).release(), Demultiplexer())
 
     async def inspect(self, identity: str) -> dict[str, Any] | None:
         """Return the engine's document on a container, None when there is none of that name."""

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines.pipe import READ_BYTES, Demultiplexer, Pipe
+from sandbox_kernel.engines.docker.stream import Demultiplexer
+from sandbox_kernel.engines.pipe import READ_BYTES, Pipe
 from tests.support.patience import within
 
 
@@ -48,7 +49,7 @@ Ends = tuple[socket.socket, socket.socket]
 async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int, minimum: int) -> None:
     ours, theirs = ends
     stream = framed(1, b"first") + framed(2, b"err") + framed(1, b"second")
-    first = Pipe(ours)
+    first = Pipe(ours, stream=Demultiplexer())
     theirs.sendall(stream[:cut])
     output = b""
     receiving = asyncio.create_task(first.receive(minimum))
@@ -59,7 +60,7 @@ async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int, mini
     await asyncio.gather(receiving, return_exceptions=True)
     fd, state = first.detach()
     assert len(str(state)) < 500
-    second = Pipe.attach(fd, state)
+    second = Pipe.attach(fd, state, Demultiplexer.of(state))
     theirs.sendall(stream[cut:])
     theirs.shutdown(socket.SHUT_WR)
     while data := await second.receive():
@@ -70,7 +71,7 @@ async def test_the_pipe_can_be_given_away_at_any_byte(ends: Ends, cut: int, mini
 
 async def test_pieces_are_gathered_until_there_are_as_many_as_are_known_to_come(ends: Ends) -> None:
     ours, theirs = ends
-    pipe = Pipe(ours)
+    pipe = Pipe(ours, stream=Demultiplexer())
     receiving = asyncio.create_task(pipe.receive(40))
     for _ in range(3):
         theirs.sendall(framed(1, b"12345"))
@@ -88,7 +89,7 @@ async def test_pieces_are_gathered_until_there_are_as_many_as_are_known_to_come(
 async def test_more_than_is_read_at_once_is_not_waited_for(ends: Ends) -> None:
     ours, theirs = ends
     theirs.setblocking(False)
-    pipe = Pipe(ours)
+    pipe = Pipe(ours, stream=Demultiplexer())
     sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(theirs, framed(1, bytes(READ_BYTES))))
     async with within(30):
         assert len(await pipe.receive(1 << 30)) > READ_BYTES // 2
@@ -99,7 +100,7 @@ async def test_more_than_is_read_at_once_is_not_waited_for(ends: Ends) -> None:
 async def test_bytes_that_came_with_the_head_come_first(ends: Ends) -> None:
     ours, theirs = ends
     theirs.sendall(framed(1, b"b"))
-    pipe = Pipe(ours, framed(1, b"a"))
+    pipe = Pipe(ours, framed(1, b"a"), Demultiplexer())
     assert await pipe.receive() == b"a"
     assert await pipe.receive() == b"b"
     pipe.close()
@@ -107,7 +108,7 @@ async def test_bytes_that_came_with_the_head_come_first(ends: Ends) -> None:
 
 async def test_closing_ends_a_receive_and_a_send_that_wait(ends: Ends) -> None:
     ours, theirs = ends
-    pipe = Pipe(ours)
+    pipe = Pipe(ours, stream=Demultiplexer())
     receiving, sending = asyncio.create_task(pipe.receive()), asyncio.create_task(pipe.send(bytes(10_000_000)))
     await asyncio.wait([receiving, sending], timeout=0.05)
     assert not receiving.done()
@@ -124,7 +125,7 @@ async def test_closing_ends_a_receive_and_a_send_that_wait(ends: Ends) -> None:
 
 async def test_a_lost_connection_is_the_end_and_not_an_error(ends: Ends) -> None:
     ours, theirs = ends
-    pipe = Pipe(ours)
+    pipe = Pipe(ours, stream=Demultiplexer())
     theirs.sendall(framed(1, b"last") + b"\1\0\0")
     theirs.close()
     assert await pipe.receive() == b"last"
@@ -137,7 +138,7 @@ async def test_nothing_is_read_before_it_is_asked_for(ends: Ends) -> None:
     """A container that floods the host waits; what the host holds stays bounded."""
     ours, theirs = ends
     theirs.setblocking(False)
-    pipe = Pipe(ours)
+    pipe = Pipe(ours, stream=Demultiplexer())
     theirs.send(framed(1, b"x"))
     assert await pipe.receive() == b"x"
     sent = 0
@@ -151,7 +152,7 @@ async def test_nothing_is_read_before_it_is_asked_for(ends: Ends) -> None:
 
 async def test_an_offer_writes_what_fits_and_never_into_a_send(ends: Ends) -> None:
     ours, theirs = ends
-    pipe = Pipe(ours)
+    pipe = Pipe(ours, stream=Demultiplexer())
     assert pipe.offer(b"first ") == 6
     taken = pipe.offer(bytes(10_000_000))
     assert 0 < taken < 10_000_000
@@ -169,3 +170,26 @@ async def test_an_offer_writes_what_fits_and_never_into_a_send(ends: Ends) -> No
     assert received == b"first " + bytes(taken) + b" last"
     pipe.close()
     assert pipe.offer(b"x") == 0
+
+
+async def test_without_a_stream_of_the_engine_s_bytes_come_as_they_are(ends: Ends) -> None:
+    ours, theirs = ends
+    first = Pipe(ours)
+    theirs.sendall(b"\1\0\0\0\0\0\0\1x")
+    assert await first.receive() == b"\1\0\0\0\0\0\0\1x"
+    theirs.sendall(b"next")
+    second = Pipe.attach(*first.detach())
+    assert await second.receive() == b"next"
+    second.close()
+
+
+async def test_what_has_come_is_the_rest_although_the_other_end_stays_open(ends: Ends) -> None:
+    ours, theirs = ends
+    pipe = Pipe(ours)
+    theirs.sendall(b"last")
+    pipe.finish()
+    assert await pipe.receive() == b"last"
+    receiving = asyncio.create_task(pipe.receive())
+    async with within(5):
+        assert await receiving == b""
+    pipe.close()

@@ -1,4 +1,4 @@
-"""Hears from the machine's own kernel, beside the engine's events, that a container reached one of its limits.
+"""Hears from the machine's own kernel, beside an engine's events, that a container reached one of its limits.
 
 An engine may miss that memory ran out when it is the end of the whole container, as it is within gVisor; and none tells
 that there was no room for one more thread. It can be heard where the container's processes are this machine's and their
