@@ -104,11 +104,12 @@ def demand(lines: Iterable[Check]) -> None:
 def checks(spec: SandboxSpec, report: object, witness: Witness) -> tuple[Check, ...]:
     """Return all comparisons: `report` is what the sandbox says of itself, `witness` what its engine says."""
     inside = report if isinstance(report, Mapping) else {}
-    found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts")), *witness.lines]
-    if (excused := EXCUSED.get(spec.runtime or "")) is None:
+    found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts"), witness), *witness.lines]
+    if (excused := EXCUSED.get(witness.engine or spec.runtime or "")) is None:
         return tuple(found)
-    kernel = str(inside.get("kernel"))
-    found.append(Check("gVisor's kernel", GVISOR_KERNEL, kernel, kernel == GVISOR_KERNEL or "gvisor" in kernel))
+    if spec.runtime is not None:
+        kernel = str(inside.get("kernel"))
+        found.append(Check("gVisor's kernel", GVISOR_KERNEL, kernel, kernel == GVISOR_KERNEL or "gvisor" in kernel))
     return tuple(_excuse(check, *excused.get(check.name, (None, ""))) for check in found)
 
 
@@ -171,7 +172,7 @@ def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
     return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
 
 
-def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
+def _mounts(spec: SandboxSpec, mounts: object, witness: Witness) -> Iterator[Check]:
     """Nothing is mounted that was not asked for, and the three places to write have their size and options."""
     listed = as_list(mounts)
     if not listed or not all(isinstance(m, Mapping) and isinstance(m.get("path"), str) for m in listed):
@@ -180,7 +181,7 @@ def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
     strange = [
         f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
         for m in listed
-        if not known_mount(m)
+        if not known_mount(m, witness.mounts)
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
     top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
@@ -195,9 +196,14 @@ def _mounts(spec: SandboxSpec, mounts: object) -> Iterator[Check]:
         yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
 
 
-def known_mount(mount: Mapping[str, Any]) -> bool:
-    """Return whether a sandbox has such a mount: its `path`, `type`, `root` and `options`, as mountinfo has them."""
+def known_mount(mount: Mapping[str, Any], more: frozenset[str] = frozenset()) -> bool:
+    """Return whether a sandbox has such a mount: its `path`, `type`, `root` and `options`, as mountinfo has them.
+
+    `more` are places where its engine mounts something of its own, read-only.
+    """
     path, kind = mount["path"], mount.get("type")
+    if path in more:
+        return _readonly(mount)
     if path in TMPFS:
         return kind == "tmpfs" and mount.get("root") == "/"
     if path in MASKED_PATHS and kind in {"tmpfs", "devtmpfs", "mqueue"}:

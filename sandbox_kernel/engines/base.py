@@ -33,6 +33,10 @@ class Witness(NamedTuple):
     lines: tuple[Check, ...]
     environment: frozenset[str]
     """The names of the variables that it says it has set."""
+    mounts: frozenset[str] = frozenset()
+    """Where this engine mounts something read-only that others do not."""
+    engine: str = ""
+    """Whose excuses hold (`attestation.EXCUSED`), if those of no runtime do."""
 
 
 class Ahead(Protocol):

@@ -188,6 +188,23 @@ def places_of(pid: int, identity: str) -> dict[str, Place]:
     return found
 
 
+def own_folders() -> dict[str, tuple[str, str]]:
+    """Return where each hierarchy of cgroups is mounted, and this process's own folder there, by controllers.
+
+    "" stands for version 2.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for row in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = row.split(":", 2)
+            for name in controllers.split(","):
+                root, where = _mounts().get(name, ("", ""))
+                if where and path.startswith(root):
+                    own = f"{where}/{path.removeprefix(root).lstrip('/')}".rstrip("/")
+                    found[name] = where, own
+    return found
+
+
 @cache
 def _mounts() -> dict[str, tuple[str, str]]:
     """Return which part of a hierarchy of cgroups is mounted, and where, by controllers; "" stands for version 2."""

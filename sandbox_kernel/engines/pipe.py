@@ -1,7 +1,7 @@
 """The byte pipe of an attached container: its stdin and stdout on one socket, stderr kept as a short tail.
 
-Some engines interleave stdout and stderr there; how they do that is theirs to know (`Stream`). Nothing is read before it
-is asked for, so a container that prints more than the host takes in waits.
+Some engines interleave stdout and stderr there; how they do that is theirs to know (`Stream`). Nothing is read before
+it is asked for, so a container that prints more than the host takes in waits.
 """
 
 from __future__ import annotations

@@ -20,8 +20,12 @@ from sandbox_kernel.container import report as agent_report
 from sandbox_kernel.container import shield as agent_shield
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines.base import Container, Engine
+from sandbox_kernel.engines.bubblewrap import cgroups
+from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
+from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from tests.support.plain_engine import SESSION, PlainEngine
+from tests.support.roots import root_of_tests
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
@@ -215,5 +219,51 @@ class Plain:
         return found
 
 
-UNDER_TEST: tuple[EngineUnderTest, ...] = (Docker("runc", "docker"), Docker("runsc", "docker-gvisor"), Plain())
+class Bubblewrap:
+    """bubblewrap, on a root that is made of the test's image."""
+
+    name = "bubblewrap"
+    source = "from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine as Engine"
+    lacks: Mapping[str, str] = {}
+    unenforced: Mapping[str, str] = {}
+
+    def absent(self) -> str | None:
+        if bubblewrap_program() is None:
+            return "there is no bubblewrap"
+        return cgroups.available()
+
+    def make(self) -> BubblewrapEngine:
+        return BubblewrapEngine()
+
+    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
+        return new_spec(code, *arguments, **{"image": root_of_tests(), **fields})
+
+    async def left(self, session_id: str) -> list[str]:
+        """Return the names of those that have a process, or a cgroup."""
+        running = {found.name for found in sandboxes() if found.session == session_id}
+        return sorted(running | self._groups(session_id))
+
+    def _groups(self, session_id: str) -> set[str]:
+        return {path.name for path in Path("/sys/fs/cgroup").glob(f"*/sandbox-kernel-{session_id[:12]}-*")}
+
+    async def end_from_outside(self, container: Container) -> None:
+        state = next(found for found in sandboxes() if found.name == container.id)
+        for child in psutil.Process(state.pid).children():
+            child.kill()
+
+    async def sweep(self, session_id: str) -> None:
+        for process in self._processes(session_id):
+            for child in process.children():
+                child.kill()
+
+    def _processes(self, session_id: str) -> list[psutil.Process]:
+        return [psutil.Process(found.pid) for found in sandboxes() if found.session == session_id]
+
+
+UNDER_TEST: tuple[EngineUnderTest, ...] = (
+    Docker("runc", "docker"),
+    Docker("runsc", "docker-gvisor"),
+    Bubblewrap(),
+    Plain(),
+)
 """Every engine, and every runtime that is said to work."""

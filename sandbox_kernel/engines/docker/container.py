@@ -19,8 +19,8 @@ from ...core.tasks import Tasks
 from ..attestation import checks, demand
 from ..base import Check
 from ..guard import kill_processes
-from ..pipe import Pipe
 from ..limit_watch import LimitWatch, places_of, watch_memory, watch_processes
+from ..pipe import Pipe
 from .witness import witness
 
 if TYPE_CHECKING:

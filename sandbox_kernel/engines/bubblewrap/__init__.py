@@ -1,0 +1,13 @@
+"""bubblewrap: sandboxes of the machine's own namespaces, for an ordinary user, without a daemon and without images.
+
+- `roots`: What a sandbox without images has for its file system.
+- `arguments`: A sandbox's protections in bubblewrap's words; pure, with snapshot tests.
+- `cgroups`: A cgroup for each sandbox, where this process may make one.
+- `discovery`: Where bubblewrap is.
+- `errors`: What bubblewrap and the machine refuse, as errors of ours.
+- `warden`: A process that outlives the owner, and ends each sandbox of which nobody has the pipe.
+- `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
+- `witness`: What the machine says of a sandbox, compared with what it was asked for.
+- `container`: One running sandbox: its pipe, and why it ended.
+- `engine`: The bubblewrap engine: start, adopt, list, reap.
+"""

@@ -1,0 +1,180 @@
+"""A sandbox's protections in bubblewrap's words: its arguments, as a pure function, and what it cannot enforce.
+
+What is neither said here nor in `ELSEWHERE` and cannot be enforced is a refusal. The limits are not bubblewrap's: a
+cgroup has them (`cgroups`), and what a process may have at most is set before it starts (`launch`). Pure; imports
+errors and the protections; no I/O, no clock, no look at the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...core.codes import EndCode
+from ...core.errors import EngineError
+from ..hardening import Protections, Tmpfs
+from .roots import ETC, Root
+
+USER = "sandbox"
+"""What the uid is called inside."""
+
+ELSEWHERE: Mapping[str, str] = {
+    "memory_bytes": "the cgroup",
+    "swap_bytes": "the cgroup",
+    "cpu_period_microseconds": "the cgroup",
+    "cpu_quota_microseconds": "the cgroup",
+    "pids": "the cgroup",
+    "open_files": "the process's own limit, set before it starts",
+    "core_bytes": "the process's own limit, set before it starts",
+    "oom_score": "the process's own score, set before it starts",
+    "new_privileges": "bubblewrap sets no_new_privs for all that it starts",
+    "readonly_paths": "their owner is a root that nobody inside is, and no capability stands for it",
+}
+"""Protections that no argument is for, and whose they are."""
+
+NAMESPACES = {"cgroup": "--unshare-cgroup", "ipc": "--unshare-ipc", "pid": "--unshare-pid", "uts": "--unshare-uts"}
+ALWAYS = ("--unshare-user", "--disable-userns", "--unshare-net", "--as-pid-1", "--new-session", "--clearenv")
+"""The user namespace is what gives an ordinary user all others, and there is none within it."""
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+PROC = "/proc/"
+
+
+class Machine(NamedTuple):
+    """What differs from one machine, or one sandbox, to the next."""
+
+    files: frozenset[str]
+    """Paths below /proc that the machine has and that are files, of those that may be masked."""
+    folders: frozenset[str]
+    """The same for folders."""
+    cgroup: tuple[tuple[str, str], ...] = ()
+    """Folders of the sandbox's own cgroup, and where it sees them."""
+
+
+class Descriptors(NamedTuple):
+    """Open files that bubblewrap reads from, or writes to."""
+
+    filter: int
+    status: int
+    etc: Mapping[str, int]
+    """For each file of `etc`."""
+
+
+def arguments(
+    wanted: Protections, root: Root, machine: Machine, descriptors: Descriptors, command: tuple[str, ...]
+) -> list[str]:
+    """Return what bubblewrap is started with. Raises `EngineError` for what it cannot enforce."""
+    refuse(wanted)
+    words = [*ALWAYS, *(NAMESPACES[name] for name in sorted(NAMESPACES))]
+    words += ["--uid", str(wanted.uid), "--gid", str(wanted.uid), "--hostname", wanted.hostname, "--cap-drop", "ALL"]
+    for name, value in {**root.environment, **wanted.environment}.items():
+        words += ["--setenv", name, value]
+    words += _root(root, descriptors)
+    words += _devices(wanted)
+    words += _proc(wanted, machine)
+    if machine.cgroup:
+        words += [*_folder("/sys", "0755"), *_folder("/sys/fs", "0755")]
+        if any(target != "/sys/fs/cgroup" for _, target in machine.cgroup):
+            words += _folder("/sys/fs/cgroup", "0755")
+        for source, target in machine.cgroup:
+            words += ["--ro-bind", source, target]
+    for parent in sorted({place.path.rpartition("/")[0] for place in wanted.writable} - {""}):
+        words += _folder(parent, "0755")
+    for place in wanted.writable:
+        words += _tmpfs(place.path, place.size_bytes, place.mode)
+    words += ["--remount-ro", "/", "--chdir", wanted.working_folder]
+    words += ["--seccomp", str(descriptors.filter), "--json-status-fd", str(descriptors.status)]
+    return [*words, "--", *command]
+
+
+def refuse(wanted: Protections) -> None:
+    """Raise `EngineError` for a protection that would be left out, or a hole that is not made."""
+    odd = [
+        name
+        for name, ok in {
+            "capabilities": not wanted.capabilities,
+            "new_privileges": not wanted.new_privileges,
+            "networks": not wanted.networks,
+            "host_folders": not wanted.host_folders,
+            "devices": not wanted.devices,
+            "writable_root": not wanted.writable_root,
+            "own_namespaces": wanted.own_namespaces == NAMESPACES.keys(),
+            "masked_paths": all(path.startswith((PROC, "/sys/", "/dev/mqueue")) for path in wanted.masked_paths),
+            "writable": all(_fits(place, wanted.uid) for place in wanted.writable),
+            "core_bytes": wanted.core_bytes == 0,
+        }.items()
+        if not ok
+    ]
+    if odd:
+        raise EngineError(
+            EndCode.ENGINE_LACKS_PROTECTION,
+            f"bubblewrap cannot do what is asked for: {', '.join(odd)}",
+            setting="engine",
+        )
+
+
+def etc(wanted: Protections) -> dict[str, str]:
+    """Return the files of /etc that every sandbox has of its own."""
+    uid = wanted.uid
+    return {
+        "passwd": f"{USER}:x:{uid}:{uid}::/tmp/home:/bin/sh\n",
+        "group": f"{USER}:x:{uid}:\n",
+        "hosts": f"127.0.0.1 localhost {wanted.hostname}\n::1 localhost\n",
+        "hostname": f"{wanted.hostname}\n",
+        "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
+        "resolv.conf": "",
+    }
+
+
+def variables(wanted: Protections, root: Root) -> frozenset[str]:
+    """Return the names of all variables that are set; PWD is bubblewrap's."""
+    return frozenset({*root.environment, *wanted.environment, "PWD"})
+
+
+def mounts(root: Root) -> frozenset[str]:
+    """Return where something is mounted read-only that another engine's sandboxes have no mount for."""
+    return frozenset({*(target for _, target in root.binds), *(f"/etc/{name}" for name in ETC)})
+
+
+def _root(root: Root, descriptors: Descriptors) -> list[str]:
+    words: list[str] = []
+    for source, target in root.binds:
+        words += ["--ro-bind", source, target]
+    for says, target in root.links:
+        words += ["--symlink", says, target]
+    if not root.etc:
+        words += _folder("/etc", "0755")
+    for name, descriptor in descriptors.etc.items():
+        words += ["--perms", "0444", "--ro-bind-data", str(descriptor), f"/etc/{name}"]
+    return words
+
+
+def _devices(wanted: Protections) -> list[str]:
+    shared = _tmpfs("/dev/shm", wanted.shm_bytes, 0o1777)  # noqa: S108 (inside)
+    return ["--dev", "/dev", "--remount-ro", "/dev/pts", *shared, "--remount-ro", "/dev"]
+
+
+def _proc(wanted: Protections, machine: Machine) -> list[str]:
+    """A masked file is /dev/null, a masked folder an empty read-only file system; so is /proc/fs, which tells of disks.
+
+    Of /sys and /dev/mqueue there is nothing at all.
+    """
+    words = ["--proc", "/proc"]
+    for path in sorted({path for path in wanted.masked_paths if path.startswith(PROC)} | {"/proc/fs"}):
+        if path in machine.files:
+            words += ["--dev-bind", "/dev/null", path]
+        elif path in machine.folders:
+            words += [*_tmpfs(path, 4096, 0o555), "--remount-ro", path]
+    return words
+
+
+def _fits(place: Tmpfs, uid: int) -> bool:
+    return place.owner in {None, uid}
+
+
+def _tmpfs(path: str, size: int, mode: int) -> list[str]:
+    return ["--perms", f"{mode:04o}", "--size", str(size), "--tmpfs", path]
+
+
+def _folder(path: str, mode: str) -> list[str]:
+    return ["--perms", mode, "--dir", path]

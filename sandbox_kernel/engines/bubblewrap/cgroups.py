@@ -1,0 +1,228 @@
+"""A cgroup for each sandbox, where this process may make one: what limits memory, processes and processors.
+
+Of version 1 or 2, as the machine has them; found by looking, for a user may have been given a part of the tree
+(systemd's Delegate=, or a folder that root handed over). Where there is none, the reason is said. Imports limit_watch,
+the protections and errors; reads and writes below /sys/fs/cgroup only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..hardening import Protections
+from ..limit_watch import Place, own_folders
+
+NEEDED = ("memory", "pids", "cpu")
+WANTED = (*NEEDED, "cpuacct")
+"""The last one counts the seconds of processors in version 1, and limits nothing."""
+INSIDE = "/sys/fs/cgroup"
+LEAF = "sandbox-kernel-host"
+"""Where the processes of a delegated cgroup of version 2 are put, for one with processes can have no children."""
+REMOVE_SECONDS = 1.0
+
+
+class NoCgroup(Exception):
+    """This process may make no cgroup; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The cgroups of one sandbox: one of version 2, or one for each controller of version 1."""
+
+    folders: tuple[tuple[str, str], ...]
+    """What it is called in a sandbox ("" for version 2), and its folder."""
+    version: int
+
+    def place(self, controller: str) -> Place:
+        """Return the folder that has a controller."""
+        if self.version == 2:
+            return Place(self.folders[0][1], 2)
+        return Place(next(folder for name, folder in self.folders if controller in name.split(",")), 1)
+
+    def seen(self) -> tuple[tuple[str, str], ...]:
+        """Return its folders, and where the sandbox sees them."""
+        return tuple((folder, f"{INSIDE}/{name}" if name else INSIDE) for name, folder in self.folders)
+
+    def limit(self, wanted: Protections) -> None:
+        """Set what the sandbox may use. Raises OSError."""
+        memory, pids, cpu = (Path(self.place(name).folder) for name in NEEDED)
+        if self.version == 2:
+            _write(memory / "memory.max", wanted.memory_bytes)
+            if (swap := memory / "memory.swap.max").exists():
+                _write(swap, wanted.swap_bytes)
+            _write(pids / "pids.max", wanted.pids)
+            _write(cpu / "cpu.max", f"{wanted.cpu_quota_microseconds} {wanted.cpu_period_microseconds}")
+            return
+        _write(memory / "memory.limit_in_bytes", wanted.memory_bytes)
+        if (both := memory / "memory.memsw.limit_in_bytes").exists():
+            _write(both, wanted.memory_bytes + wanted.swap_bytes)
+        _write(pids / "pids.max", wanted.pids)
+        _write(cpu / "cpu.cfs_period_us", wanted.cpu_period_microseconds)
+        _write(cpu / "cpu.cfs_quota_us", wanted.cpu_quota_microseconds)
+
+    def enter(self, pid: int) -> None:
+        """Put a process into it; what it starts from then on is in it, too. Raises OSError."""
+        for _, folder in self.folders:
+            _write(Path(folder, "cgroup.procs"), pid)
+
+    def kills_for_memory(self) -> int:
+        """Return how many of its processes the system has ended for memory, 0 where that is not said."""
+        place = self.place("memory")
+        name = "memory.oom_control" if place.version == 1 else "memory.events"
+        with contextlib.suppress(OSError, ValueError):
+            rows = Path(place.folder, name).read_text(encoding="ascii").splitlines()
+            return int(dict(row.split(" ", 1) for row in rows).get("oom_kill", 0))
+        return 0
+
+    def remove(self, seconds: float = REMOVE_SECONDS) -> bool:
+        """Remove it, which takes until its last process has ended; return whether it is gone."""
+        return remove([folder for _, folder in self.folders], seconds)
+
+
+def make(name: str, wanted: Protections) -> Group:
+    """Make a cgroup of this name, with its limits. Raises `NoCgroup`."""
+    group = Group(*_new(name))
+    try:
+        for _, folder in group.folders:
+            os.mkdir(folder, 0o755)  # noqa: PTH102 (a string everywhere else)
+        group.limit(wanted)
+    except OSError as error:
+        group.remove(0)
+        raise NoCgroup(f"{error.filename or ''}: {error.strerror}") from error
+    return group
+
+
+def available() -> str | None:
+    """Return why no cgroup can be made here, None if one can; it is tried."""
+    try:
+        folders, version = _new(f"sandbox-kernel-try-{os.getpid()}-{os.urandom(4).hex()}")
+        group = Group(folders, version)
+        try:
+            for _, folder in folders:
+                os.mkdir(folder, 0o755)  # noqa: PTH102 (as above)
+            if missing := [name for name in NEEDED if not _limits(group.place(name), name)]:
+                return f"controllers are missing: {', '.join(missing)}"
+        finally:
+            group.remove(0)
+    except (NoCgroup, OSError) as error:
+        return str(error)
+    return None
+
+
+def version() -> str:
+    """Return "1" or "2", as the machine has memory, pids and cpu."""
+    return "1" if all(controller in own_folders() for controller in NEEDED) else "2"
+
+
+def folders_of(rows: list[str], name: str) -> list[str]:
+    """Return the folders of the cgroup of a sandbox's name, from the rows of a process's /proc/PID/cgroup."""
+    own, found = own_folders(), []
+    for row in rows:
+        _, controllers, path = row.split(":", 2)
+        if path.endswith(f"/{name}"):
+            mount, _ = own.get(controllers.split(",")[0], ("", ""))
+            folder = f"{mount}{path}"
+            if mount and os.path.isdir(folder):  # noqa: PTH112 (as above)
+                found.append(folder)
+    return found
+
+
+def remove(folders: list[str], seconds: float) -> bool:
+    """Remove cgroups, children of theirs first, within so many seconds; return whether they are gone."""
+    until = time.monotonic() + seconds
+    left = list(folders)
+    while True:
+        left = [folder for folder in left if not _removed(folder)]
+        if not left or time.monotonic() >= until:
+            return not left
+        time.sleep(0.002)
+
+
+def _removed(folder: str) -> bool:
+    try:
+        os.rmdir(folder)  # noqa: PTH106 (as above)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _new(name: str) -> tuple[tuple[tuple[str, str], ...], int]:
+    """Return the folders to be made for a cgroup of this name, and the version."""
+    own = own_folders()
+    if all(controller in own for controller in NEEDED):
+        folders = {}
+        for controller in WANTED:
+            if controller in own:
+                mount, folder = own[controller]
+                if os.geteuid() == 0:
+                    folder = mount  # beside those of other engines, and not in that of a session which may end
+                folders[mount.rpartition("/")[2]] = f"{folder}/{name}"
+        for folder in folders.values():
+            _writable(folder.rpartition("/")[0])
+        return tuple(folders.items()), 1
+    if "" not in own:
+        raise NoCgroup("no cgroups with memory, pids and cpu are mounted")
+    mount, folder = own[""]
+    for parent in reversed(list(_parents(mount, folder))):
+        if _controls(parent) >= set(NEEDED):
+            return (("", f"{parent}/{name}"),), 2
+    delegated = _delegated(folder)
+    return (("", f"{delegated}/{name}"),), 2
+
+
+def _writable(folder: str) -> None:
+    if not os.access(folder, os.W_OK):
+        raise NoCgroup(f"{folder} may not be written to by this user")
+
+
+def _parents(mount: str, folder: str) -> Iterator[str]:
+    """Yield the cgroups of version 2, from this process's own upwards, in which it may make others and go there."""
+    while folder.startswith(mount):
+        if all(os.access(path, os.W_OK) for path in (folder, f"{folder}/cgroup.procs")):
+            yield folder
+        if folder == mount:
+            return
+        folder = folder.rpartition("/")[0]
+
+
+def _controls(folder: str) -> set[str]:
+    """Return what a cgroup of version 2 lets its children have."""
+    with contextlib.suppress(OSError):
+        return set(Path(folder, "cgroup.subtree_control").read_text(encoding="ascii").split())
+    return set()
+
+
+def _delegated(folder: str) -> str:
+    """Make this process's own cgroup of version 2 one that can have children, if it was given to its user."""
+    there = Path(folder)
+    _writable(folder)
+    try:
+        if set((there / "cgroup.controllers").read_text(encoding="ascii").split()) < set(NEEDED):
+            raise NoCgroup(f"{folder} has not all of memory, pids and cpu")
+        pids = (there / "cgroup.procs").read_text(encoding="ascii").split()
+        if any(os.stat(f"/proc/{pid}").st_uid != os.geteuid() for pid in pids):  # noqa: PTH116 (as above)
+            raise NoCgroup(f"{folder} has processes of other users")
+        (there / LEAF).mkdir(exist_ok=True)
+        for pid in pids:
+            _write(there / LEAF / "cgroup.procs", int(pid))
+        _write(there / "cgroup.subtree_control", " ".join(f"+{name}" for name in NEEDED))
+    except OSError as error:
+        raise NoCgroup(f"{error.filename or folder}: {error.strerror}") from error
+    return folder
+
+
+def _limits(place: Place, controller: str) -> bool:
+    one = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max",) * 2}
+    names = one.get(controller, ("cpu.cfs_quota_us", "cpu.max"))
+    return Path(place.folder, names[place.version - 1]).exists()
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(f"{value}\n", encoding="ascii")

@@ -1,0 +1,349 @@
+"""One running sandbox of bubblewrap's: its pipe, and why it ended.
+
+Two processes of the machine are followed by their pidfds: bubblewrap's own, which stays outside and says with which
+code the sandbox ended, and the sandbox's first, with which all others end. Imports asyncio, the pipe and the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.codes import EndCode, Survived
+from ...core.errors import EngineError
+from ...core.model import ExitReason, SandboxSpec
+from ..attestation import checks, demand
+from ..base import Check
+from ..hardening import protections
+from ..limit_watch import LimitWatch, watch_memory
+from ..owner import start_ticks
+from ..pipe import TAIL_BYTES, Pipe
+from . import errors
+from .arguments import Descriptors, arguments
+from .cgroups import Group
+from .launch import MARK, Launched, machine
+from .roots import Root, find
+from .warden import kill, warden
+from .witness import Seen, look, witness
+
+KILL_SECONDS = 4.0
+"""How long an end is waited for. One that takes longer is left to the warden."""
+START_SECONDS = 30.0
+LOOK_SECONDS = 0.001
+JUST_BEFORE_SECONDS = 5.0
+"""An older out-of-memory event was another process's end."""
+STATUS_BYTES = 16384
+READ_BYTES = 65536
+SIGKILLED = 128 + 9
+
+
+@dataclass(slots=True)
+class BubblewrapHandover:
+    """The pipe's file descriptor, and what `BubblewrapEngine.adopt` needs with it (plain JSON)."""
+
+    fd: int
+    state: dict[str, Any]
+
+
+class BubblewrapContainer:
+    """A running sandbox. Made by `BubblewrapEngine.start` and `BubblewrapEngine.adopt` only."""
+
+    def __init__(self, program: str, launched: Launched, pipe: Pipe, first: int | None = None) -> None:
+        """`first` is the number of the sandbox's first process, if that is known already."""
+        self.id = launched.name
+        self.image_id: str | None = None
+        self._program = program
+        self._launched = launched
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[ExitReason] = self._loop.create_future()
+        self._over = asyncio.Event()
+        """Set when neither of the two processes is there any more."""
+        self._changed = asyncio.Event()
+        self._status = bytearray()
+        self._stderr = bytearray()
+        self._exit_code: int | None = None
+        self._first = 0
+        self._handle: int | None = None
+        self._seen: Seen | None = None
+        self._oom_at = -math.inf
+        self._oom_known = launched.group.kills_for_memory() if launched.group is not None else 0
+        self._limit: LimitWatch | None = None
+        self._listening = True
+        self._loop.add_reader(launched.monitor, self._monitor_ended)
+        self._loop.add_reader(launched.errors, self._hear_errors)
+        self._loop.add_reader(launched.status, self._hear_status)
+        if launched.group is not None:
+            with contextlib.suppress(OSError):
+                self._limit = watch_memory(launched.group.place("memory"), self._ran_out)
+        if first is not None:
+            self._began(first)
+
+    # --- the pipe ---------------------------------------------------------------------------------------------------
+
+    async def send(self, data: bytes) -> None:
+        await self._pipe.send(data)
+
+    def offer(self, data: bytes) -> int:
+        return self._pipe.offer(data)
+
+    async def receive(self, minimum: int = 1) -> bytes:
+        return await self._pipe.receive(minimum)
+
+    def abandon(self) -> None:
+        self._pipe.abandon()  # the warden is told by the system, and ends it
+        self._forget()
+
+    def detach(self) -> BubblewrapHandover:
+        """Give the pipe away. The sandbox lives on for as long as somebody holds the file descriptor."""
+        fd, pipe = self._pipe.detach()
+        group = self._launched.group
+        state = {
+            "id": self.id,
+            "session": self._launched.session,
+            "pid": self._launched.pid,
+            "started": start_ticks(self._launched.pid),
+            "first": self._first,
+            "host_uid": self._launched.host_uid,
+            "group": None if group is None else {"folders": group.folders, "version": group.version},
+            "descriptors": self._launched.descriptors._asdict(),
+            "pipe": pipe,
+        }
+        self._forget()
+        return BubblewrapHandover(fd, state)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def wait(self) -> ExitReason:
+        return await asyncio.shield(self._ended)
+
+    async def kill(self) -> None:
+        """End the sandbox, within 4 s. Raises `EngineError` when that is not done by then; the warden then goes on."""
+        self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
+        if self._listening and not self._over.is_set():
+            kill([self._launched.monitor, *([] if self._handle is None else [self._handle])])
+        self._pipe.close()
+        group = self._launched.group
+        try:
+            if self._listening:
+                async with asyncio.timeout(KILL_SECONDS):
+                    await self._over.wait()
+            gone = group is None or group.remove(0) or await asyncio.to_thread(group.remove, KILL_SECONDS)
+        except TimeoutError:
+            gone = False
+        if not gone:
+            raise EngineError(EndCode.CONTAINER_NOT_REMOVED, "the sandbox did not end", limit=f"{KILL_SECONDS:.0f} s")
+        warden().forget(self.id)
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        if self._over.is_set() or self._ended.done() or self._handle is None:
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
+        root = find(spec.image)
+        said = witness(spec, root, self._launched, self._words(spec, root), look(self._launched, self._first))
+        self.image_id = root.contents
+        return checks(spec, report, said)
+
+    async def attest(self, report: object, spec: SandboxSpec) -> None:
+        demand(await self.compare(report, spec))
+
+    def _words(self, spec: SandboxSpec, root: Root) -> list[str]:
+        """Return what the gate was started with, as far as it is still to be seen: bubblewrap's own arguments."""
+        group, descriptors = self._launched.group, self._launched.descriptors
+        return arguments(protections(spec), root, machine(group), descriptors, spec.command)
+
+    # --- how it begins ----------------------------------------------------------------------------------------------
+
+    async def running(self) -> None:
+        """Return when the sandbox's program runs. Raises `EngineError` if it does not come to that."""
+        own = os.path.basename(self._program)[:15]  # noqa: PTH119 (as the system cuts it)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while self._handle is None and not self._over.is_set():
+                    self._changed.clear()
+                    await self._changed.wait()
+                while not self._over.is_set() and _command(self._first) in {own, ""}:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await self._over.wait()
+        except TimeoutError as error:
+            raise EngineError(
+                EndCode.ENGINE_SILENT, "bubblewrap does not start the sandbox", limit=f"{START_SECONDS:.0f} s"
+            ) from error
+        if self._over.is_set() and (self._handle is None or self._stderr.startswith(errors.PREFIX.encode())):
+            raise errors.refusal(self._stderr.decode("utf-8", "replace"))
+
+    def _began(self, first: int) -> None:
+        """The sandbox's first process is there."""
+        try:
+            handle = os.pidfd_open(first)
+        except OSError:
+            return  # it ended already, and so does bubblewrap
+        self._first, self._handle = first, handle
+        self._loop.add_reader(handle, self._first_ended)
+        warden().started(self.id, handle)
+        self._changed.set()
+
+    # --- what is heard ----------------------------------------------------------------------------------------------
+
+    def _hear_status(self) -> None:
+        """Take in what bubblewrap says: one JSON document a line."""
+        data = _read(self._launched.status)
+        if data == b"":
+            self._loop.remove_reader(self._launched.status)
+        self._status += data or b""
+        del self._status[:-STATUS_BYTES]
+        while (end := self._status.find(b"\n")) >= 0:
+            line = bytes(self._status[:end])
+            del self._status[: end + 1]
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                said = json.loads(line)
+                if "child-pid" in said and self._handle is None:
+                    self._began(int(said["child-pid"]))
+                if "exit-code" in said:
+                    self._exit_code = int(said["exit-code"])
+
+    def _hear_errors(self) -> None:
+        data = _read(self._launched.errors)
+        if data == b"":
+            self._loop.remove_reader(self._launched.errors)
+        self._stderr += data or b""
+        del self._stderr[:-TAIL_BYTES]
+
+    def _ran_out(self) -> None:
+        self._oom_at = time.monotonic()
+        if self._launched.group is not None:
+            self._oom_known = self._launched.group.kills_for_memory()
+
+    def _first_ended(self) -> None:
+        """All that the sandbox had has ended, so nothing more comes through the pipe, whoever holds its other end."""
+        if self._handle is None:
+            return
+        self._loop.remove_reader(self._handle)
+        self._pipe.finish()
+        if not self._monitor_there():
+            self._conclude()
+
+    def _monitor_ended(self) -> None:
+        self._loop.remove_reader(self._launched.monitor)
+        self._hear_status()
+        if self._handle is not None and not _over(self._handle):
+            with contextlib.suppress(OSError):  # somebody ended bubblewrap, and the sandbox goes on without it
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            return
+        self._conclude()
+
+    def _monitor_there(self) -> bool:
+        return not _over(self._launched.monitor)
+
+    def _conclude(self) -> None:
+        """Tell why it ended, from what was noted."""
+        if self._over.is_set():
+            return
+        for hear in (self._hear_status, self._hear_errors):
+            hear()
+        with contextlib.suppress(ChildProcessError):  # it is another process's child
+            os.waitpid(self._launched.pid, os.WNOHANG)
+        self._over.set()
+        self._changed.set()
+        self._pipe.finish()
+        code = SIGKILLED if self._exit_code is None else self._exit_code
+        if code != SIGKILLED:
+            detail = self._stderr.decode("utf-8", "replace").strip()
+            self._end(ExitReason(kind="exited", exit_code=code, detail=detail))
+            return
+        group = self._launched.group
+        more = group is not None and group.kills_for_memory() > self._oom_known
+        if more or time.monotonic() - self._oom_at < JUST_BEFORE_SECONDS:
+            self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
+        else:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
+
+    def _end(self, reason: ExitReason) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    def _forget(self) -> None:
+        """Listen no longer, and close all that is held; the sandbox is not touched. Works without a loop."""
+        if not self._listening:
+            return
+        self._listening = False
+        if self._limit is not None:
+            self._limit.close()
+        handles = [self._launched.monitor, self._launched.errors, self._launched.status]
+        for fd in [*handles, *([] if self._handle is None else [self._handle])]:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(fd)
+            os.close(fd)
+
+
+def adopted(program: str, state: dict[str, Any], pipe: Pipe) -> BubblewrapContainer:
+    """Take over what `detach` gave up. Raises LookupError, TypeError, ValueError or OSError for what is not one."""
+    pid, name = int(state["pid"]), str(state["id"])
+    if start_ticks(pid) != state["started"] or f'"{name}"' not in mark_of(pid):
+        raise ProcessLookupError(name)
+    said = state["descriptors"]
+    descriptors = Descriptors(int(said["filter"]), int(said["status"]), dict(said["etc"]))
+    group = None
+    if state["group"] is not None:
+        folders = tuple((str(inside), str(folder)) for inside, folder in state["group"]["folders"])
+        group = Group(folders, int(state["group"]["version"]))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    opened: list[int] = []
+    try:
+        opened.append(os.pidfd_open(pid))
+        # Its own ends of both pipes are open, and the system gives the other ones to whoever may look at it.
+        opened += [os.open(f"/proc/{pid}/fd/{number}", flags) for number in (2, descriptors.status)]
+        monitor, stderr, status = opened
+        launched = Launched(
+            name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, int(state["host_uid"])
+        )
+        return BubblewrapContainer(program, launched, pipe, int(state["first"]))
+    except BaseException:
+        for fd in opened:
+            os.close(fd)
+        raise
+
+
+def mark_of(pid: int) -> str:
+    """Return what a process of bubblewrap's was marked with, "" for another process."""
+    with contextlib.suppress(OSError):
+        for row in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, value = row.partition(b"=")
+            if name == MARK.encode():
+                return value.decode("utf-8", "replace")
+    return ""
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    return ""
+
+
+def _read(fd: int) -> bytes | None:
+    """Return what is there, b"" at the end, None for nothing yet."""
+    try:
+        return os.read(fd, READ_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _over(handle: int) -> bool:
+    """Return whether a pidfd's process has ended."""
+    import select
+
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,193 @@
+"""Starting one sandbox: the files that bubblewrap reads, the process, its limits, and the gate that holds it meanwhile.
+
+A shell waits for one line before it becomes bubblewrap. By then its cgroup, its limits and its warden are there, so
+nothing of a sandbox ever runs without them; should this process end in between, the line never comes and nothing
+starts.
+Imports the protections, the arguments and what they need; it does not wait for anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ...core.errors import EngineError
+from ...core.model import SandboxSpec
+from .. import filter as system_calls
+from ..hardening import MASKED_PATHS, Protections, protections
+from ..owner import Owner
+from . import errors
+from .arguments import Descriptors, Machine, arguments, etc
+from .cgroups import Group
+from .roots import Root
+from .warden import kill, warden
+
+GATE = 'read -r line && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@"'
+SHELL = "/bin/sh"
+MARK = "SANDBOX_KERNEL_BUBBLEWRAP"
+"""The variable of bubblewrap's own process, and of nothing within, by which sandboxes are found."""
+BUFFER_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Launched:
+    """A sandbox that was started, or another process's that was taken over, and what this process holds of it."""
+
+    name: str
+    session: str
+    pid: int
+    """Of bubblewrap's own process, which stays outside."""
+    monitor: int
+    """Its pidfd."""
+    errors: int
+    status: int
+    group: Group | None
+    descriptors: Descriptors
+    host_uid: int
+    """Whom the machine takes its processes for."""
+
+
+def launch(program: str, spec: SandboxSpec, root: Root, group: Group | None) -> tuple[Launched, socket.socket]:
+    """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
+
+    Raises `EngineError`.
+    """
+    wanted = protections(spec)
+    name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
+    mine, theirs = socket.socketpair()
+    held: list[int] = []
+    try:
+        with theirs:
+            for end in (mine, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+            status, errors_end, descriptors = _files(wanted, held)
+            words = arguments(wanted, root, machine(group), descriptors, spec.command)
+            mark = _mark(name, spec, mine)
+            whom = spec.uid if drops() else None
+            try:
+                process = subprocess.Popen(
+                    [SHELL, "-c", GATE, "sh", str(wanted.open_files), str(wanted.core_bytes), program, *words],
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=errors_end[1],
+                    pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values()],
+                    cwd="/",
+                    env={"PATH": "/usr/bin:/bin", MARK: mark},
+                    start_new_session=True,
+                    user=whom,
+                    group=whom,
+                    extra_groups=None if whom is None else [],
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                raise errors.refusal(f"{SHELL} does not start: {error}") from error
+            process.returncode = 0  # its end is awaited by its pidfd
+            monitor = os.pidfd_open(process.pid)
+            held.append(monitor)
+            try:
+                cgroups = tuple(folder for _, folder in group.folders) if group is not None else ()
+                warden().watch(name, cgroups, theirs.fileno(), monitor)
+                confine(process.pid, wanted, group)
+                mine.send(b"\n")
+            except BaseException as error:
+                kill([monitor])
+                os.waitpid(process.pid, 0)
+                warden().forget(name)
+                if isinstance(error, OSError):
+                    raise errors.refusal(f"the limits of process {process.pid} cannot be set: {error}") from error
+                raise
+    except BaseException:
+        mine.close()
+        for fd in held:
+            os.close(fd)
+        raise
+    for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values()):
+        os.close(fd)
+    launched = Launched(
+        name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors, _uid(spec)
+    )
+    return launched, mine
+
+
+def confine(pid: int, wanted: Protections, group: Group | None) -> None:
+    """Set what a process and all that it starts may use, as far as it cannot do that itself. Raises OSError."""
+    if group is not None:
+        group.enter(pid)
+    Path(f"/proc/{pid}/oom_score_adj").write_text(str(wanted.oom_score), encoding="ascii")
+
+
+def name_of(group: Group) -> str:
+    """Return the name of the sandbox whose cgroup it is."""
+    return group.folders[0][1].rpartition("/")[2]
+
+
+def drops() -> bool:
+    """Return whether each sandbox gets a user of its own, which takes root."""
+    return os.geteuid() == 0
+
+
+@cache
+def machine_paths() -> Machine:
+    """Return which of the paths that are masked this machine has."""
+    wanted = [Path(path) for path in (*MASKED_PATHS, "/proc/fs") if path.startswith("/proc/")]
+    return Machine(
+        frozenset(str(path) for path in wanted if path.is_file()),
+        frozenset(str(path) for path in wanted if path.is_dir()),
+    )
+
+
+def machine(group: Group | None) -> Machine:
+    """Return what differs from one machine, or one sandbox, to the next."""
+    return machine_paths()._replace(cgroup=group.seen() if group is not None else ())
+
+
+def digest(words: list[str]) -> str:
+    """Return a name for arguments: equal ones have equal names."""
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+def _files(wanted: Protections, held: list[int]) -> tuple[int, tuple[int, int], Descriptors]:
+    """Open what bubblewrap reads and writes; `held` gets what has to be closed if it does not start."""
+    status = os.pipe()
+    held += status
+    said = os.pipe()
+    held += said
+    for fd in (status[0], said[0]):
+        os.set_blocking(fd, False)
+    try:
+        program = system_calls.program(wanted.system_calls, os.uname().machine)
+    except LookupError as error:
+        raise EngineError(f"the system calls of {error} are not known, so they cannot be filtered") from error
+    contents: dict[str, bytes] = {name: text.encode() for name, text in etc(wanted).items()}
+    opened: dict[str, int] = {}
+    for name, data in {"": program, **contents}.items():
+        opened[name] = os.memfd_create(name or "filter", os.MFD_CLOEXEC)
+        held.append(opened[name])
+        os.write(opened[name], data)
+        os.lseek(opened[name], 0, os.SEEK_SET)
+    return status[0], said, Descriptors(opened.pop(""), status[1], opened)
+
+
+def _mark(name: str, spec: SandboxSpec, mine: socket.socket) -> str:
+    """Return what is known of a sandbox by looking at its process from outside; `pipe` is the owner's end."""
+    said: Mapping[str, Any] = {
+        "name": name,
+        "session": spec.session_id,
+        "image": spec.image,
+        "memory": spec.limits.memory_bytes,
+        "version": __version__,
+        "pipe": os.fstat(mine.fileno()).st_ino,
+    }
+    return json.dumps(said, separators=(",", ":"))
+
+
+def _uid(spec: SandboxSpec) -> int:
+    return spec.uid if drops() else os.geteuid()

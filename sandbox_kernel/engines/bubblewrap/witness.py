@@ -1,0 +1,123 @@
+"""What the machine says of a sandbox, seen from outside: its process's own files in /proc, and its cgroup.
+
+bubblewrap is gone once the sandbox's program runs, and remembers nothing; the system does. Fails closed: what is
+missing or unreadable differs. `look` reads; the comparison is pure. Imports attestation, base, the protections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...core.model import SandboxSpec
+from ..attestation import same
+from ..base import Check, Witness
+from ..hardening import PAGE_BYTES, protections
+from .arguments import mounts, variables
+from .cgroups import Group
+from .launch import Launched, digest
+from .roots import Root
+
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+STATUS = {
+    "user ids": "Uid",
+    "group ids": "Gid",
+    "no_new_privs": "NoNewPrivs",
+    "seccomp mode": "Seccomp",
+    "inheritable capabilities": "CapInh",
+    "permitted capabilities": "CapPrm",
+    "effective capabilities": "CapEff",
+    "bounding capabilities": "CapBnd",
+    "ambient capabilities": "CapAmb",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is to be read of a sandbox's first process, of bubblewrap's own and of the cgroup."""
+
+    status: dict[str, str] = field(default_factory=dict)
+    own_namespaces: tuple[str, ...] = ()
+    words: str = ""
+    """The digest of bubblewrap's arguments."""
+    score: str = ""
+    cgroups: str = ""
+    limits: dict[str, str] = field(default_factory=dict)
+
+
+def look(launched: Launched, first: int) -> Seen:
+    """Read all of it; `first` is the sandbox's first process. What cannot be read is left out."""
+    rows = (row.partition(":") for row in _read(f"/proc/{first}/status").splitlines())
+    arguments = _read(f"/proc/{launched.pid}/cmdline").split("\0")
+    return Seen(
+        {name: value.strip() for name, _, value in rows},
+        tuple(name for name in NAMESPACES if _namespace(first, name) not in {"", _namespace(os.getpid(), name)}),
+        digest(arguments[1:-1]),
+        _read(f"/proc/{first}/oom_score_adj").strip(),
+        _read(f"/proc/{first}/cgroup"),
+        limits_of(launched.group) if launched.group is not None else {},
+    )
+
+
+def limits_of(group: Group) -> dict[str, str]:
+    """Return the limits that a cgroup has, as its files say them."""
+    memory, pids, cpu = (group.place(name) for name in ("memory", "pids", "cpu"))
+    names = {
+        1: ("memory.limit_in_bytes", "pids.max", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
+        2: ("memory.max", "pids.max", ("cpu.max",)),
+    }[group.version]
+    quota = " ".join(_read(f"{cpu.folder}/{name}").strip() for name in names[2])
+    return {
+        "memory limit": _read(f"{memory.folder}/{names[0]}").strip(),
+        "process limit": _read(f"{pids.folder}/{names[1]}").strip(),
+        "CPU quota and period": quota,
+    }
+
+
+def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Witness:
+    """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
+    lines = tuple(_compared(spec, launched, words, seen or Seen()))
+    return Witness(lines, variables(protections(spec), root), mounts(root), "bubblewrap")
+
+
+def _compared(spec: SandboxSpec, launched: Launched, words: list[str], seen: Seen) -> Iterator[Check]:
+    wanted = protections(spec)
+    yield same("engine: arguments", digest(words), seen.words)
+    uid = "\t".join([str(launched.host_uid)] * 4)
+    asked = {"user ids": uid, "group ids": None, "no_new_privs": "1", "seccomp mode": "2"}
+    for name, key in STATUS.items():
+        expected = asked.get(name, "0" * 16)
+        if expected is not None:
+            yield same(f"engine: {name}", expected, seen.status.get(key))
+    yield same("engine: namespaces of its own", ", ".join(NAMESPACES), ", ".join(seen.own_namespaces))
+    yield same("engine: score when the machine has no memory", str(wanted.oom_score), seen.score)
+    if launched.group is None:
+        yield same("engine: cgroup", "one of its own", "none")
+        return
+    rows = [row.split(":", 2) for row in seen.cgroups.splitlines()]
+    inside = {name for _, names, path in rows if path.endswith(f"/{launched.name}") for name in names.split(",")}
+    needed = {""} if launched.group.version == 2 else {"memory", "pids", "cpu"}
+    missing = ", ".join(sorted(needed - inside)) if needed - inside != {""} else "all"
+    yield Check("engine: cgroup", "one of its own", f"not for {missing}" if missing else "one of its own", not missing)
+    limits = {
+        "memory limit": str(wanted.memory_bytes // PAGE_BYTES * PAGE_BYTES),
+        "process limit": str(wanted.pids),
+        "CPU quota and period": f"{wanted.cpu_quota_microseconds} {wanted.cpu_period_microseconds}",
+    }
+    for name, expected in limits.items():
+        yield same(f"engine: {name}", expected, seen.limits.get(name))
+
+
+def _namespace(pid: int, name: str) -> str:
+    with contextlib.suppress(OSError):
+        return str(Path(f"/proc/{pid}/ns/{name}").readlink())
+    return ""
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    return ""

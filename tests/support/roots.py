@@ -1,0 +1,51 @@
+"""A root for engines without images, made of the test's image once for each process of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sandbox_kernel.engines.bubblewrap.roots import DESCRIPTION
+
+IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
+
+_folder: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@cache
+def root_of_tests() -> str:
+    """Return the folder of a root that has what the image has; `SANDBOX_KERNEL_TEST_ROOT` names one that is there."""
+    if there := os.environ.get("SANDBOX_KERNEL_TEST_ROOT"):
+        return there
+    _folder.append(tempfile.TemporaryDirectory(prefix="sandbox-kernel-root-", ignore_cleanup_errors=True))
+    folder = Path(_folder[0].name)
+    folder.chmod(0o755)
+    tree = folder / "root"
+    tree.mkdir()
+    created = subprocess.run(["docker", "create", IMAGE, "true"], check=True, capture_output=True, text=True)
+    try:
+        with subprocess.Popen(["docker", "export", created.stdout.strip()], stdout=subprocess.PIPE) as exporting:
+            subprocess.run(["tar", "-x", "-C", tree], check=True, stdin=exporting.stdout)
+    finally:
+        subprocess.run(["docker", "rm", created.stdout.strip()], check=True, capture_output=True)
+    describe(folder)
+    return str(folder)
+
+
+def describe(folder: Path, **fields: Any) -> None:
+    """Write what a root is."""
+    said = {
+        "format": 1,
+        "contents": "sha256:test",
+        "made": "2026-01-31",
+        "size_bytes": 1,
+        "tree": "root",
+        "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
+        **fields,
+    }
+    (folder / DESCRIPTION).write_text(json.dumps({key: value for key, value in said.items() if value is not None}))
