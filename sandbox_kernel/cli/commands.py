@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. `run` has more of them (batch/exits.py)."""
+WHICHEVER = ("auto", "docker")
+"""Values of `engine` for which setup looks for a Docker engine, wherever it listens."""
 SECONDS_FOR_LISTS = 90.0
 """How long `ps` and `reap` wait for the engine."""
 
@@ -45,8 +47,9 @@ def set_up(options: argparse.Namespace) -> int:
     from ..setup.doctor import diagnose, table
 
     settings = check(options.values)
-    status = machine.find_engine(None if settings.engine == "docker" else settings.engine)
-    if not status.available and settings.engine == "docker" and not os.environ.get("DOCKER_HOST") and os.geteuid() == 0:
+    status = machine.find_engine(None if settings.engine in WHICHEVER else settings.engine)
+    own_choice = settings.engine not in WHICHEVER or os.environ.get("DOCKER_HOST")
+    if not status.available and not own_choice and os.geteuid() == 0:
         print(f"engine      {status.problem}")
         if not options.yes and not _agreed("Install the distribution's engine, if there is none, and start it?"):
             raise EngineUnavailable(

@@ -63,10 +63,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "engine",
             "engine",
             text(
-                re.compile(r"docker|unix:///\S+"), 'docker, or the address of a Docker-compatible socket: "unix:///..."'
+                re.compile(r"auto|docker|bubblewrap|unix:///\S+"),
+                'auto, docker, bubblewrap, or the address of a Docker-compatible socket: "unix:///..."',
             ),
-            'The container engine: "docker" finds a local Docker socket; "unix:///PATH" is a socket '
-            "that speaks the same API, such as Podman's.",
+            'What makes the sandboxes: "docker" finds a local Docker socket; "unix:///PATH" is a socket that speaks '
+            'the same API, such as Podman\'s; "bubblewrap" needs neither root nor a daemon; "auto" takes Docker if it '
+            "answers this user, and else bubblewrap.",
         ),
         Setting(
             "runtime",
@@ -78,8 +80,9 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "image",
             "image",
-            text(re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*"), "the name of an image"),
-            "The image that cells run in; any with Python (3.9 or newer) and ipykernel will do. It is never pulled.",
+            text(re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]*"), "the name of an image"),
+            "The image that cells run in; any with Python (3.9 or newer) and ipykernel will do. It is never pulled. "
+            "For bubblewrap it is an environment of that name, or the folder of one.",
         ),
     ),
     "What a session may use": (
@@ -94,6 +97,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "cpus", "cpus", number(float, 0.05, 4096), "Processors that one session may keep busy; 0.5 is half of one."
         ),
         Setting("pids", "pids", number(int, 32, 4_000_000), "Processes and threads of one session, counted together."),
+        Setting(
+            "limits",
+            "limits_kept",
+            choice("enforced", "best-effort"),
+            "Whether memory, pids and cpus must be limited by the machine's own kernel. An engine that has no cgroup "
+            'for that is refused, unless this is "best-effort": a process of the host then looks at what a session '
+            "uses, which a quick one outruns, and processors are not limited at all.",
+        ),
         Setting("open_files", "open_files", number(int, 128, 1 << 20), "Files that one process may have open."),
         Setting(
             "scratch_size",

@@ -14,6 +14,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 Channel = Literal["shell", "control", "stdin", "iopub"]
 OutputMode = Literal["safe", "strict", "trusted"]
+LimitsKept = Literal["enforced", "best-effort"]
 
 MOST_RULES_SHOWN = 20
 
@@ -122,11 +123,13 @@ class Monitoring:
 class Settings:
     """Everything a user can choose, resolved and checked; made by config.py or by a caller of the SDK."""
 
-    engine: str = "docker"
+    engine: str = "auto"
     runtime: str | None = None
     """The engine's OCI runtime: None is its default; "runsc" is gVisor."""
     image: str = "sandbox-kernel:data"
     limits: Limits = field(default_factory=Limits)
+    limits_kept: LimitsKept = "enforced"
+    """Whether a sandbox may start where the machine lets nobody limit memory, processes and processors."""
     outputs: OutputMode = "safe"
     uploads: str | None = None
     """A host folder whose regular files are copied into scratch: at start, and what changed before each cell."""
@@ -211,6 +214,8 @@ class SandboxSpec:
     """All of the container's environment; nothing of the host's is added."""
     watched: bool = False
     """Whether the agent tells of what the cells do."""
+    limits_kept: LimitsKept = "enforced"
+    """As the setting says; for engines that do not always have what enforces the limits."""
 
     def __post_init__(self) -> None:
         if self.uid <= 0:

@@ -2,6 +2,7 @@
 
 - `base`: The seam: `Engine`, `Container`, `Handover`.
 - `seccomp`: The system calls that a cell may make; all others fail.
+- `filter`: The same rules as a program for the kernel, for engines that take no rules.
 - `about`: What an engine says of itself, its sandboxes and its images: values of ours.
 - `hardening`: From a spec to the protections of a sandbox, in values of ours.
 - `attestation`: Is the container what was asked for? Two witnesses against the spec.

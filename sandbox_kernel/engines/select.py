@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
+from ..core.usage_codes import UsageCode
 
 if TYPE_CHECKING:
     from .about import Inspectable
     from .base import Ahead
+    from .bubblewrap.roots import Root
+
+AUTO, DOCKER, BUBBLEWRAP = "auto", "docker", "bubblewrap"
+
+
+def chosen(settings: Settings) -> str:
+    """Return "docker", "bubblewrap" or the address of a socket; "auto" takes the first that is there for this user.
+
+    Where none is, it is Docker, whose error says what to do.
+    """
+    if settings.engine != AUTO:
+        return settings.engine
+    from .docker.discovery import answers
+
+    if answers() or bubblewrap_program() is None:
+        return DOCKER
+    return BUBBLEWRAP
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
@@ -17,20 +36,29 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
 
     Its first start takes up what was asked `ahead`.
     """
+    engine = chosen(settings)
+    if engine == BUBBLEWRAP:
+        from .bubblewrap.engine import BubblewrapEngine
+
+        return BubblewrapEngine()
     from .docker.engine import DockerEngine
 
-    return DockerEngine(base_url=_address(settings), ahead=ahead)
+    return DockerEngine(base_url=_address(engine), ahead=ahead)
 
 
 def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     """Ask the engine that the settings name for a container, before there is an event loop.
 
-    Raises OSError if it does not take that in at once, and `ConfigurationError` for an engine that cannot be.
+    Raises OSError if it does not take that in at once, and `ConfigurationError` for an engine that cannot be, or of
+    which nothing can be asked ahead.
     """
+    engine = chosen(settings)
+    if engine == BUBBLEWRAP:
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, "bubblewrap starts at once", setting="engine")
     from .docker.ahead import ask_ahead
     from .docker.discovery import socket_path
 
-    return ask_ahead(socket_path(_address(settings)), spec)
+    return ask_ahead(socket_path(_address(engine)), spec)
 
 
 def addresses(environment: Mapping[str, str]) -> list[str]:
@@ -40,5 +68,26 @@ def addresses(environment: Mapping[str, str]) -> list[str]:
     return discovery.addresses(environment)
 
 
-def _address(settings: Settings) -> str | None:
-    return None if settings.engine == "docker" else settings.engine
+def bubblewrap_program() -> str | None:
+    """Return the path of bubblewrap, None where there is none that this process can start."""
+    from .bubblewrap import discovery
+
+    return discovery.bubblewrap_program()
+
+
+def root_named(name: str) -> Root:
+    """Return what bubblewrap has for a file system under a name. Raises `ImageMissing` and `EngineError`."""
+    from .bubblewrap import roots
+
+    return roots.find(name)
+
+
+def root_folders() -> list[str]:
+    """Return where such roots may lie, the user's own first."""
+    from .bubblewrap import roots
+
+    return roots.folders()
+
+
+def _address(engine: str) -> str | None:
+    return None if engine == DOCKER else engine

@@ -128,5 +128,6 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         limits=settings.limits,
         command=command,
         watched=watched,
+        limits_kept=settings.limits_kept,
         uid=low + int.from_bytes(os.urandom(8)) % (high - low),
     )

@@ -17,7 +17,7 @@ from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings, format_bytes
 from ..core.tasks import Tasks, noted_in
-from ..engines.select import make_engine
+from ..engines.select import chosen, make_engine
 from ..files.names import FileLimits
 from ..session.session import Session
 from . import starts
@@ -54,6 +54,7 @@ class AsyncSandbox:
                 UsageCode.NOT_TOGETHER, "give either settings or keywords", setting=next(iter(keywords))
             )
         self.settings = settings or from_keywords(**keywords)
+        self._engine = chosen(self.settings)
         self._cells: dict[str, Cell] = {}
         self._network = network = Network(self.settings, self._cells)
         self._session = Session(
@@ -227,7 +228,7 @@ class AsyncSandbox:
         return SandboxInfo(
             id=self.id,
             image=self.settings.image,
-            engine=self.settings.engine,
+            engine=self._engine,
             runtime=self.settings.runtime or "default",
             outputs=self.settings.outputs,
             network=self.settings.network or "none",

@@ -19,6 +19,7 @@ class Keywords(TypedDict, total=False):
     memory: str | int | None
     cpus: float | None
     pids: int | None
+    limits: str | None
     open_files: int | None
     scratch_size: str | int | None
     tmp_size: str | int | None

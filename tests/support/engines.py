@@ -22,7 +22,8 @@ from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.bubblewrap import cgroups
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
-from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine, sandboxes
+from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
+from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from tests.support.plain_engine import SESSION, PlainEngine
 from tests.support.roots import root_of_tests

@@ -65,7 +65,7 @@ REFUSED = {
     "half a process, as a number": ("pids", 64.5, "not a whole number"),
     "a frame that the wire cannot carry": ("message_limit", "4G", "too large"),
     "an output mode that does not exist": ("outputs", "saef", "did you mean safe"),
-    "an engine on the network": ("engine", "tcp://192.0.2.1:2375", "not docker"),
+    "an engine on the network": ("engine", "tcp://192.0.2.1:2375", "not auto, docker"),
     "an image that is a flag": ("image", "--privileged", "not the name of an image"),
     "a runtime with a path": ("runtime", "/usr/bin/x", "not the name of an OCI runtime"),
     "a runtime of nothing but None in a file is fine, a number is not": (

@@ -5,8 +5,10 @@
 - `cgroups`: A cgroup for each sandbox, where this process may make one.
 - `discovery`: Where bubblewrap is.
 - `errors`: What bubblewrap and the machine refuse, as errors of ours.
+- `finding`: What is seen of sandboxes from outside: which there are, and whose.
 - `warden`: A process that outlives the owner, and ends each sandbox of which nobody has the pipe.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
+- `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
 - `witness`: What the machine says of a sandbox, compared with what it was asked for.
 - `container`: One running sandbox: its pipe, and why it ended.
 - `engine`: The bubblewrap engine: start, adopt, list, reap.

@@ -14,7 +14,6 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ...core.codes import EndCode, Survived
@@ -29,10 +28,12 @@ from ..pipe import TAIL_BYTES, Pipe
 from . import errors
 from .arguments import Descriptors, arguments
 from .cgroups import Group
-from .launch import MARK, Launched, machine
+from .finding import command_of, has_ended, mark_of
+from .launch import Launched, machine
 from .roots import Root, find
 from .warden import kill, warden
-from .witness import Seen, look, witness
+from .watch import MayUse, UsageWatch, confine
+from .witness import look, witness
 
 KILL_SECONDS = 4.0
 """How long an end is waited for. One that takes longer is left to the warden."""
@@ -56,11 +57,12 @@ class BubblewrapHandover:
 class BubblewrapContainer:
     """A running sandbox. Made by `BubblewrapEngine.start` and `BubblewrapEngine.adopt` only."""
 
-    def __init__(self, program: str, launched: Launched, pipe: Pipe, first: int | None = None) -> None:
+    def __init__(self, program: str, launched: Launched, pipe: Pipe, most: MayUse, first: int | None = None) -> None:
         """`first` is the number of the sandbox's first process, if that is known already."""
         self.id = launched.name
         self.image_id: str | None = None
         self._program = program
+        self._most = most
         self._launched = launched
         self._pipe = pipe
         self._loop = asyncio.get_running_loop()
@@ -73,10 +75,9 @@ class BubblewrapContainer:
         self._exit_code: int | None = None
         self._first = 0
         self._handle: int | None = None
-        self._seen: Seen | None = None
         self._oom_at = -math.inf
         self._oom_known = launched.group.kills_for_memory() if launched.group is not None else 0
-        self._limit: LimitWatch | None = None
+        self._limit: LimitWatch | UsageWatch | None = None
         self._listening = True
         self._loop.add_reader(launched.monitor, self._monitor_ended)
         self._loop.add_reader(launched.errors, self._hear_errors)
@@ -115,6 +116,7 @@ class BubblewrapContainer:
             "host_uid": self._launched.host_uid,
             "group": None if group is None else {"folders": group.folders, "version": group.version},
             "descriptors": self._launched.descriptors._asdict(),
+            "may_use": [*self._most],
             "pipe": pipe,
         }
         self._forget()
@@ -171,7 +173,7 @@ class BubblewrapContainer:
                 while self._handle is None and not self._over.is_set():
                     self._changed.clear()
                     await self._changed.wait()
-                while not self._over.is_set() and _command(self._first) in {own, ""}:
+                while not self._over.is_set() and command_of(self._first) in {own, ""}:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
                             await self._over.wait()
@@ -190,6 +192,10 @@ class BubblewrapContainer:
             return  # it ended already, and so does bubblewrap
         self._first, self._handle = first, handle
         self._loop.add_reader(handle, self._first_ended)
+        if self._launched.group is None:
+            with contextlib.suppress(OSError):  # it ended already; and the attestation sees what is not there
+                confine(first, self._most)
+            self._limit = UsageWatch(first, self._most, self._used_too_much)
         warden().started(self.id, handle)
         self._changed.set()
 
@@ -224,26 +230,34 @@ class BubblewrapContainer:
         if self._launched.group is not None:
             self._oom_known = self._launched.group.kills_for_memory()
 
+    def _used_too_much(self) -> None:
+        self._oom_at = time.monotonic()
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
     def _first_ended(self) -> None:
         """All that the sandbox had has ended, so nothing more comes through the pipe, whoever holds its other end."""
         if self._handle is None:
             return
         self._loop.remove_reader(self._handle)
         self._pipe.finish()
+        if isinstance(self._limit, UsageWatch):
+            self._limit.close()
         if not self._monitor_there():
             self._conclude()
 
     def _monitor_ended(self) -> None:
         self._loop.remove_reader(self._launched.monitor)
         self._hear_status()
-        if self._handle is not None and not _over(self._handle):
+        if self._handle is not None and not has_ended(self._handle):
             with contextlib.suppress(OSError):  # somebody ended bubblewrap, and the sandbox goes on without it
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             return
         self._conclude()
 
     def _monitor_there(self) -> bool:
-        return not _over(self._launched.monitor)
+        return not has_ended(self._launched.monitor)
 
     def _conclude(self) -> None:
         """Tell why it ended, from what was noted."""
@@ -307,27 +321,12 @@ def adopted(program: str, state: dict[str, Any], pipe: Pipe) -> BubblewrapContai
         launched = Launched(
             name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, int(state["host_uid"])
         )
-        return BubblewrapContainer(program, launched, pipe, int(state["first"]))
+        most = MayUse(*map(int, state["may_use"]))
+        return BubblewrapContainer(program, launched, pipe, most, int(state["first"]))
     except BaseException:
         for fd in opened:
             os.close(fd)
         raise
-
-
-def mark_of(pid: int) -> str:
-    """Return what a process of bubblewrap's was marked with, "" for another process."""
-    with contextlib.suppress(OSError):
-        for row in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            name, _, value = row.partition(b"=")
-            if name == MARK.encode():
-                return value.decode("utf-8", "replace")
-    return ""
-
-
-def _command(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    return ""
 
 
 def _read(fd: int) -> bytes | None:
@@ -338,12 +337,3 @@ def _read(fd: int) -> bytes | None:
         return None
     except OSError:
         return b""
-
-
-def _over(handle: int) -> bool:
-    """Return whether a pidfd's process has ended."""
-    import select
-
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    return bool(poll.poll(0))

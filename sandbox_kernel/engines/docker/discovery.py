@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 from collections.abc import Mapping
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
+
+ANSWER_SECONDS = 1.0
 
 
 def socket_path(base_url: str | None) -> str:
@@ -30,6 +33,17 @@ def socket_path(base_url: str | None) -> str:
         )
     there = sockets(f"/run/user/{os.getuid()}", pwd.getpwuid(os.getuid()).pw_dir)
     return next((place for place in there if os.access(place, os.R_OK | os.W_OK)), there[0])
+
+
+def answers() -> bool:
+    """Return whether an engine listens where one is looked for, and this user may speak to it."""
+    with socket.socket(socket.AF_UNIX) as way:
+        way.settimeout(ANSWER_SECONDS)
+        try:
+            way.connect(socket_path(None))
+        except OSError:
+            return False
+    return True
 
 
 def sockets(runtime: str, home: str) -> list[str]:

@@ -1,0 +1,98 @@
+"""Looks at what a sandbox without a cgroup uses, several times a second: the weaker form of its limits.
+
+A process that takes much at once is seen too late, memory that is neither mapped nor in a file is not seen at all, and
+processors are not limited. So a setting has to say that this will do. Beside it, each process has limits of its own:
+data of no more than the sandbox's memory, and a number of processes, which the kernel counts for the sandbox's own
+namespace of users (Linux 5.14). Imports the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.model import SCRATCH
+
+INTERVAL_SECONDS = 0.1
+KIB = 1024
+PRIVATE = ("RssAnon", "VmSwap")
+SHARED = "RssShmem"
+
+
+PLACES = ("/tmp", SCRATCH, "/dev/shm")  # noqa: S108 (inside)
+"""Where files take memory."""
+
+
+class MayUse(NamedTuple):
+    """What a sandbox may use at most."""
+
+    memory_bytes: int
+    pids: int
+    """Processes and threads together."""
+
+
+def confine(pid: int, most: MayUse) -> None:
+    """Give a process and all that it starts limits of their own. Raises OSError."""
+    resource.prlimit(pid, resource.RLIMIT_DATA, (most.memory_bytes,) * 2)
+    resource.prlimit(pid, resource.RLIMIT_NPROC, (most.pids,) * 2)
+
+
+class UsageWatch:
+    """Calls `over`, on the running loop, when a sandbox uses more memory or processes than it may."""
+
+    def __init__(self, first: int, most: MayUse, over: Callable[[], None]) -> None:
+        """`first` is the number of the sandbox's first process."""
+        self._first, self._most, self._over = first, most, over
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def close(self) -> None:
+        """Look no longer; idempotent, and works without a loop."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        memory, count = self.usage()
+        if memory > self._most.memory_bytes or count > self._most.pids:
+            self._over()
+            return
+        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def usage(self) -> tuple[int, int]:
+        """Return the bytes of memory in use, files in memory included, and the number of threads."""
+        private = shared = threads = 0
+        for pid in family(self._first):
+            rows = dict(_rows(pid))
+            private += sum(rows.get(name, 0) for name in PRIVATE) * KIB
+            shared = max(shared, rows.get(SHARED, 0) * KIB)
+            threads += rows.get("Threads", 0)
+        files = 0
+        for place in PLACES:
+            with contextlib.suppress(OSError):
+                space = os.statvfs(f"/proc/{self._first}/root{place}")
+                files += (space.f_blocks - space.f_bfree) * space.f_frsize
+        return private + max(shared, files), threads
+
+
+def family(first: int) -> Iterator[int]:
+    """Yield a process and all that descend from it; within a sandbox, no other parent takes them."""
+    left = [first]
+    while left:
+        pid = left.pop()
+        yield pid
+        with contextlib.suppress(OSError, ValueError):
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (names are enough)
+                text = Path(f"/proc/{pid}/task/{thread}/children").read_text(encoding="ascii")
+                left += map(int, text.split())
+
+
+def _rows(pid: int) -> Iterator[tuple[str, int]]:
+    with contextlib.suppress(OSError):
+        for row in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = row.partition(":")
+            if name in {*PRIVATE, SHARED, "Threads"}:
+                yield name, int(value.split()[0])
