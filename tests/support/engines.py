@@ -220,24 +220,31 @@ class Plain:
         return found
 
 
+@dataclass(frozen=True)
 class Bubblewrap:
-    """bubblewrap, on a root that is made of the test's image."""
+    """bubblewrap, on a root that is made of the test's image; with a cgroup, or with the weaker form of limits."""
 
-    name = "bubblewrap"
-    source = "from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine as Engine"
-    lacks: Mapping[str, str] = {}
-    unenforced: Mapping[str, str] = {}
+    name: str
+    cgroup: bool = True
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    unenforced: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        line = "from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine as Engine"
+        return line if self.cgroup else f"{line}; from functools import partial; Engine = partial(Engine, cgroup=False)"
 
     def absent(self) -> str | None:
         if bubblewrap_program() is None:
             return "there is no bubblewrap"
-        return cgroups.available()
+        return cgroups.available() if self.cgroup else None
 
     def make(self) -> BubblewrapEngine:
-        return BubblewrapEngine()
+        return BubblewrapEngine(cgroup=self.cgroup)
 
     def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
-        return new_spec(code, *arguments, **{"image": root_of_tests(), **fields})
+        kept = {} if self.cgroup else {"limits_kept": "best-effort"}
+        return new_spec(code, *arguments, **{"image": root_of_tests(), **kept, **fields})
 
     async def left(self, session_id: str) -> list[str]:
         """Return the names of those that have a process, or a cgroup."""
@@ -264,7 +271,8 @@ class Bubblewrap:
 UNDER_TEST: tuple[EngineUnderTest, ...] = (
     Docker("runc", "docker"),
     Docker("runsc", "docker-gvisor"),
-    Bubblewrap(),
+    Bubblewrap("bubblewrap"),
+    Bubblewrap("bubblewrap-best-effort", cgroup=False),
     Plain(),
 )
 """Every engine, and every runtime that is said to work."""

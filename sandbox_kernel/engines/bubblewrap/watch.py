@@ -1,9 +1,9 @@
 """Looks at what a sandbox without a cgroup uses, several times a second: the weaker form of its limits.
 
 A process that takes much at once is seen too late, memory that is neither mapped nor in a file is not seen at all, and
-processors are not limited. So a setting has to say that this will do. Beside it, each process has limits of its own:
-data of no more than the sandbox's memory, and a number of processes, which the kernel counts for the sandbox's own
-namespace of users (Linux 5.14). Imports the model.
+processors are not limited. So a setting has to say that this will do. Beside it, each process has limits of its own, if
+this process may set them: data of no more than the sandbox's memory and the stacks of its threads, and a number of
+processes, which the kernel counts for the sandbox's own namespace of users (Linux 5.14). Imports the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from ...core.model import SCRATCH
 
-INTERVAL_SECONDS = 0.1
+INTERVAL_SECONDS = 0.05
+STACK_BYTES = 8 << 20
+"""Of each thread, which counts as data from its start, however little of it is used."""
 KIB = 1024
 PRIVATE = ("RssAnon", "VmSwap")
 SHARED = "RssShmem"
@@ -38,7 +40,7 @@ class MayUse(NamedTuple):
 
 def confine(pid: int, most: MayUse) -> None:
     """Give a process and all that it starts limits of their own. Raises OSError."""
-    resource.prlimit(pid, resource.RLIMIT_DATA, (most.memory_bytes,) * 2)
+    resource.prlimit(pid, resource.RLIMIT_DATA, (most.memory_bytes + most.pids * STACK_BYTES,) * 2)
     resource.prlimit(pid, resource.RLIMIT_NPROC, (most.pids,) * 2)
 
 

@@ -181,9 +181,9 @@ import asyncio, os, sys
 {source}
 from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
-    session_id, image, runtime, *command = sys.argv[1:]
+    session_id, image, runtime, kept, *command = sys.argv[1:]
     spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
-                       runtime=runtime or None)
+                       runtime=runtime or None, limits_kept=kept)
     container = await Engine().start(spec)
     print("up", flush=True)
     sys.stdin.read()
@@ -194,7 +194,8 @@ asyncio.run(main())
 @contextlib.contextmanager
 def an_owner(under_test: EngineUnderTest, spec: SandboxSpec) -> Iterator[subprocess.Popen[bytes]]:
     program = OWNER.format(source=under_test.source)
-    command = [sys.executable, "-c", program, spec.session_id, spec.image, spec.runtime or "", *spec.command]
+    words = [spec.session_id, spec.image, spec.runtime or "", spec.limits_kept]
+    command = [sys.executable, "-c", program, *words, *spec.command]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         try:
