@@ -62,6 +62,7 @@ ENVIRONMENT = {"PATH", "HOSTNAME", "HOME", "LC_CTYPE", "container"}
 _OUTSIDE = "gVisor runs inside the limits that the engine sets and does not show them; the engine's word is checked"
 _OWN = "gVisor is a kernel of its own: the engine's filter is for the host's, and gVisor puts one around itself"
 
+_TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"
 _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
 
 ANYTHING = "whatever it is"
@@ -92,7 +93,9 @@ EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         f"options of {SCRATCH}": ("rw", "as for /tmp"),
         "options of /dev/shm": ("noexec, rw", "as for /tmp"),
     },
+    "bubblewrap": {"writable places": ("/dev/pts", _TERMINALS)},
     "bubblewrap without a cgroup": {
+        "writable places": ("/dev/pts", _TERMINALS),
         "memory limit": ("nothing", _BEST_EFFORT),
         "process limit": ("nothing", _BEST_EFFORT),
         "CPU quota and period": ("[None, None]", "processors are not limited, and the setting limits accepts that"),

@@ -28,7 +28,6 @@ ELSEWHERE: Mapping[str, str] = {
     "core_bytes": "the process's own limit, set before it starts",
     "oom_score": "the process's own score, set before it starts",
     "new_privileges": "bubblewrap sets no_new_privs for all that it starts",
-    "readonly_paths": "their owner is a root that nobody inside is, and no capability stands for it",
 }
 """Protections that no argument is for, and whose they are."""
 
@@ -44,7 +43,7 @@ class Machine(NamedTuple):
     """What differs from one machine, or one sandbox, to the next."""
 
     files: frozenset[str]
-    """Paths below /proc that the machine has and that are files, of those that may be masked."""
+    """Paths below /proc that the machine has and that are files, of those that are masked or read-only."""
     folders: frozenset[str]
     """The same for folders."""
     cgroup: tuple[tuple[str, str], ...] = ()
@@ -99,6 +98,7 @@ def refuse(wanted: Protections) -> None:
             "devices": not wanted.devices,
             "writable_root": not wanted.writable_root,
             "own_namespaces": wanted.own_namespaces == NAMESPACES.keys(),
+            "readonly_paths": all(path.startswith(PROC) for path in wanted.readonly_paths),
             "masked_paths": all(path.startswith((PROC, "/sys/", "/dev/mqueue")) for path in wanted.masked_paths),
             "writable": all(_fits(place, wanted.uid) for place in wanted.writable),
             "core_bytes": wanted.core_bytes == 0,
@@ -151,16 +151,20 @@ def _root(root: Root, descriptors: Descriptors) -> list[str]:
 
 def _devices(wanted: Protections) -> list[str]:
     shared = _tmpfs("/dev/shm", wanted.shm_bytes, 0o1777)  # noqa: S108 (inside)
-    return ["--dev", "/dev", "--remount-ro", "/dev/pts", *shared, "--remount-ro", "/dev"]
+    return ["--dev", "/dev", *shared, "--remount-ro", "/dev"]
 
 
 def _proc(wanted: Protections, machine: Machine) -> list[str]:
-    """A masked file is /dev/null, a masked folder an empty read-only file system; so is /proc/fs, which tells of disks.
+    """A masked file is /dev/null, a masked folder an empty read-only file system.
 
-    Of /sys and /dev/mqueue there is nothing at all.
+    A read-only path is the machine's: what it shows depends on who looks, and the settings of a namespace of its own
+    would be the sandbox's to change. Of /sys and /dev/mqueue there is nothing at all.
     """
     words = ["--proc", "/proc"]
-    for path in sorted({path for path in wanted.masked_paths if path.startswith(PROC)} | {"/proc/fs"}):
+    for path in wanted.readonly_paths:
+        if path in machine.files or path in machine.folders:
+            words += ["--ro-bind", path, path]
+    for path in sorted(path for path in wanted.masked_paths if path.startswith(PROC)):
         if path in machine.files:
             words += ["--dev-bind", "/dev/null", path]
         elif path in machine.folders:

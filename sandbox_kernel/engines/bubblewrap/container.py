@@ -143,6 +143,7 @@ class BubblewrapContainer:
             gone = False
         if not gone:
             raise EngineError(EndCode.CONTAINER_NOT_REMOVED, "the sandbox did not end", limit=f"{KILL_SECONDS:.0f} s")
+        self._forget()
         warden().forget(self.id)
 
     # --- what it is -------------------------------------------------------------------------------------------------

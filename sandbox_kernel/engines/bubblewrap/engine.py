@@ -127,7 +127,7 @@ class BubblewrapEngine:
         from ..about import Listed
 
         def look() -> tuple[Listed, ...]:
-            having = holders()
+            having, _ = holders()
             rows = []
             for found in sandboxes():
                 owner = having.get(found.pipe)
@@ -196,7 +196,9 @@ class BubblewrapEngine:
             raise errors.no_limits(str(error)) from error
 
     def _lost(self) -> set[Found]:
-        having = holders()
+        having, complete = holders()
+        if not complete:
+            return set()  # one that was not looked at may have it
         return {found for found in sandboxes() if found.pipe not in having and _may_end(found.pid)}
 
 

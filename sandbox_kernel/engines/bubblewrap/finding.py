@@ -69,18 +69,35 @@ def _outside(pid: int) -> bool:
         return False
 
 
-def holders() -> dict[int, int]:
-    """Return which process has which socket open, as far as this one may look; of several, the first."""
+def holders() -> tuple[dict[int, int], bool]:
+    """Return which process has which socket open, of several the first; and whether all were to be seen.
+
+    Those of other users may be hidden, and have none of this user's sandboxes.
+    """
     found: dict[int, int] = {}
+    complete = True
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int, reverse=True):  # noqa: PTH208 (as above)
         try:
-            links = [os.readlink(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")]  # noqa: PTH115, PTH208
-        except OSError:
+            numbers = os.listdir(f"/proc/{name}/fd")  # noqa: PTH208 (as above)
+        except FileNotFoundError:
             continue
-        for link in links:
-            if link.startswith("socket:["):
-                found[int(link[8:-1])] = int(name)
-    return found
+        except OSError:
+            complete = complete and not _of_this_user(name)
+            continue
+        for number in numbers:
+            with contextlib.suppress(OSError):  # it is closed meanwhile
+                link = os.readlink(f"/proc/{name}/fd/{number}")  # noqa: PTH115 (as a string)
+                if link.startswith("socket:["):
+                    found[int(link[8:-1])] = int(name)
+    return found, complete
+
+
+def _of_this_user(name: str) -> bool:
+    with contextlib.suppress(OSError):
+        for row in Path(f"/proc/{name}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if row.startswith("Uid:"):
+                return str(os.geteuid()) in row.split()[1:]
+    return False
 
 
 @cache

@@ -24,7 +24,7 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from .. import filter as system_calls
-from ..hardening import MASKED_PATHS, Protections, protections
+from ..hardening import MASKED_PATHS, READONLY_PATHS, Protections, protections
 from ..owner import Owner
 from . import errors
 from .arguments import Descriptors, Machine, arguments, etc
@@ -136,8 +136,8 @@ def drops() -> bool:
 
 @cache
 def machine_paths() -> Machine:
-    """Return which of the paths that are masked this machine has."""
-    wanted = [Path(path) for path in (*MASKED_PATHS, "/proc/fs") if path.startswith("/proc/")]
+    """Return which of the paths that are masked or read-only this machine has."""
+    wanted = [Path(path) for path in (*MASKED_PATHS, *READONLY_PATHS) if path.startswith("/proc/")]
     return Machine(
         frozenset(str(path) for path in wanted if path.is_file()),
         frozenset(str(path) for path in wanted if path.is_dir()),

@@ -214,7 +214,7 @@ def program_text_overwritten_for_others() -> object:
         text = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
         before = file.read()
     with open("/proc/self/maps") as file:
-        address = int(next(line for line in file if line.rstrip().endswith(path)).split("-")[0], 16)
+        address = int(next(line for line in file if path in line).split("-")[0], 16)
     try:
         with open("/proc/self/mem", "r+b", buffering=0) as memory:
             memory.seek(address)
