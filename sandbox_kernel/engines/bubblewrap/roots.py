@@ -164,7 +164,7 @@ def read(name: str, folder: str, said: Any) -> Root:
         name,
         folder,
         _text(said["contents"])[:100],
-        _text(said.get("made", "")),
+        str(said.get("made", ""))[:10],
         int(said.get("size_bytes", 0)),
         tuple(binds),
         tuple(links),

