@@ -1,4 +1,4 @@
-"""Where gVisor ends an attack otherwise than runc does: each with what it says, and why that is no way out."""
+"""Where gVisor or bubblewrap end an attack otherwise than runc does: what it says, and why that is no way out."""
 
 from __future__ import annotations
 
@@ -101,7 +101,18 @@ _BY_REASON: dict[str, dict[str, str]] = {
     },
 }
 
+ONE_USER = "a sandbox of bubblewrap's knows one user, so that there is no other to become"
+COUNTED = "bubblewrap gives its folders a size and no number of files; the limit of memory counts them"
+
+_OF_BUBBLEWRAP: dict[str, dict[str, str]] = {
+    ONE_USER: {"another_user_s_id": "EINVAL", "root_by_setuid": "EINVAL"},
+    COUNTED: {"empty_files_without_end": "worked"},
+}
+
 REASONS = {name: reason for reason, table in _BY_REASON.items() for name in table}
 """The name of an attack, and why that is no way out."""
 DIFFERENCES = {name: outcome for table in _BY_REASON.values() for name, outcome in table.items()}
 """The name of an attack, and its outcome with gVisor; every other attack ends as with runc."""
+BUBBLEWRAP = {name: outcome for table in _OF_BUBBLEWRAP.values() for name, outcome in table.items()}
+"""The same for bubblewrap."""
+BUBBLEWRAP_REASONS = {name: reason for reason, table in _OF_BUBBLEWRAP.items() for name in table}

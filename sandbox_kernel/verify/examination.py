@@ -20,7 +20,7 @@ from typing import Any
 from ..core.errors import SandboxError
 from ..core.model import MIB, Limits, Message, Settings
 from ..engines.about import EngineInfo, Inspectable
-from ..engines.select import make_engine
+from ..engines.select import BUBBLEWRAP, chosen, make_engine
 from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.execution import Execution
 from . import cells, ends, outside, shows, standing
@@ -83,6 +83,7 @@ class _Run:
         self.bait = bait
         self.results = results
         self.gvisor = settings.runtime == "runsc"
+        self.bubblewrap = chosen(settings) == BUBBLEWRAP
         self.found: list[Finding] = []
         self.planted = asyncio.Event()
         self.sessions: set[str] = set()
@@ -171,7 +172,8 @@ class _Run:
             return
         names = list(dict.fromkeys(name for probe in probes for name in probe.attacks))
         said = heard(await self._said(sandbox, cell(names, given)), names)
-        self.found += [of_attacks(probe, table(), said, gvisor=self.gvisor) for probe in probes]
+        kinds = {"gvisor": self.gvisor, "bubblewrap": self.bubblewrap}
+        self.found += [of_attacks(probe, table(), said, **kinds) for probe in probes]
 
     async def _attack_neighbour(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
         codes = [probe.code for probe in PROBES if probe.where is Where.NEIGHBOUR and probe.code in self.wanted]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .differences import DIFFERENCES, REASONS
+from .differences import BUBBLEWRAP, BUBBLEWRAP_REASONS, DIFFERENCES, REASONS
 from .inside.kit import Attack
 from .probes import BY_CODE, PROBES, Group, Probe, Word
 
@@ -70,14 +70,21 @@ def _finding(code: str, verdict: Verdict, happened: str, word: Word | None) -> F
 
 
 def of_attacks(
-    probe: Probe, table: Mapping[str, Attack], said: Mapping[str, tuple[str, str]], *, gvisor: bool
+    probe: Probe,
+    table: Mapping[str, Attack],
+    said: Mapping[str, tuple[str, str]],
+    *,
+    gvisor: bool,
+    bubblewrap: bool = False,
 ) -> Finding:
     """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it."""
+    different = DIFFERENCES if gvisor else BUBBLEWRAP if bubblewrap else {}
+    why = REASONS if gvisor else BUBBLEWRAP_REASONS
     refused: dict[str, list[str]] = {}
     got_out, excused = [], []
     for name in probe.attacks:
         word, rest = said.get(name, ("no answer", ""))
-        differs = gvisor and DIFFERENCES.get(name) == word
+        differs = different.get(name) == word
         if differs and word == "worked":
             excused.append(name)
         elif differs or word in table[name].refused:
@@ -90,7 +97,7 @@ def of_attacks(
         f"{_some([readable(name) for name in names])}: {'found nothing' if word == 'nothing' else word}"
         for word, names in refused.items()
     )
-    reasons = "; ".join(dict.fromkeys(REASONS[name] for name in excused))
+    reasons = "; ".join(dict.fromkeys(why[name] for name in excused))
     if not refused:
         return not_applicable(probe.code, reasons, probe.word)
     return passed(probe.code, f"{words}; left out: {reasons}" if reasons else words, probe.word)

@@ -16,7 +16,8 @@ from pathlib import Path
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
-_IDENTITY = re.compile(r"[0-9a-f]{64}")
+_IDENTITY = re.compile(r"[0-9a-f]{64}|sandbox-kernel-[0-9A-Za-z]+-\d+-\d+-[0-9a-f]{8}")
+"""Docker's, and the name that bubblewrap's sandboxes have; their cgroups are called so."""
 UNLIMITED = 1 << 60
 """What control groups of version 1 say for no limit is more than this."""
 

@@ -13,7 +13,8 @@ import pytest
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.shipped import LOAD, sources, table
-from tests.attacks.escape.tools import Outcomes
+from tests.attacks.escape.tools import BUBBLEWRAP, Outcomes
+from tests.support.roots import root_of_tests
 
 Launch = Callable[..., Any]
 ATTACKS = table()
@@ -26,8 +27,15 @@ print(json.dumps({{{{name: kit.outcome(kit.ATTACKS[name].run) for name in given[
 ON_AGENT = {name: each for name, each in ATTACKS.items() if each.on_agent}
 
 
-@pytest.fixture(scope="module", params=["runc", "runsc"])
+@pytest.fixture(scope="module", params=["runc", "runsc", "bubblewrap"])
 def session(request: pytest.FixtureRequest, launch_kernel: Launch) -> Iterator[tuple[str, Any]]:
+    if request.param == BUBBLEWRAP.name:
+        if why := BUBBLEWRAP.absent():
+            pytest.skip(why)
+        kernel = launch_kernel("--engine", "bubblewrap", "--image", root_of_tests())
+        yield request.param, kernel
+        kernel.close()
+        return
     if request.param not in asyncio.run(DockerEngine().info()).runtimes:
         pytest.skip(f"the engine has no runtime {request.param!r}")
     kernel = launch_kernel("--runtime", request.param)

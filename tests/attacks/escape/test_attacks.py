@@ -14,10 +14,11 @@ from collections.abc import Callable
 import pytest
 
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.verify.differences import BUBBLEWRAP as DIFFERENCES_OF_BUBBLEWRAP
 from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.shipped import table
 from tests.attacks.escape.alterations import ALTERATIONS
-from tests.attacks.escape.tools import Outcomes, run
+from tests.attacks.escape.tools import BUBBLEWRAP, Outcomes, run
 from tests.support.turns import once
 
 ATTACKS = table()
@@ -56,19 +57,20 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def runtimes() -> set[str]:
-    return set(asyncio.run(DockerEngine().info()).runtimes)
+    there = {BUBBLEWRAP.name} if BUBBLEWRAP.absent() is None else set()
+    return set(asyncio.run(DockerEngine().info()).runtimes) | there
 
 
-@pytest.mark.parametrize("runtime", ["runc", "runsc"])
+@pytest.mark.parametrize("runtime", ["runc", "runsc", "bubblewrap"])
 @pytest.mark.parametrize(
     "attack", [pytest.param(name, id=each.verdict) for name, each in ATTACKS.items() if not each.on_agent]
 )
 def test_the_attack(batch: Batch, runtimes: set[str], attack: str, runtime: str) -> None:
     """It ends in a way that is expected of it: an error for that reason, a signal, or empty hands."""
     if runtime not in runtimes:
-        pytest.skip(f"the engine has no runtime {runtime!r}")
+        pytest.skip(f"there is no {runtime!r}")
     ended, said = batch(runtime, None)[attack]
-    different = DIFFERENCES.get(attack) if runtime == "runsc" else None
+    different = {"runsc": DIFFERENCES, "bubblewrap": DIFFERENCES_OF_BUBBLEWRAP}.get(runtime, {}).get(attack)
     wanted = {different} if different else ATTACKS[attack].refused
     assert ended in wanted, said
 
@@ -85,5 +87,5 @@ def test_control(batch: Batch, attack: str) -> None:
 
 def test_the_tables_name_what_there_is() -> None:
     assert len(ATTACKS) > 60
-    assert set(DIFFERENCES) <= set(ATTACKS)
+    assert set(DIFFERENCES) | set(DIFFERENCES_OF_BUBBLEWRAP) <= set(ATTACKS)
     assert {each.control for each in ATTACKS.values()} - {None} == set(ALTERATIONS)

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.bait import laid
 from sandbox_kernel.verify.shipped import PROGRAM, sources
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
-from tests.support.engines import IMAGE, SMALL
+from tests.support.engines import IMAGE, SMALL, Bubblewrap
 from tests.support.patience import within
 
 BATCH_SECONDS = 150.0
+BUBBLEWRAP = Bubblewrap("bubblewrap")
 
 Outcomes = dict[str, tuple[str, str]]
 
@@ -51,12 +53,17 @@ async def run_once(
     names: list[str], runtime: str, change: Alteration | None, given: dict[str, Any], **fields: Any
 ) -> Outcomes:
     """Run attacks in one container until all have ended, or one has ended the container; `fields` are the spec's."""
-    spec, engine = spec_for(runtime, **fields), DockerEngine()
-    body = container_arguments(spec)
-    if change is not None:
-        change(body, given)
+    container: Container
+    if runtime == BUBBLEWRAP.name:
+        spec = BUBBLEWRAP.spec(command=("python3", "-I", "-c", PROGRAM), **fields)
+        container = await BUBBLEWRAP.make().start(spec)
+    else:
+        spec, engine = spec_for(runtime, **fields), DockerEngine()
+        body = container_arguments(spec)
+        if change is not None:
+            change(body, given)
+        container = await (engine.start(spec) if change is None else engine.start_body(spec.session_id, body))
     told = {"limits": asdict(spec.limits), **given, "modules": sources(), "names": names}
-    container = await (engine.start(spec) if change is None else engine.start_body(spec.session_id, body))
     try:
         await container.send(json.dumps(told).encode() + b"\n")
         output = b""
