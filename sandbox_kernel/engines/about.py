@@ -60,6 +60,16 @@ class ImageInfo:
     """The digest of all that went into it; None for an image of somebody else's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that an engine needs of the machine."""
+
+    name: str
+    met: bool
+    found: str
+    remedy: str = ""
+
+
 class Inspectable(Engine, Protocol):
     """An engine that is there to be looked at: for the doctor, `ps`, and those who set a machine up."""
 
@@ -69,6 +79,9 @@ class Inspectable(Engine, Protocol):
 
     async def info(self) -> EngineInfo:
         """Return what it says of itself. Raises `EngineError` for one that is too old."""
+
+    async def conditions(self) -> tuple[Condition, ...]:
+        """Return what it needs of the machine and nobody else does, each with what was found; it is tried."""
 
     async def list(self) -> tuple[Listed, ...]:
         """Return all sandboxes that it has."""

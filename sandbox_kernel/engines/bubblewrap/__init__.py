@@ -5,6 +5,7 @@
 - `cgroups`: A cgroup for each sandbox, where this process may make one.
 - `discovery`: Where bubblewrap is.
 - `errors`: What bubblewrap and the machine refuse, as errors of ours.
+- `conditions`: What it needs of the machine, tried, with a remedy for each.
 - `finding`: What is seen of sandboxes from outside: which there are, and whose.
 - `warden`: A process that outlives the owner, and ends each sandbox of which nobody has the pipe.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.

@@ -86,7 +86,7 @@ class Group:
 
 def make(name: str, wanted: Protections) -> Group:
     """Make a cgroup of this name, with its limits. Raises `NoCgroup`."""
-    group = Group(*_new(name))
+    group = Group(*new_folders(name))
     try:
         for _, folder in group.folders:
             os.mkdir(folder, 0o755)  # noqa: PTH102 (a string everywhere else)
@@ -100,7 +100,7 @@ def make(name: str, wanted: Protections) -> Group:
 def available() -> str | None:
     """Return why no cgroup can be made here, None if one can; it is tried."""
     try:
-        folders, version = _new(f"sandbox-kernel-try-{os.getpid()}-{os.urandom(4).hex()}")
+        folders, version = new_folders(f"sandbox-kernel-try-{os.getpid()}-{os.urandom(4).hex()}")
         group = Group(folders, version)
         try:
             for _, folder in folders:
@@ -153,7 +153,7 @@ def _removed(folder: str) -> bool:
     return True
 
 
-def _new(name: str) -> tuple[tuple[tuple[str, str], ...], int]:
+def new_folders(name: str) -> tuple[tuple[tuple[str, str], ...], int]:
     """Return the folders to be made for a cgroup of this name, and the version."""
     own = own_folders()
     if all(controller in own for controller in NEEDED):

@@ -28,7 +28,7 @@ from .launch import drops, launch
 from .watch import MayUse
 
 if TYPE_CHECKING:
-    from ..about import EngineInfo, ImageInfo, Listed
+    from ..about import Condition, EngineInfo, ImageInfo, Listed
 
 REAP_PAUSE = 1.0
 """Between two looks at who has a sandbox: a pipe may be on its way from one process to the next."""
@@ -157,7 +157,7 @@ class BubblewrapEngine:
         why = cgroups.available()
         machine = os.uname().machine
         return EngineInfo(
-            version=version.decode("utf-8", "replace").strip().removeprefix("bubblewrap "),
+            version=version.decode("utf-8", "replace").strip(),
             api_version="",
             architecture=machine,
             runtimes=frozenset(),
@@ -168,6 +168,11 @@ class BubblewrapEngine:
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             folder=roots.folders()[0],
         )
+
+    async def conditions(self) -> tuple[Condition, ...]:
+        from .conditions import conditions
+
+        return await asyncio.to_thread(conditions, self._found())
 
     async def image(self, name: str) -> ImageInfo:
         from ..about import ImageInfo

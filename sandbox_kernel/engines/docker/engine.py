@@ -30,7 +30,7 @@ from .stream import Demultiplexer
 
 if TYPE_CHECKING:
     from .. import base
-    from ..about import EngineInfo, ImageInfo, Listed
+    from ..about import Condition, EngineInfo, ImageInfo, Listed
 
 Rows = list[dict[str, Any]]
 
@@ -180,6 +180,9 @@ class DockerEngine:
                 value=text,
             )
         return engine_info(version, await self.request("GET", "/info"))
+
+    async def conditions(self) -> tuple[Condition, ...]:
+        return ()
 
     async def image(self, name: str) -> ImageInfo:
         from .documents import image_info

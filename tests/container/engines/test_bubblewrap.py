@@ -25,6 +25,7 @@ from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.bubblewrap import cgroups, launch
 from sandbox_kernel.engines.bubblewrap import engine as bubblewrap
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
+from sandbox_kernel.engines.bubblewrap.conditions import conditions
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
@@ -388,6 +389,64 @@ def test_every_socket_of_this_process_is_seen() -> None:
         found, complete = holders()
         assert found[os.fstat(ours.fileno()).st_ino] == os.getpid()
         assert complete or os.geteuid() != 0
+
+
+# --- what it needs of the machine -------------------------------------------------------------------------------------
+
+LOOK = "from sandbox_kernel.engines.bubblewrap import conditions as c; print(*c.conditions({program!r}), sep='\\n')"
+
+
+@pytest.mark.usefixtures("_groups")
+def test_a_machine_that_has_what_it_needs() -> None:
+    program = bubblewrap_program()
+    assert program is not None
+    assert [(one.name, one.met) for one in conditions(program)] == [
+        ("namespaces", True), ("own /proc", True), ("cgroup", True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "remedy"),
+    [
+        pytest.param(["--disable-userns"], "namespaces", "another engine", id="no_namespaces"),
+        pytest.param(["--ro-bind", "/etc", "/proc/sys"], "own /proc", "unmasked", id="masked_proc"),
+    ],
+)
+def test_a_machine_that_lacks_something_has_its_row(options: list[str], name: str, remedy: str) -> None:
+    """Within bubblewrap, as within a container: no namespaces within, or a /proc of which a part is hidden."""
+    program = bubblewrap_program()
+    assert program is not None
+    outer = [program, "--unshare-user", "--unshare-pid", "--dev-bind", "/", "/", "--proc", "/proc"]
+    outer += ["--uid", "1000", "--gid", "1000"]
+    command = [*outer, *options, "--", sys.executable, "-c", LOOK.format(program=program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    rows = [row for row in done.stdout.splitlines() if f"name={name!r}" in row]
+    assert len(rows) == 1, done.stdout + done.stderr
+    assert "met=False" in rows[0]
+    assert remedy in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("switch", "value", "remedy"),
+    [
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces="),
+        ("kernel/unprivileged_userns_clone", "0", "unprivileged_userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "apparmor"),
+    ],
+)
+def test_a_switch_that_forbids_namespaces_is_named(
+    says_no: Path, tmp_path: Path, switch: str, value: str, remedy: str
+) -> None:
+    """A machine of another distribution: a program that says what bubblewrap says there, and its switch."""
+    if os.geteuid() == 0 and not reachable(str(says_no)):
+        pytest.skip("the folder of the tests cannot be reached by other users")
+    file = tmp_path / "sys" / switch
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{value}\n")
+    row = conditions(str(says_no), str(tmp_path / "sys"))[0]
+    assert (row.name, row.met) == ("namespaces", False)
+    assert remedy in row.remedy
+    assert "No permissions" in row.found
 
 
 # --- as an ordinary user ----------------------------------------------------------------------------------------------

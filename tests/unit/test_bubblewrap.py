@@ -1,0 +1,270 @@
+"""What a spec becomes for bubblewrap is pure data, and what it cannot enforce is refused; roots are read strictly."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMissing
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.engines import hardening, select
+from sandbox_kernel.engines.bubblewrap import arguments, cgroups, errors, roots
+from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
+from sandbox_kernel.engines.bubblewrap.roots import ETC, Root
+from sandbox_kernel.engines.hardening import Protections, protections
+from tests.support.roots import describe
+from tests.unit.test_hardening import SPEC, compare
+
+WANTED = protections(SPEC)
+ROOT = Root("base", "/r", "sha256:x", "", 1, (("/r/usr", "/usr"),), (("usr/bin", "/bin"),), {"PATH": "/usr/bin"}, False)
+MACHINE = Machine(
+    frozenset({"/proc/keys", "/proc/sysrq-trigger"}),
+    frozenset({"/proc/acpi", "/proc/sys"}),
+    (("/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"),),
+)
+DESCRIPTORS = Descriptors(7, 8, {name: 10 + number for number, name in enumerate(ETC)})
+
+
+def words(wanted: Protections = WANTED) -> list[str]:
+    return arguments.arguments(wanted, ROOT, MACHINE, DESCRIPTORS, SPEC.command)
+
+
+def test_the_arguments() -> None:
+    compare("bubblewrap.json", {"arguments": words(), "etc": arguments.etc(WANTED)})
+
+
+HOLES: dict[str, dict[str, Any]] = {
+    "capabilities": {"capabilities": frozenset({"NET_RAW"})},
+    "new_privileges": {"new_privileges": True},
+    "networks": {"networks": frozenset({"bridge"})},
+    "host_folders": {"host_folders": frozenset({"/srv"})},
+    "devices": {"devices": frozenset({"/dev/kvm"})},
+    "writable_root": {"writable_root": True},
+    "own_namespaces": {"own_namespaces": frozenset({"pid"})},
+    "masked_paths": {"masked_paths": ("/opt/x",)},
+    "readonly_paths": {"readonly_paths": ("/opt/x",)},
+    "core_bytes": {"core_bytes": 1},
+    "writable": {"writable": (hardening.Tmpfs("/tmp", 1, 1, 0o700, 4711),)},
+}
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_what_it_cannot_do_is_refused_by_name(name: str) -> None:
+    with pytest.raises(EngineError, match=name):
+        words(WANTED._replace(**HOLES[name]))
+
+
+def test_every_protection_is_in_the_arguments_or_somebody_s() -> None:
+    """One that is added has to be put into words, to be refused, or to be named as another's."""
+    said = set(HOLES) | set(arguments.ELSEWHERE)
+    changed = {
+        "uid": None,  # beside the owner of the folders, below
+        "system_calls": None,  # compiled, and handed over by its descriptor
+        "hostname": "other",
+        "environment": {"X": "1"},
+        "working_folder": "/other",
+        "shm_bytes": 4096,
+    }
+    assert said | set(changed) == set(Protections._fields)
+    for name, value in changed.items():
+        if value is not None:
+            assert words(WANTED._replace(**{name: value})) != words()  # type: ignore[arg-type]
+    assert words()[words().index("--seccomp") + 1] == "7"
+    assert words(protections(replace(SPEC, uid=4711)))[words().index("--uid") + 1] == "4711"
+
+
+# --- roots ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A root like that of an image."""
+    tree = tmp_path / "root"
+    for name in ("etc", "usr/bin", "opt", "proc", "home", "tmp", "run"):
+        (tree / name).mkdir(parents=True)
+    for name in ETC:
+        (tree / "etc" / name).touch()
+    (tree / "bin").symlink_to("usr/bin")
+    (tree / "usr/bin/python3.12").touch(0o755)
+    (tree / "usr/bin/python3").symlink_to("python3.12")
+    describe(tmp_path)
+    return tmp_path
+
+
+def test_a_tree_is_bound_entry_by_entry_without_what_a_sandbox_has_of_its_own(folder: Path) -> None:
+    root = roots.find(str(folder))
+    assert [target for _, target in root.binds] == ["/etc", "/opt", "/usr"]
+    assert root.links == (("usr/bin", "/bin"),)
+    assert root.etc
+    assert root.contents == "sha256:test"
+
+
+def test_a_program_is_found_inside_over_links(folder: Path) -> None:
+    root = roots.find(str(folder))
+    assert roots.program(root, "python3") == "/usr/bin/python3"
+    assert roots.program(root, "/bin/python3") == "/bin/python3"
+    assert roots.program(root, "/no/such/program") is None
+    assert roots.locate(root, "/bin/python3") == str(folder / "root/usr/bin/python3.12")
+
+
+def test_a_link_leads_nowhere_outside(folder: Path) -> None:
+    (folder / "root/usr/bin/escape").symlink_to("/../../../../bin/sh")
+    root = roots.find(str(folder))
+    assert roots.program(root, "escape") is None
+
+
+def test_folders_of_the_machine_beside_an_environment(tmp_path: Path) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    describe(tmp_path, tree=None, binds=[["/usr", "/usr"], ["env", "/usr/local"]], links=[["usr/bin", "/bin"]])
+    root = roots.find(str(tmp_path))
+    assert root.binds == ((os.path.realpath("/usr"), "/usr"), (str(tmp_path / "env"), "/usr/local"))
+    assert not root.etc
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "another format": {"format": 2},
+    "nothing said of its contents": {"contents": None},
+    "a source that leaves the folder": {"binds": [["../other", "/opt"]]},
+    "a source that is not there": {"binds": [["env", "/opt"]]},
+    "the machine's /etc": {"binds": [["/etc", "/opt"]]},
+    "all of the machine": {"binds": [["/", "/opt"]]},
+    "what holds homes": {"binds": [["/home", "/opt"]]},
+    "the machine's /proc": {"binds": [["/proc/1", "/opt"]]},
+    "a place that is the sandbox's own": {"binds": [["/usr", "/tmp"]]},
+    "a place within it": {"binds": [["/usr", "/dev/x"]]},
+    "a place that is none": {"binds": [["/usr", "usr"]]},
+    "a place that goes up": {"links": [["x", "/usr/../etc"]]},
+    "a variable that is nobody's": {"environment": {"LD_PRELOAD": "/x"}},
+    "no list": {"binds": 7},
+    "no text": {"links": [[1, 2]]},
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_description_that_must_not_be_used(folder: Path, case: str) -> None:
+    describe(folder, **BAD[case])
+    with pytest.raises(EngineError, match="cannot be used") as caught:
+        roots.find(str(folder))
+    assert caught.value.setting == "image"
+
+
+def test_a_root_that_others_may_write_to_is_refused(folder: Path) -> None:
+    folder.chmod(0o777)
+    with pytest.raises(EngineError, match="others may write"):
+        roots.find(str(folder))
+
+
+def test_an_etc_without_the_files_that_take_the_places_of_others(folder: Path) -> None:
+    (folder / "root/etc/hosts").unlink()
+    with pytest.raises(EngineError, match="hosts"):
+        roots.find(str(folder))
+
+
+def test_a_name_without_a_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(roots, "folders", lambda: [str(tmp_path)])
+    with pytest.raises(ImageMissing, match="sandbox-kernel build"):
+        roots.find("sandbox-kernel:base")
+    (tmp_path / "team%2Fbase").mkdir()
+    describe(tmp_path / "team%2Fbase", tree=None)
+    assert roots.find("team/base").name == "team/base"
+    assert roots.names() == ["team/base"]
+
+
+def test_no_variable_says_where_roots_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = roots.folders()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert roots.folders() == before
+
+
+# --- cgroups ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of version 2 in which this process has a folder; the test writes what a kernel would."""
+    own = tmp_path / "user.slice/app.slice/own.scope"
+    own.mkdir(parents=True)
+    for each in (tmp_path, *[Path(tmp_path, name) for name in ("user.slice", "user.slice/app.slice")], own):
+        (each / "cgroup.procs").touch()
+        (each / "cgroup.subtree_control").write_text("")
+        (each / "cgroup.controllers").write_text("cpu memory pids\n")
+    monkeypatch.setattr(cgroups, "own_folders", lambda: {"": (str(tmp_path), str(own))})
+    return tmp_path
+
+
+def test_of_version_2_the_highest_that_gives_its_children_all_is_taken(tree: Path) -> None:
+    for name in ("user.slice", "user.slice/app.slice"):
+        (tree / name / "cgroup.subtree_control").write_text("cpu io memory pids\n")
+    assert cgroups.new_folders("x") == ((("", f"{tree}/user.slice/x"),), 2)
+
+
+def test_a_delegated_cgroup_of_version_2_gets_a_leaf_for_its_own_processes(tree: Path) -> None:
+    own = tree / "user.slice/app.slice/own.scope"
+    (own / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    assert cgroups.new_folders("x") == ((("", f"{own}/x"),), 2)
+    assert (own / cgroups.LEAF / "cgroup.procs").read_text().strip() == str(os.getpid())
+    assert set((own / "cgroup.subtree_control").read_text().split()) == {"+memory", "+pids", "+cpu"}
+
+
+def test_one_without_all_controllers_is_none(tree: Path) -> None:
+    own = tree / "user.slice/app.slice/own.scope"
+    (own / "cgroup.controllers").write_text("pids\n")
+    with pytest.raises(cgroups.NoCgroup, match="not all of memory, pids and cpu"):
+        cgroups.new_folders("x")
+
+
+def test_the_limits_of_version_2(tree: Path) -> None:
+    group = cgroups.Group((("", str(tree)),), 2)
+    (tree / "memory.swap.max").touch()
+    group.limit(WANTED)
+    said = {
+        name: (tree / name).read_text().strip() for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.max")
+    }
+    assert said == {
+        "memory.max": str(2 << 30), "memory.swap.max": "0", "pids.max": "256", "cpu.max": "200000 100000"
+    }  # fmt: skip
+    assert group.seen() == ((str(tree), "/sys/fs/cgroup"),)
+
+
+# --- words and choices ------------------------------------------------------------------------------------------------
+
+SAID = {
+    "bwrap: No permissions to create new namespace, likely because the kernel does not allow it": EngineUnavailable,
+    "bwrap: setting up uid map: Permission denied": EngineUnavailable,
+    "bwrap: Can't mount proc on /newroot/proc: Operation not permitted": EngineUnavailable,
+    "bwrap: Can't find source path /x: No such file or directory": EngineError,
+    "": EngineError,
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_what_bubblewrap_says_is_translated(said: str) -> None:
+    assert type(errors.refusal(said)) is SAID[said]
+
+
+@pytest.mark.parametrize(
+    ("engine", "docker", "program", "taken"),
+    [
+        ("auto", True, "/usr/bin/bwrap", "docker"),
+        ("auto", False, "/usr/bin/bwrap", "bubblewrap"),
+        ("auto", False, None, "docker"),
+        ("docker", False, "/usr/bin/bwrap", "docker"),
+        ("bubblewrap", True, None, "bubblewrap"),
+        ("unix:///x.sock", True, "/usr/bin/bwrap", "unix:///x.sock"),
+    ],
+)
+def test_which_engine_is_taken(
+    engine: str, docker: bool, program: str | None, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.answers", lambda: docker)
+    monkeypatch.setattr(select, "bubblewrap_program", lambda: program)
+    settings = replace(Settings(), engine=engine)
+    assert select.chosen(settings) == taken
+    made = select.make_engine(settings)
+    assert made.address == (taken if taken == "bubblewrap" else made.address)
+    assert made.address.startswith("unix://") or taken == "bubblewrap"
