@@ -114,12 +114,9 @@ def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
 
 def condition_rows(found: Iterable[Condition], settings: Settings) -> list[Check]:
     """Judge what an engine needs of the machine; without a cgroup it is as the setting `limits` says."""
-    rows = []
-    for one in found:
-        accepted = one.name == "cgroup" and settings.limits_kept == "best-effort"
-        status: Status = "ok" if one.met else "note" if accepted else "wrong"
-        rows.append(Check(one.name, status, one.found, one.remedy))
-    return rows
+    accepted = {"cgroup"} if settings.limits_kept == "best-effort" else set()
+    unmet: dict[bool, Status] = {True: "note", False: "wrong"}
+    return [Check(one.name, "ok" if one.met else unmet[one.name in accepted], one.found, one.remedy) for one in found]
 
 
 def engine_rows(info: EngineInfo, settings: Settings) -> list[Check]:
