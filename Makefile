@@ -75,14 +75,24 @@ fuzz-renderers: $(VENV)/.for-tests ## a million documents in the renderers of Ju
 	@$(BIN)/python -m fuzz.renderers --documents $(DOCUMENTS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.
-LOCK := --quiet --upgrade --no-config --python-version 3.13 --python-platform x86_64-manylinux_2_28 \
-	--only-binary :all: --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
-lock: .cache/uv/bin/uv ## resolve the images' packages anew
+# The images have Python 3.13. Locks of other versions, for roots without an image, have the images' versions of packages
+# where these have a wheel: uv prefers what stands in the file that it writes.
+LOCK := --quiet --no-config --python-platform x86_64-manylinux_2_28 --only-binary :all: --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+OTHER_PYTHONS := 3.11 3.12 3.14
+lock: .cache/uv/bin/uv ## resolve the packages of images and roots anew
 	@for name in installer base data; do \
 		echo "--- locking images/$$name.in"; \
 		keep=(); if [[ $$name == data ]]; then keep=(--constraint images/base.lock); fi; \
-		$< pip compile $(LOCK) "$${keep[@]}" images/$$name.in --output-file images/$$name.lock; \
+		$< pip compile $(LOCK) --upgrade --python-version 3.13 "$${keep[@]}" images/$$name.in --output-file images/$$name.lock; \
 	done
+	@for python in $(OTHER_PYTHONS); do for name in base data; do \
+		echo "--- locking images/$$name.in for Python $$python"; \
+		keep=(); if [[ $$name == data ]]; then keep=(--constraint images/locks/base-$$python.lock); fi; \
+		cp images/$$name.lock images/locks/$$name-$$python.lock; \
+		$< pip compile $(LOCK) --python-version $$python "$${keep[@]}" images/$$name.in \
+			--output-file images/locks/$$name-$$python.lock; \
+	done; done
 
 clean: ## remove what the other targets made here; the engine and its images stay
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis output

@@ -9,26 +9,25 @@ Each image carries a digest of all that went into it as a label, so building it 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import re
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
 from . import machine, wheels
 from .requirements import read as read_requirements
+from .turns import alone
 
 Kind = Literal["base", "data"]
 
@@ -52,7 +51,6 @@ BUILD_FOLDER = "/opt/sandbox/build"
 
 REGISTRY_SECONDS = 5.0
 BOOTSTRAP_SECONDS = 900.0
-OTHER_BUILD_SECONDS = 1800.0
 SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
 
@@ -76,6 +74,21 @@ def build(
     `sandbox-kernel:base`, `:data` or, with requirements, `:custom`, if `tag` does not say otherwise.
     Raises `EngineUnavailable`, `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
+    check_tag(tag)
+    status = machine.require_engine()
+    stages = chain(kind, tag, requirements, status.architecture, fresh=force)
+    with engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
+        builder = _Builder(client, status, machine.Steps(progress))
+        if force or not builder.is_current(stages[-1]):
+            with alone(wheels.cache(), builder.steps):
+                builder.run(stages, force=force)
+        else:
+            builder.steps(f"the image {stages[-1].tag} is up to date")
+    return stages[-1].tag
+
+
+def check_tag(tag: str | None) -> None:
+    """Refuse what cannot be the name of an image."""
     if tag is not None and not _TAG.fullmatch(tag):
         raise ConfigurationError(
             EndCode.WRONG_SETTING,
@@ -83,16 +96,6 @@ def build(
             value=tag,
             setting="--tag",
         )
-    status = machine.require_engine()
-    stages = chain(kind, tag, requirements, status.architecture, fresh=force)
-    with _engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
-        builder = _Builder(client, status, machine.Steps(progress))
-        if force or not builder.is_current(stages[-1]):
-            with builder.alone():
-                builder.run(stages, force=force)
-        else:
-            builder.steps(f"the image {stages[-1].tag} is up to date")
-    return stages[-1].tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +109,17 @@ class Stage:
 
 def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
-    recipes = brought("images")
+    recipes, target = brought("images"), wheels.Target(architecture)
     texts = [(recipes / name).read_text() for name in ("recipe.py", "plots.py", "installer.lock")]
     digest = _digest(architecture, *SETTINGS, *DEBIAN_PACKAGES, *texts)
     stages = []
     for name in ("base", "data") if kind == "data" else ("base",):
         digest = _digest(digest, (recipes / f"{name}.lock").read_text())
-        stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(wheels.locked, recipes, name, architecture)))
+        stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(wheels.locked, recipes, name, target)))
     if requirements is not None:
         wanted = read_requirements(requirements)
         digest = _digest(digest, wanted.identity)
-        fetch = partial(wheels.resolved, recipes, wanted, architecture, fresh=fresh)
+        fetch = partial(wheels.resolved, recipes, wanted, target, fresh=fresh)
         stages.append(Stage("sandbox-kernel:custom", digest, fetch))
     return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]
 
@@ -160,24 +163,6 @@ class _Builder:
             return bool((self.client.images.get(stage.tag).labels or {}).get(DIGEST_LABEL) == stage.digest)
         except ImageNotFound:
             return False
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait for another build of this user to end, as it may do our work, and would race us for the tags."""
-        wheels.cache().mkdir(parents=True, exist_ok=True)
-        with (wheels.cache() / "build.lock").open("w") as lock:
-            if not _locked(lock):
-                until = time.monotonic() + OTHER_BUILD_SECONDS
-                with self.steps.during("waiting for another build to end"):
-                    while not _locked(lock):
-                        if time.monotonic() > until:
-                            raise EngineError(
-                                EndCode.IMAGE_NOT_BUILT,
-                                "another build does not end",
-                                limit=f"{OTHER_BUILD_SECONDS:g} s",
-                            )
-                        time.sleep(0.5)
-            yield
 
     # --- the root file system ---------------------------------------------------------------------------------------
 
@@ -315,7 +300,7 @@ class _Builder:
 
 
 @contextmanager
-def _engine_errors() -> Iterator[None]:
+def engine_errors() -> Iterator[None]:
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
@@ -329,14 +314,6 @@ def _engine_errors() -> Iterator[None]:
         raise EngineError(
             EndCode.IMAGE_NOT_BUILT, f"the container engine refused a step of the build: {error}"
         ) from error
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _digest(*texts: str) -> str:

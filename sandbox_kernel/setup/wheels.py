@@ -1,4 +1,4 @@
-"""The wheels of an image, fetched on the host by pip for the image's Python, and kept in a cache folder.
+"""The wheels of an image or a root, fetched on the host by pip for the Python in there, and kept in a cache folder.
 
 Nothing is built from source and no code of a wheel runs here. pip runs in an isolated Python, in a folder of ours, with
 the few variables that say how to reach an index: whatever lies in the current folder is no module of it, and no
@@ -26,6 +26,9 @@ from .requirements import Wanted
 PYTHON_VERSION = "3.13"
 NEWEST_GLIBC, OLDEST_GLIBC = 41, 5
 """Debian 13 has glibc 2.41: wheels made for it or for any older one fit (manylinux_2_5 is the oldest there is)."""
+
+LOCKED_FOR = ("3.11", "3.12", "3.13", "3.14")
+"""The versions of Python that there are locks for: that of the images, and those of machines (images/locks/)."""
 
 DOWNLOAD_SECONDS = 1800.0
 MOST_REJECTED = 50
@@ -100,8 +103,25 @@ _KEPT_IF_ABSOLUTE = re.compile(r"PIP_(FIND_LINKS|CONFIG_FILE|CACHE_DIR)")
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """What wheels are for; an image's Python and system, unless it is said otherwise."""
+
+    architecture: str
+    """As `uname -m` says it: x86_64, aarch64."""
+    python: str = PYTHON_VERSION
+    glibc: int = NEWEST_GLIBC
+    """36 stands for glibc 2.36."""
+
+    @property
+    def prefix(self) -> str:
+        """What the names of folders in the cache begin with."""
+        is_image = (self.python, self.glibc) == (PYTHON_VERSION, NEWEST_GLIBC)
+        return "" if is_image else f"python{self.python}-glibc{self.glibc}-"
+
+
+@dataclass(frozen=True, slots=True)
 class Wheels:
-    """What to install in an image: wheels, the installer among them, and the requirements file that pip reads there."""
+    """What to install: wheels, the installer among them, and the requirements file that pip reads there."""
 
     files: tuple[Path, ...]
     requirements: str
@@ -116,37 +136,46 @@ class PackageConflict(ConfigurationError):
     """Whether it keeps one."""
 
 
-def locked(recipes: Path, name: str, architecture: str) -> Wheels:
-    """Return the wheels of `images/{name}.lock`; pip checks each hash here, and again in the image."""
-    lock = (recipes / f"{name}.lock").read_text()
-    folder = cache() / f"{name}-{_digest(lock, architecture)}"
+def lock_of(recipes: Path, name: str, python: str = PYTHON_VERSION) -> Path:
+    """Return the lock of a kind for a version of Python, of `LOCKED_FOR`; pip itself is the same for all."""
+    if name == "installer" or python == PYTHON_VERSION:
+        return recipes / f"{name}.lock"
+    return recipes / "locks" / f"{name}-{python}.lock"
+
+
+def locked(recipes: Path, name: str, target: Target) -> Wheels:
+    """Return the wheels of a lock; pip checks each hash here, and again where they are installed."""
+    path = lock_of(recipes, name, target.python)
+    lock = path.read_text()
+    kept = f"{target.prefix}{name}"
+    folder = cache() / f"{kept}-{_digest(lock, target.architecture)}"
     if not folder.is_dir():
-        command = [*_pip(), "download", "--require-hashes", "--no-deps", "-r", str(recipes / f"{name}.lock")]
-        _fetch(folder, command, architecture, name)
-        for old in cache().glob(f"{name}-*"):
+        _fetch(folder, [*_pip(), "download", "--require-hashes", "--no-deps", "-r", str(path)], target, name)
+        for old in cache().glob(f"{kept}-*"):
             if old != folder and ".part" not in old.name:
                 shutil.rmtree(old, ignore_errors=True)
     files = tuple(sorted(folder.glob("*.whl")))
-    return Wheels(files if name == "installer" else (*files, installer(recipes, architecture)), lock)
+    return Wheels(files if name == "installer" else (*files, installer(recipes, target)), lock)
 
 
-def installer(recipes: Path, architecture: str) -> Path:
-    """Return pip itself as a wheel, of the locked version: Python runs it as it is."""
-    return locked(recipes, "installer", architecture).files[0]
+def installer(recipes: Path, target: Target) -> Path:
+    """Return pip itself as a wheel, of the locked version: any Python runs it as it is."""
+    return locked(recipes, "installer", Target(target.architecture)).files[0]
 
 
-def resolved(recipes: Path, wanted: Wanted, architecture: str, *, fresh: bool = False) -> Wheels:
+def resolved(recipes: Path, wanted: Wanted, target: Target, *, fresh: bool = False) -> Wheels:
     """Return wheels that meet a user's requirements, and all that these need.
 
     What the images have already keeps its version if that is possible at all; the kernel and what it needs always do.
     `fresh` asks the package index again, instead of taking what was found for the same text before.
     """
-    pins = {name: _pins(recipes / f"{name}.lock") for name in ("data", "base")}
-    pip = installer(recipes, architecture)
-    folder = cache() / f"custom-{_digest(wanted.identity, *pins['data'], architecture)}"
+    pins = {name: _pins(lock_of(recipes, name, target.python)) for name in ("data", "base")}
+    pip = installer(recipes, target)
+    folder = cache() / f"{target.prefix}custom-{_digest(wanted.identity, *pins['data'], target.architecture)}"
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    command = [sys.executable, "-I", "-c", _RESOLVE_FOR_THE_IMAGE, str(pip), architecture, PYTHON_VERSION, "download"]
+    patched = [_RESOLVE_FOR_THE_IMAGE, str(pip), target.architecture, target.python]
+    command = [sys.executable, "-I", "-c", *patched, "download"]
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
         if not folder.is_dir():
             command += ["-r", str(wanted.write(Path(place)))]
@@ -156,7 +185,7 @@ def resolved(recipes: Path, wanted: Wanted, architecture: str, *, fresh: bool = 
             ours = [] if wanted.has_hashes else pins[name]
             constraints.write_text("\n".join([*ours, *wanted.constraints, ""]), encoding="utf-8")
             try:
-                _fetch(folder, [*command, "-c", str(constraints)], architecture, "custom")
+                _fetch(folder, [*command, "-c", str(constraints)], target, "custom")
                 break
             except ConfigurationError as error:
                 if name == "base" or (isinstance(error, PackageConflict) and error.pin in pins["base"]):
@@ -175,16 +204,16 @@ def _pins(lock: Path) -> list[str]:
     return re.findall(r"^[\w.-]+==[^\s\\;]+", lock.read_text(), re.MULTILINE)
 
 
-def _fetch(folder: Path, command: list[str], architecture: str, name: str) -> None:
+def _fetch(folder: Path, command: list[str], target: Target, name: str) -> None:
     """Fill `folder` with what `command` downloads; it appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
-    platforms = [f"--platform={tag}" for tag in platform_tags(architecture)]
-    target = ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON_VERSION}", *platforms]
+    platforms = [f"--platform={tag}" for tag in platform_tags(target)]
+    fitting = ["--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}", *platforms]
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", f"--dest={part}"]
     try:
         result = subprocess.run(
-            [*command, *target, *quiet],
+            [*command, *fitting, *quiet],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -195,7 +224,7 @@ def _fetch(folder: Path, command: list[str], architecture: str, name: str) -> No
             check=False,
         )
         if result.returncode != 0:
-            raise explain(result.stderr, name, architecture)
+            raise explain(result.stderr, name, target)
         try:
             part.rename(folder)
         except OSError:
@@ -211,7 +240,7 @@ def _fetch(folder: Path, command: list[str], architecture: str, name: str) -> No
         shutil.rmtree(part, ignore_errors=True)
 
 
-def explain(stderr: str, name: str, architecture: str) -> EngineError | ConfigurationError:
+def explain(stderr: str, name: str, target: Target) -> EngineError | ConfigurationError:
     """Return the error that a failed download is, from what pip said."""
     said = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
     text = " ".join(said)[-1500:] or stderr[-1500:].strip()
@@ -224,8 +253,8 @@ def explain(stderr: str, name: str, architecture: str) -> EngineError | Configur
         what = "has no wheel" if none else "has no wheel in a version that fits"
         return ConfigurationError(
             UsageCode.REQUIREMENTS_UNMET,
-            f"{missing[1]} {what} for Python {PYTHON_VERSION} on Linux {architecture}, or does not exist; the image "
-            "has no compiler and is built offline. Ask for another version, or make the wheel on Debian 13 with "
+            f"{missing[1]} {what} for Python {target.python} on Linux {target.architecture}, or does not exist; the "
+            "image has no compiler and is built offline. Ask for another version, or make the wheel on Debian 13 with "
             f"`pip wheel {missing[1]}` and name its path in the requirements",
             setting="requirements",
         )
@@ -251,9 +280,10 @@ def _conflict(stderr: str) -> PackageConflict | None:
     return conflict
 
 
-def platform_tags(architecture: str) -> list[str]:
-    """Return the platforms whose wheels run in the image, newest first; pip wants each of them named."""
-    tags = [f"manylinux_2_{minor}_{architecture}" for minor in range(NEWEST_GLIBC, OLDEST_GLIBC - 1, -1)]
+def platform_tags(target: Target) -> list[str]:
+    """Return the platforms whose wheels run there, newest first; pip wants each of them named."""
+    architecture = target.architecture
+    tags = [f"manylinux_2_{minor}_{architecture}" for minor in range(target.glibc, OLDEST_GLIBC - 1, -1)]
     older = ["manylinux2014", "manylinux2010", "manylinux1"] if architecture == "x86_64" else ["manylinux2014"]
     return [*tags, *(f"{tag}_{architecture}" for tag in older), f"linux_{architecture}"]
 

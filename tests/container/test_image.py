@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -95,24 +96,29 @@ def run(client: Any) -> Run:
 # --- the locks --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["installer", *KINDS])
-def test_lock_pins_every_package_by_hash_and_names_no_address(name: str) -> None:
-    text = (RECIPES / f"{name}.lock").read_text()
+LOCKS = [("installer", wheels.PYTHON_VERSION), *itertools.product(KINDS, wheels.LOCKED_FOR)]
+
+
+@pytest.mark.parametrize(("name", "python"), LOCKS)
+def test_lock_pins_every_package_by_hash_and_names_no_address(name: str, python: str) -> None:
+    text = wheels.lock_of(RECIPES, name, python).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
     assert all(re.match(r"[\w.-]+==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\\n|$))+$", entry) for entry in entries)
     assert not re.search(r"https?:|file:|--index|--find-links|(^|\s)/", text)
 
 
-def test_data_lock_keeps_every_version_of_base_lock() -> None:
+@pytest.mark.parametrize("python", wheels.LOCKED_FOR)
+def test_data_lock_keeps_every_version_of_base_lock(python: str) -> None:
     base, data = (
-        dict(re.findall(r"^([\w.-]+)==(\S+)", (RECIPES / f"{kind}.lock").read_text(), re.M)) for kind in KINDS
+        dict(re.findall(r"^([\w.-]+)==(\S+)", wheels.lock_of(RECIPES, kind, python).read_text(), re.M))
+        for kind in KINDS
     )
     assert base.items() <= data.items()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_lock_holds_every_package_that_is_asked_for(kind: str) -> None:
-    locked = set(re.findall(r"^([\w.-]+)==", (RECIPES / f"{kind}.lock").read_text(), re.M))
+@pytest.mark.parametrize(("kind", "python"), LOCKS[1:])
+def test_lock_holds_every_package_that_is_asked_for(kind: str, python: str) -> None:
+    locked = set(re.findall(r"^([\w.-]+)==", wheels.lock_of(RECIPES, kind, python).read_text(), re.M))
     assert set(packages(kind)) <= locked
 
 
@@ -324,7 +330,7 @@ def test_package_without_a_wheel_is_named() -> None:
         "ERROR: Could not find a version that satisfies the requirement oldthing==0.1 (from versions: none)\n"
         "ERROR: No matching distribution found for oldthing==0.1\n"
     )
-    error = wheels.explain(said, "custom", "x86_64")
+    error = wheels.explain(said, "custom", wheels.Target("x86_64"))
     assert isinstance(error, ConfigurationError)
     assert "oldthing==0.1 has no wheel for Python 3.13 on Linux x86_64" in str(error)
     assert error.setting == "requirements"
@@ -337,7 +343,7 @@ def test_missing_requirements_file_is_the_callers_fault(tmp_path: Path) -> None:
 
 def test_markers_are_read_for_the_python_of_the_image() -> None:
     """pip itself would read them for the Python it runs on, and leave out what only the image needs."""
-    pip = wheels.installer(RECIPES, "x86_64")
+    pip = wheels.installer(RECIPES, wheels.Target("x86_64"))
     code, start, _ = wheels._RESOLVE_FOR_THE_IMAGE.partition("from pip._internal.cli.main import main\n")
     assert start
     code += "print(markers.Marker(\"python_version == '9.8' and platform_machine == 'odd'\").evaluate())"
@@ -346,7 +352,7 @@ def test_markers_are_read_for_the_python_of_the_image() -> None:
 
 
 def test_newest_platform_comes_first() -> None:
-    tags = wheels.platform_tags("aarch64")
+    tags = wheels.platform_tags(wheels.Target("aarch64"))
     assert tags[0] == "manylinux_2_41_aarch64"
     assert "manylinux2014_aarch64" in tags
     assert "manylinux1_aarch64" not in tags

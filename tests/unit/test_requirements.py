@@ -192,7 +192,7 @@ def test_nothing_of_the_folder_is_imported_or_obeyed(repo: Path, monkeypatch: py
     monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
     monkeypatch.setenv("PIP_NO_BINARY", ":all:")
     (repo / "requirements.txt").write_text(f"--no-index\n./{wheel(repo).name}\n")
-    found = wheels.resolved(brought("images"), read(Path("requirements.txt")), "x86_64")
+    found = wheels.resolved(brought("images"), read(Path("requirements.txt")), wheels.Target("x86_64"))
     assert "greeting_for_tests-1.0-py3-none-any.whl" in [path.name for path in found.files]
     assert not (repo / "ran-code").exists()
 
@@ -204,7 +204,7 @@ def test_control_pip_in_the_folder_runs_what_lies_there(repo: Path) -> None:
 
 
 def installer() -> Path:
-    return wheels.installer(brought("images"), "x86_64")
+    return wheels.installer(brought("images"), wheels.Target("x86_64"))
 
 
 @pytest.mark.parametrize("patched", [True, False])
@@ -239,7 +239,9 @@ def test_pip_builds_nothing_whatever_it_is_asked(repo: Path, tmp_path: Path, how
     assert done.returncode != 0
     assert (tree / "built").exists() is not patched, done.stderr
     if patched:
-        assert isinstance(wheels.explain(done.stderr, "custom", "x86_64"), EngineError | ConfigurationError)
+        assert isinstance(
+            wheels.explain(done.stderr, "custom", wheels.Target("x86_64")), EngineError | ConfigurationError
+        )
 
 
 @pytest.fixture
@@ -263,7 +265,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(index: Path, text: str) -> set[str]:
     """Return the wheels that meet requirements, by name and version."""
     (index.parent / "requirements.txt").write_text(text)
-    found = wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), "x86_64")
+    found = wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), wheels.Target("x86_64"))
     return {path.name.partition("-py3")[0] for path in found.files if path.name.partition("-")[0] != "pip"}
 
 
@@ -302,7 +304,7 @@ def test_requirements_that_do_not_go_together_are_named(index: Path) -> None:
         asked(index, "client\nother==2.0\n")
     conflict = 'CONFLICT {"package": "other", "kept": "", "needs": [["client 1.0", "other<2"]]}'
     missing = f"ERROR: No matching distribution found for other<2\n{conflict}"
-    assert "other<2 has no wheel" in str(wheels.explain(missing, "custom", "x86_64"))
+    assert "other<2 has no wheel" in str(wheels.explain(missing, "custom", wheels.Target("x86_64")))
 
 
 class Counted:
