@@ -58,6 +58,8 @@ class ImageInfo:
     """The day, as in 2026-01-31."""
     contents: str | None
     """The digest of all that went into it; None for an image of somebody else's."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """The environment that it brings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,11 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
 
 def image_info(found: Mapping[str, Any]) -> ImageInfo:
     """Return what an engine says of an image (`GET /images/NAME/json`)."""
-    labels = (found.get("Config") or {}).get("Labels") or {}
+    settings = found.get("Config") or {}
+    variables = (str(line).partition("=") for line in settings.get("Env") or ())
     return ImageInfo(
-        size_bytes=int(found.get("Size", 0)), made=str(found.get("Created"))[:10], contents=labels.get(CONTENTS)
+        size_bytes=int(found.get("Size", 0)),
+        made=str(found.get("Created"))[:10],
+        contents=(settings.get("Labels") or {}).get(CONTENTS),
+        variables=tuple((name, value) for name, _, value in variables),
     )
