@@ -78,9 +78,16 @@ def parser() -> Parser:
         default="data",
         help="base: Python and ipykernel. data: with the data-analysis packages (default)",
     )
+    one.add_argument(
+        "--engine",
+        choices=("docker", "bubblewrap"),
+        default="docker",
+        help="docker: an image of the container engine (default). bubblewrap: a root, without Docker and without root",
+    )
     one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file of more packages")
-    one.add_argument("--tag", help="a name for the image")
-    one.add_argument("--force", action="store_true", help="build even if the image is there and current")
+    one.add_argument("--from-image", metavar="IMAGE", help="for bubblewrap: a root with the files of a Docker image")
+    one.add_argument("--tag", help="a name for the image or the root")
+    one.add_argument("--force", action="store_true", help="build even if it is there and current")
     one = command("install", commands.install_kernelspec)
     _where(one)
     one.set_defaults(near=False)

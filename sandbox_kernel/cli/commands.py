@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.sources import SETTINGS, from_files
-from ..core.codes import EndCode
-from ..core.errors import EngineUnavailable
+from ..core.codes import EndCode, UsageCode
+from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import format_bytes
 from ..policy.shown import ours
 from ..setup.install import check, install, values_of
@@ -74,13 +74,22 @@ def set_up(options: argparse.Namespace) -> int:
 
 
 def build(options: argparse.Namespace) -> int:
-    """Build an image that cells run in."""
-    from ..setup import image
+    """Build what cells run in: an image, or for bubblewrap a root, which is a folder of this user's.
 
+    A root is made as an ordinary user, with pip: this machine's Python and libraries beside the packages of the image.
+    """
+    from ..setup import exported, image, roots
+
+    if options.from_image and options.engine != "bubblewrap":
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
+    if options.from_image and options.requirements:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an image has its packages: --requirements has no use there")
+    if options.from_image:
+        print(exported.build(options.from_image, tag=options.tag, force=options.force, progress=_progress))
+        return FINE
+    make = roots.build if options.engine == "bubblewrap" else image.build
     print(
-        image.build(
-            options.kind, tag=options.tag, requirements=options.requirements, force=options.force, progress=_progress
-        )
+        make(options.kind, tag=options.tag, requirements=options.requirements, force=options.force, progress=_progress)
     )
     return FINE
 

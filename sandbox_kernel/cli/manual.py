@@ -30,6 +30,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "build": {
         "sandbox-kernel build": "the image that cells run in by default",
         "sandbox-kernel build --requirements requirements.txt --tag sandbox-kernel:mine": "with packages of yours",
+        "sandbox-kernel build --engine bubblewrap": "without Docker and without root, beside this machine's Python",
+        "sandbox-kernel build --engine bubblewrap --from-image sandbox-kernel:data": "with the files of an image",
     },
     "install": {
         "sandbox-kernel install --user": "for all Python environments of yours",

@@ -3,7 +3,13 @@
 - `machine`: Is there an engine, and which commands bring one?
 - `requirements`: A user's requirements file, read by us: names, versions, hashes, and wheels in files.
 - `wheels`: Wheels for an image, fetched on the host.
+- `turns`: One build at a time.
 - `image`: Building the images.
+- `host`: What of this machine a root can be made from.
+- `layout`: Where everything lies in such a root.
+- `generations`: The folders of roots, of which a new one takes the place of the one before.
+- `roots`: Making a root for an engine without images.
+- `exported`: A root that is an image's file system.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `way_out`: What the settings of the network name, and whether it is there.

