@@ -14,16 +14,19 @@ BIN := $(VENV)/bin
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The notebook is ours: where this user can limit neither memory nor processors, it runs all the same.
 demo: setup ## answer a question about real data in the sandbox; results go to output/
 	@echo "--- running notebooks/quickstart.ipynb in the sandbox"
-	@$(BIN)/python notebooks/demo.py --output output
+	@$(BIN)/python notebooks/demo.py --output output --limits best-effort
 
+# SETTINGS are settings of both kernels, such as SETTINGS="--limits best-effort".
 lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folders for files in and out
 	@mkdir -p output/lab/results
 	@cp -R -n notebooks/data notebooks/*.ipynb output/lab/
-	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results
+	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results $(SETTINGS)
 	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results --name sandbox-limits \
-		--display-name "Python 3 (sandbox, small limits)" --memory 512M --scratch-size 64M --cell-timeout 5
+		--display-name "Python 3 (sandbox, small limits)" --memory 512M --scratch-size 64M --cell-timeout 5 \
+		$(SETTINGS)
 	@echo "--- starting JupyterLab; Ctrl-C ends it"
 	@cd output/lab && JUPYTER_PATH="$(CURDIR)/output/lab-kernels/share/jupyter" \
 		"$(CURDIR)/$(BIN)/jupyter" lab $$([[ $$EUID -ne 0 ]] || echo --allow-root) $(LAB_ARGS) quickstart.ipynb
@@ -106,7 +109,7 @@ clean: ## remove what the other targets made here; the engine and its images sta
 $(VENV)/.for-use: pyproject.toml
 	@echo "--- installing sandbox-kernel into $(VENV)"
 	@.ci/venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook,bubblewrap]'
 	@touch $@
 
 $(VENV)/.for-tests: pyproject.toml

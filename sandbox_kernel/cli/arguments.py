@@ -69,7 +69,9 @@ def parser() -> Parser:
     one = command("setup", commands.set_up)
     _where(one)
     one.set_defaults(near=True)
-    one.add_argument("--yes", "-y", action="store_true", help="install an engine without asking, where there is none")
+    one.add_argument(
+        "--yes", "-y", action="store_true", help="install an engine, or take weaker limits, without asking"
+    )
     one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
     one = command("build", commands.build, settings=False)
     one.add_argument(

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,12 @@ from ..config.sources import SETTINGS, from_files
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import format_bytes
+from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, make_engine
 from ..policy.shown import ours
 from ..setup.install import check, install, values_of
 
 if TYPE_CHECKING:
+    from ..core.model import Settings
     from ..engines.about import Listed
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
@@ -39,38 +41,71 @@ SECONDS_FOR_LISTS = 90.0
 def set_up(options: argparse.Namespace) -> int:
     """Make this machine ready: engine, image, kernelspec, and where there is a Jupyter Server the wall in the browser.
 
-    What is there already is left alone.
+    What is there already is left alone. Where no container engine answers, an ordinary user gets an environment for
+    bubblewrap instead, which needs neither Docker nor root.
 
     Both go into the virtual environment, or else to the user, unless a flag says where.
     """
-    from ..setup import browser_wall, image, machine
+    from ..setup import browser_wall
     from ..setup.doctor import diagnose, table
 
     settings = check(options.values)
+    if settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
+        _set_up_bubblewrap(options, settings)
+    folder = _install(options)
+    print(f"kernelspec  {folder}")
+    if browser_wall.is_needed():
+        user, prefix = _place(options)
+        print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
+    rows = diagnose(check(options.values), name=options.name, folder=folder, line_by_line=False)
+    print("\n" + table(rows))
+    return FINE if all(row.ok for row in rows) else WRONG
+
+
+def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
+    """Set up a container engine and an image; return whether there is one. Raises where nothing else will do."""
+    from ..setup import image, machine
+
     status = machine.find_engine(None if settings.engine in WHICHEVER else settings.engine)
     own_choice = settings.engine not in WHICHEVER or os.environ.get("DOCKER_HOST")
+    # Not with gVisor either, nor a runtime: bubblewrap has none.
+    other = settings.engine == AUTO and not own_choice and not options.gvisor and settings.runtime is None
     if not status.available and not own_choice and os.geteuid() == 0:
         print(f"engine      {status.problem}")
-        if not options.yes and not _agreed("Install the distribution's engine, if there is none, and start it?"):
+        if options.yes or _agreed("Install the distribution's engine, if there is none, and start it?"):
+            status = machine.install_engine(_progress)
+        elif not other or bubblewrap_program() is None:
             raise EngineUnavailable(
                 EndCode.ENGINE_NOT_SET_UP,
                 f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}",
             )
-        status = machine.install_engine(_progress)
+    if not status.available and other:
+        if bubblewrap_program() is not None:
+            return False
+        hint = "Or do without Docker and root: install bubblewrap, or sandbox-kernel[bubblewrap], and run this again"
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}. {hint}")
     machine.require_engine(status)
     print(f"engine      {status.product} {status.server_version} at {status.host}")
     if options.gvisor and "runsc" not in status.runtimes:
         machine.install_gvisor(_progress)
     if settings.image == SETTINGS["image"].default:
         print(f"image       {image.build('data', progress=_progress)}")
-    folder = _install(options)
-    print(f"kernelspec  {folder}")
-    if browser_wall.is_needed():
-        user, prefix = _place(options)
-        print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
-    rows = diagnose(settings, name=options.name, folder=folder, line_by_line=False)
-    print("\n" + table(rows))
-    return FINE if all(row.ok for row in rows) else WRONG
+    return True
+
+
+def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
+    """Make an environment; where nobody can limit memory, ask whether that is to be done without, and name it so."""
+    from ..setup import roots
+
+    info = asyncio.run(make_engine(replace(settings, engine=BUBBLEWRAP)).info())
+    print(f"engine      bubblewrap {info.version}, which needs neither Docker nor root")
+    if not info.limited and "limits" not in from_files() | options.values:
+        print("limits      this user may have no cgroup here: memory and processes are watched, processors not limited")
+        if options.yes or _agreed("Install the kernel all the same, under a name that says so (limits = best-effort)?"):
+            options.values["limits"] = "best-effort"
+            options.values.setdefault("display_name", f"{settings.display_name} with limits best-effort")
+    if settings.image == SETTINGS["image"].default:
+        print(f"environment {roots.build('data', progress=_progress)}")
 
 
 def build(options: argparse.Namespace) -> int:
@@ -80,14 +115,14 @@ def build(options: argparse.Namespace) -> int:
     """
     from ..setup import exported, image, roots
 
-    if options.from_image and options.engine != "bubblewrap":
+    if options.from_image and options.engine != BUBBLEWRAP:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
     if options.from_image and options.requirements:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an image has its packages: --requirements has no use there")
     if options.from_image:
         print(exported.build(options.from_image, tag=options.tag, force=options.force, progress=_progress))
         return FINE
-    make = roots.build if options.engine == "bubblewrap" else image.build
+    make = roots.build if options.engine == BUBBLEWRAP else image.build
     print(
         make(options.kind, tag=options.tag, requirements=options.requirements, force=options.force, progress=_progress)
     )
@@ -204,8 +239,6 @@ def _install(options: argparse.Namespace) -> Path:
 
 
 def _engine_call(options: argparse.Namespace, method: str) -> Any:
-    from ..engines.select import make_engine
-
     async def call() -> Any:
         engine = make_engine(check(options.values))
         try:

@@ -23,7 +23,7 @@ from ..core.errors import SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
-from ..engines.select import make_engine
+from ..engines.select import BUBBLEWRAP, make_engine
 from ..policy.shown import ours
 from .install import NAME, check
 
@@ -191,6 +191,10 @@ def _disk(info: EngineInfo) -> Check:
 
 
 async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
+    if engine.address == BUBBLEWRAP:
+        from .roots import state
+
+        return Check("environment", *await asyncio.to_thread(state, name))
     try:
         found = await engine.image(name)
     except SandboxError:

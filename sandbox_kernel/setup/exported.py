@@ -56,7 +56,7 @@ def build(source: str, *, tag: str | None = None, force: bool = False, progress:
     with engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
         contents = str(client.images.get(source).id)
         with alone(folder_of(name).parent, steps):
-            if not force and read(name).get("contents") == contents:
+            if not force and read(folder_of(name)).get("contents") == contents:
                 steps(f"the root {name} is up to date")
                 return name
             with new_generation(name, contents) as made, steps.during(f"copying the files of the image {source}"):
@@ -65,7 +65,7 @@ def build(source: str, *, tag: str | None = None, force: bool = False, progress:
                 _export(client, contents, tree)
                 made.said["tree"] = made.within("root")
                 made.said["environment"] = {key: value for key, value in variables if key in EXPORTED_VARIABLES}
-    steps(f"the root {name} is ready: {format_bytes(read(name)['size_bytes'])} in {folder_of(name)}")
+    steps(f"the root {name} is ready: {format_bytes(read(folder_of(name))['size_bytes'])} in {folder_of(name)}")
     return name
 
 

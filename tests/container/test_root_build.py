@@ -18,6 +18,8 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, ImageMissing
 from sandbox_kernel.core.resources import brought
+from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
+from sandbox_kernel.engines.select import bubblewrap_program
 from sandbox_kernel.setup import exported, generations, host, machine, roots, wheels
 
 NAME = "sandbox-kernel:base"
@@ -57,7 +59,7 @@ class Place:
         for name in ("plots.py", "warm.py", "installer.lock"):
             shutil.copy(brought("images") / name, self.recipes)
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        monkeypatch.setattr(places_of_roots, "folders", lambda: [str(folder / "roots")])
         monkeypatch.setenv("PIP_FIND_LINKS", str(self.index))
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setattr(roots, "brought", lambda name: {"images": self.recipes}[name])
@@ -77,9 +79,8 @@ class Place:
 
     def source(self, inside: str) -> Path:
         """Return what lies at a place inside."""
-        return next(
-            generations.folder_of(NAME) / source for source, place in generations.read(NAME)["binds"] if place == inside
-        )
+        folder = generations.folder_of(NAME)
+        return next(folder / source for source, there in generations.read(folder)["binds"] if there == inside)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def inside(name: str, *command: str) -> str:
     """Run a command in bubblewrap with nothing but a root, and return what it prints."""
-    bwrap = roots.bubblewrap()
+    bwrap = bubblewrap_program()
     if bwrap is None:
         pytest.skip("there is no bwrap on this machine")
     folder = generations.folder_of(name)
@@ -189,13 +190,13 @@ def test_a_second_build_has_nothing_to_do_and_asks_no_index(place: Place) -> Non
 
 
 def test_another_lock_makes_another_root_and_the_state_says_so(place: Place) -> None:
-    assert roots.state(NAME)[0] == "missing"
+    assert roots.state(NAME)[0] == "wrong"
     place.build()
-    assert roots.state(NAME)[0] == "current"
+    assert roots.state(NAME)[0] == "ok"
     place.lock(wheel(place.index, place.marker, "2.0"))
-    assert roots.state(NAME)[0] == "stale"
+    assert roots.state(NAME)[0] == "note"
     place.build()
-    assert roots.state(NAME)[0] == "current"
+    assert roots.state(NAME)[0] == "ok"
     assert inside(NAME, "small") == "small 2.0\n"
 
 
@@ -237,7 +238,7 @@ def test_caches_are_made_within_a_sandbox_with_the_packages_read_only(place: Pla
         "try:\n    pathlib.Path('/usr/local/written').touch()\n    home.write_text('writable')\n"
         "except OSError as error:\n    home.write_text(error.strerror)\n"
     )
-    if roots.bubblewrap() is None:
+    if bubblewrap_program() is None:
         pytest.skip("there is no bwrap on this machine")
     place.build()
     assert (place.source("/opt/sandbox/home") / "found").read_text() == "Read-only file system"
@@ -268,7 +269,7 @@ def image() -> Iterator[str]:
 
 def test_a_root_has_the_files_of_an_image(image: str, place: Place) -> None:
     name = exported.build(image, progress=place.lines.append)
-    folder, said = generations.folder_of(name), generations.read(name)
+    folder, said = generations.folder_of(name), generations.read(generations.folder_of(name))
     tree = folder / said["tree"]
     assert (tree / "usr/bin/tool").read_text() == "tool"
     assert (tree / "usr/bin/tool").stat().st_mode & 0o7777 == 0o755
@@ -277,7 +278,7 @@ def test_a_root_has_the_files_of_an_image(image: str, place: Place) -> None:
     assert said["contents"].startswith("sha256:")
     exported.build(image, progress=place.lines.append)
     assert place.lines[-1].endswith("is up to date")
-    assert roots.state(name)[0] == "current"
+    assert roots.state(name)[0] == "ok"
 
 
 def test_an_image_that_is_not_there_is_said(place: Place) -> None:
