@@ -47,7 +47,8 @@ def set_up(options: argparse.Namespace) -> int:
     Both go into the virtual environment, or else to the user, unless a flag says where.
     """
     from ..setup import browser_wall
-    from ..setup.doctor import diagnose, table
+    from ..setup.doctor import diagnose
+    from ..setup.rows import table
 
     settings = check(options.values)
     if settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
@@ -140,7 +141,8 @@ def install_kernelspec(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Check everything that a session needs, up to a real start, and say how to repair what is wrong."""
-    from ..setup.doctor import as_json, diagnose, table
+    from ..setup.doctor import diagnose
+    from ..setup.rows import as_json, table
 
     rows = diagnose(check(options.values), name=options.name)
     print(as_json(rows) if options.json else table(rows, details=True))

@@ -13,6 +13,7 @@
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `way_out`: What the settings of the network name, and whether it is there.
+- `rows`: The rows that the doctor fills, and how they are shown.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `reference`: The page of all settings.
 - `codes_page`: The page of all codes, and the same for a terminal.

@@ -7,16 +7,12 @@ Imports config, install and the engine; prints nothing.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
-import textwrap
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from ..config.sources import read_argv
 from ..core.errors import SandboxError
@@ -24,30 +20,12 @@ from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
 from ..engines.select import BUBBLEWRAP, make_engine
-from ..policy.shown import ours
 from .install import NAME, check
+from .rows import Check, Status
 
 FREE_DISK_BYTES = 4 * GIB
 """The data image takes 1.5 GiB, and its build as much again; below this, `build` may fail half-way."""
 TOTAL_SECONDS = 120.0
-
-Status = Literal["ok", "note", "wrong", "skipped"]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One row: what was looked at, what was found, and how to repair it."""
-
-    name: str
-    status: Status
-    found: str
-    remedy: str = ""
-    details: tuple[base.Check, ...] = ()
-    """For the attested start: each protection, what was asked for, and what was found."""
-
-    @property
-    def ok(self) -> bool:
-        return self.status != "wrong"
 
 
 def diagnose(
@@ -318,36 +296,3 @@ def way_out_rows(settings: Settings, folder: Path | None = None) -> list[Check]:
         said = "; ".join(one.missing for one in found) or there
         rows.append(Check(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found))))
     return rows
-
-
-# --- for people and programs -----------------------------------------------------------------------------------------
-
-_MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
-
-
-def table(rows: list[Check], *, details: bool = False) -> str:
-    """Return the rows for a terminal, each remedy beneath its row; with `details`, the attestation line by line."""
-    width = max(len(row.name) for row in rows)
-    lines = []
-    for row in rows:
-        indent = " " * (width + 9)
-        lines.append(
-            textwrap.fill(f"{_MARKS[row.status]:5}  {row.name:{width}}  {row.found}", 110, subsequent_indent=indent)
-        )
-        if row.remedy and row.status != "ok":
-            lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
-        for line in row.details if details else ():
-            mark = _MARKS["ok" if line.ok else "wrong"]
-            lines.append(
-                f"       {mark:5}  {line.name}: {line.found if line.ok else f'{line.found}, not {line.expected}'}"
-            )
-    wrong = sum(not row.ok for row in rows)
-    lines.append(
-        "everything a session needs is there" if not wrong else f"{wrong} of {len(rows)} checks found something wrong"
-    )
-    return "\n".join(ours(part) for line in lines for part in line.split("\n"))  # an engine says what it likes
-
-
-def as_json(rows: list[Check]) -> str:
-    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details"}, ...]}."""
-    return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)

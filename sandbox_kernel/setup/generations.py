@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..core.codes import EndCode
+from ..core.errors import EngineError
 from ..engines.select import root_folders
 
 FORMAT = 1
@@ -75,7 +77,9 @@ def new_generation(name: str, contents: str) -> Iterator[Generation]:
     """
     folder = folder_of(name)
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(_FOLDER_MODE)
+    shared = (folder.parent, folder.parent.parent) if str(folder).startswith("/usr/local/") else ()
+    for path in (folder, *shared):
+        path.chmod(_FOLDER_MODE)
     former = _generation(read(folder))
     _forget(folder, keep={former})  # what a build that was killed has left, too
     path = Path(tempfile.mkdtemp(prefix=f"{contents.removeprefix('sha256:')[:12]}-", dir=folder))
@@ -92,7 +96,7 @@ def new_generation(name: str, contents: str) -> Iterator[Generation]:
 def tidy(folder: Path) -> int:
     """Let everybody read what lies in `folder`, and only its owner write, with nobody's rights but the reader's own.
 
-    Return how many bytes it holds. Raises ValueError for what is no file, folder or link.
+    Return how many bytes it holds. Raises `EngineError` for what is no file, folder or link.
     """
     total = 0
     folder.chmod(_FOLDER_MODE)
@@ -106,7 +110,7 @@ def tidy(folder: Path) -> int:
             if status.st_nlink > 1:
                 seen.add(status.st_ino)
         elif not stat.S_ISLNK(status.st_mode):
-            raise ValueError(f"{path} is a device, a socket or a FIFO")
+            raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{path} is a device, a socket or a FIFO")
     return total
 
 

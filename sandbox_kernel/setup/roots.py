@@ -30,12 +30,14 @@ from ..core.model import format_bytes
 from ..core.resources import brought
 from ..engines.select import bubblewrap_program, root_named
 from . import host, layout, machine, wheels
-from .generations import FORMAT, Generation, folder_of, new_generation, read
+from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
 from .requirements import Wanted
 from .requirements import read as read_requirements
 from .turns import alone
 
+RECIPE = 1
+"""Of the steps in this module: a root that was made by others is stale."""
 INSTALL_SECONDS = 1200.0
 WARM_SECONDS = 300.0
 NOBODY = 65534
@@ -100,7 +102,9 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     laid = layout.lay_out(python, host.look(python))
     texts = [(recipes / name).read_text() for name in ("plots.py", "warm.py", "installer.lock")]
     lock = wheels.lock_of(recipes, kind, python.minor).read_text()
-    parts = [str(FORMAT), *(repr(astuple(value)) for value in (python, laid, target)), *texts, lock]
+    # Not what the Python maps: an update of the machine's libraries changes nothing here.
+    parts = [str(RECIPE), python.version, python.tag, *(repr(astuple(value)) for value in (laid, target))]
+    parts += [*layout.PROGRAMS, *texts, lock]
     name, fetch = f"sandbox-kernel:{kind}", partial(wheels.locked, recipes, kind, target)
     options: tuple[str, ...] = ("--require-hashes",)
     if requirements is not None:

@@ -20,6 +20,7 @@ from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.setup.install import check
+from tests.support.roots import root_of_tests
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "--engine=unix:///nonexistent/engine.sock"
@@ -240,3 +241,23 @@ def test_setup_on_a_machine_that_has_everything(tmp_path: Path) -> None:
     assert (tmp_path / "share" / "jupyter" / "kernels" / "sandbox-python" / "kernel.json").is_file()
     assert "everything a session needs is there" in done.stdout
     assert "building" not in done.stderr
+
+
+def test_setup_with_bubblewrap_takes_a_root_and_checks_it(tmp_path: Path) -> None:
+    """It needs neither an engine nor an image, and leaves both alone."""
+    root = root_of_tests()
+    done = run("setup", "--engine", "bubblewrap", "--image", root, "--prefix", str(tmp_path), "--limits", "best-effort")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines() if line[:4] in {"ok  ", "note"}}
+    assert rows["environment"] == rows["first"] == "ok"
+    assert not [line for line in done.stdout.splitlines() if line.startswith(("image", "environment"))]
+    argv = json.loads((tmp_path / "share/jupyter/kernels/sandbox-python/kernel.json").read_text())["argv"]
+    assert {"--engine=bubblewrap", f"--image={root}", "--limits=best-effort"} <= set(argv)
+
+
+def test_setup_says_which_command_makes_a_root_that_is_missing(tmp_path: Path) -> None:
+    done = run("setup", "--engine", "bubblewrap", "--image", "nobody/made:this", "--prefix", str(tmp_path))
+    assert done.returncode == 1
+    said = " ".join(done.stdout.split())
+    assert "WRONG environment nobody/made:this is missing" in said
+    assert "sandbox-kernel build --engine bubblewrap --requirements FILE --tag nobody/made:this" in said

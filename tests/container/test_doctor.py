@@ -21,6 +21,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session import trial
 from sandbox_kernel.setup import doctor, image
 from sandbox_kernel.setup.install import install
+from sandbox_kernel.setup.rows import Check, table
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -194,13 +195,13 @@ def test_a_broken_kernelspec_is_a_row_of_the_table(text: str, kernelspec: Path) 
 def test_the_table_shows_remedies_beneath_their_rows() -> None:
     """Notes have one too, but only what is wrong counts as wrong."""
     rows = [
-        doctor.Check("one", "ok", "fine"),
-        doctor.Check("two", "note", "odd", "maybe"),
-        doctor.Check("three", "wrong", "bad", "do it"),
+        Check("one", "ok", "fine"),
+        Check("two", "note", "odd", "maybe"),
+        Check("three", "wrong", "bad", "do it"),
     ]
-    lines = doctor.table(rows).splitlines()
+    lines = table(rows).splitlines()
     assert lines[0].split() == ["ok", "one", "fine"]
     assert lines[2].strip() == "remedy: maybe"
     assert lines[4].strip() == "remedy: do it"
     assert lines[-1] == "1 of 3 checks found something wrong"
-    assert doctor.table(rows[:2]).splitlines()[-1] == "everything a session needs is there"
+    assert table(rows[:2]).splitlines()[-1] == "everything a session needs is there"

@@ -13,6 +13,7 @@ from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.setup import doctor, way_out
 from sandbox_kernel.setup.install import install
+from sandbox_kernel.setup.rows import Check
 
 HOST = "api.example.test"
 VARIABLE = "A_VARIABLE_OF_THE_TESTS"
@@ -31,7 +32,7 @@ def kernel(tmp_path: Path, **values: object) -> Path:
     return install({"network": [HOST], **values}, prefix=str(tmp_path / "prefix"))
 
 
-def row_of(folder: Path) -> doctor.Check:
+def row_of(folder: Path) -> Check:
     (row,) = doctor.way_out_rows(Settings(), folder)
     assert row.name == "network of sandbox-python"
     return row

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_the_loader_is_bound_by_itself_where_no_folder_has_it() -> None:
 
 
 def test_what_lies_apart_of_its_modules_is_refused() -> None:
-    apart = host.Python(**{**{name: getattr(DEBIAN, name) for name in DEBIAN.__slots__}, "prefix": "/opt/python"})
+    apart = replace(DEBIAN, prefix="/opt/python")
     with pytest.raises(EngineError, match="apart"):
         layout.lay_out(apart, machine_of(apart))
 
@@ -221,7 +222,7 @@ def test_everybody_may_read_and_nobody_has_the_rights_of_another(tmp_path: Path)
 
 
 def test_a_fifo_has_no_place_in_a_root(data: Path) -> None:
-    with pytest.raises(ValueError, match="FIFO"), generations.new_generation("n", "sha256:1") as made:
+    with pytest.raises(EngineError, match="FIFO"), generations.new_generation("n", "sha256:1") as made:
         os.mkfifo(made.path / "fifo")
     assert generations.read(generations.folder_of("n")) == {}
 
@@ -258,9 +259,12 @@ def test_a_root_json_that_is_none_is_no_error(data: Path, text: str) -> None:
 def test_what_goes_into_a_root_is_in_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = {roots.plan_for("base").contents, roots.plan_for("data").contents}
     found = host.find_python()
-    other = host.Python(**{**{name: getattr(found, name) for name in found.__slots__}, "version": f"{found.minor}.99"})
+    other = replace(found, version=f"{found.minor}.99")
     monkeypatch.setattr(host, "find_python", lambda: other)
     assert len(digests | {roots.plan_for("base").contents}) == 3
+    updated = tuple(path.replace("libz.so.1.", "libz.so.1.9.") for path in found.mapped)
+    other = replace(found, mapped=updated)
+    assert roots.plan_for("base").contents in digests, "an update of a library of the machine asks for no new root"
 
 
 def test_programs_are_copies_without_rights_and_many_names_are_one_file(tmp_path: Path) -> None:
