@@ -49,7 +49,7 @@ def places(laid: layout.Layout) -> dict[str, str]:
 
 
 DEBIAN = python_of("/usr")
-HOME = python_of("/home/ada/.pyenv/versions/3.13.5", library="libpython3.13.so.1.0")
+HOME = python_of("/opt/ada/pythons/3.13.5", library="libpython3.13.so.1.0")
 ARCH = python_of("/usr", libraries="/usr/lib")
 FEDORA = python_of("/usr", libraries="/usr/lib64")
 MACHINES = {

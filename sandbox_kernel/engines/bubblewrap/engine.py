@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
+from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
 from ..hardening import protections
 from ..owner import Owner
@@ -152,7 +153,9 @@ class BubblewrapEngine:
         from ..about import EngineInfo
 
         program = self._found()
-        said = await asyncio.create_subprocess_exec(program, "--version", stdout=asyncio.subprocess.PIPE)
+        said = await asyncio.create_subprocess_exec(
+            program, "--version", stdout=asyncio.subprocess.PIPE, env=environment_of_helpers()
+        )
         version, _ = await said.communicate()
         why = cgroups.available()
         machine = os.uname().machine
