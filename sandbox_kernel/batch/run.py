@@ -18,6 +18,7 @@ from ..files.places import Folder
 from ..policy.shown import Stream
 from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.execution import Execution
+from ..session.hints import Door
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
@@ -35,6 +36,8 @@ NEVER = 0.0, 0.0
 TICK_SECONDS = 0.5
 SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
 """What a script expects to find, in place of the kernel's own."""
+
+DOOR = Door(bring="Give it to the run: --input FILE, or --input FOLDER/. for all that is in a folder.")
 
 STATUS: dict[Kind, str] = {"code failed": "failed", "limit reached": "limit", "policy broken": "failed"}
 
@@ -122,6 +125,7 @@ class Run:
     async def _in_sandbox(self) -> None:
         sandbox = AsyncSandbox(self.plan.settings)
         session = session_of(sandbox)
+        session.hints.door = DOOR
         session.folders.hold_downloads(self.plan.files)
         session.audit.observe(self._observe)
         try:

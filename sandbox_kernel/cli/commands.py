@@ -31,6 +31,8 @@ FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. `run` has more of them (batch/exits.py)."""
 WHICHEVER = ("auto", "docker")
 """Values of `engine` for which setup looks for a Docker engine, wherever it listens."""
+FOLDERS = ("uploads", "downloads")
+"""Settings that `setup` gives the kernel, each the name of a folder beside the notebook."""
 SECONDS_FOR_LISTS = 90.0
 """How long `ps` and `reap` wait for the engine."""
 
@@ -44,12 +46,17 @@ def set_up(options: argparse.Namespace) -> int:
     What is there already is left alone. Where no container engine answers, an ordinary user gets an environment for
     bubblewrap instead, which needs neither Docker nor root.
 
+    The kernel has a folder for files in and one for files out, both beside each
+    notebook, unless a setting says otherwise: `uploads`, which a person makes, and `downloads`.
+
     Both go into the virtual environment, or else to the user, unless a flag says where.
     """
     from ..setup import browser_wall
     from ..setup.doctor import diagnose
     from ..setup.rows import table
 
+    taken = from_files()
+    options.values = {name: name for name in FOLDERS if name not in taken} | options.values
     settings = check(options.values)
     if settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
         _set_up_bubblewrap(options, settings)

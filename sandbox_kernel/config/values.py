@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -16,7 +17,7 @@ from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, KIB, MIB, format_bytes
 from ..files.grounds import config_path, why_not
-from ..files.places import Folder, check_log, open_folder
+from ..files.places import Folder, check_log, open_folder, open_parent
 from ..files.ways import home_folder
 
 __all__ = [
@@ -153,10 +154,13 @@ def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | 
 
 
 def folder(name: str, raw: object) -> str | None:
-    """A folder that exists: its absolute path, without a link. Relative ones start at the notebook's folder."""
+    """A folder: its absolute path, without a link. Relative ones start at the notebook's folder.
+
+    One that is missing counts as empty, if there is a folder for it to be in: a mistyped path is found out.
+    """
     found = _open(name, raw)
-    if found is None:
-        return None
+    if not isinstance(found, Folder):
+        return found
     with found:
         return str(found.path)
 
@@ -164,8 +168,8 @@ def folder(name: str, raw: object) -> str | None:
 def downloads(name: str, raw: object) -> str | None:
     """A folder that cells can fill without reaching anything which this machine later runs or reads as its own."""
     found = _open(name, raw)
-    if found is None:
-        return None
+    if not isinstance(found, Folder):
+        return found  # what may be made there, is asked when it is made
     with found:
         if reason := why_not(found):
             raise refuse(name, str(found.path), f"{name} {reason}; give it a folder of its own")
@@ -205,12 +209,17 @@ def key_file(name: str, raw: object) -> str | None:
         raise ConfigurationError(error.code, message, value=error.value or repr(written), setting=name) from None
 
 
-def _open(name: str, raw: object) -> Folder | None:
+def _open(name: str, raw: object) -> Folder | str | None:
+    """Return an open folder, or the path of a missing one; None for nothing. Raises `ConfigurationError`."""
     written = _path(name, raw)
     if written is None:
         return None
     try:
-        return open_folder(written)
+        with suppress(FileNotFoundError):
+            return open_folder(written)
+        parent, missing = open_parent(written.rstrip("/"))
+        with parent:
+            return str(parent.path / missing)
     except OSError:
         message = f"{name} is not a folder of this machine; make it first, or name another"
         raise refuse(name, _whole(written), message) from None

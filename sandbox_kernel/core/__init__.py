@@ -3,7 +3,7 @@
 - `errors`: The tree of errors; each says whose fault it is, the limit, the value, what is left and the setting to
   change.
 - `code`: What a refusal is as a value: a code, a severity and words for people; and what survived.
-- `codes`: The table of all codes, of the ten parts that follow.
+- `codes`: The table of all codes, of the eleven parts that follow.
 - `output_codes`: What the output policy removes.
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
@@ -13,6 +13,7 @@
 - `monitor_codes`: What the monitor notices while code runs.
 - `record_codes`: What is wrong with an audit, a receipt or their key.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
+- `hint_codes`: What an ordinary failure of a cell has to do with its sandbox.
 - `usage_codes`: What was asked for and cannot be: settings, arguments, notebooks, packages and places.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `texts`: JSON that is mostly long texts, parsed without a copy of the whole.

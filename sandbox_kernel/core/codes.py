@@ -1,4 +1,4 @@
-"""The table of all codes, of ten parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of eleven parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -10,6 +10,7 @@ from functools import cache
 from .code import Code, Note, Severity, Survived
 from .end_codes import EndCode
 from .file_codes import FileCode
+from .hint_codes import HintCode
 from .message_codes import MessageCode
 from .monitor_codes import MonitorCode
 from .network_codes import NetworkCode
@@ -20,8 +21,8 @@ from .secret_codes import SecretCode
 from .usage_codes import UsageCode
 
 __all__ = [
-    "TABLE", "Code", "EndCode", "FileCode", "MessageCode", "MonitorCode", "NetworkCode", "Note", "OutputCode",
-    "RecordCode", "ScreenCode", "SecretCode", "Severity", "Survived", "UsageCode", "find",
+    "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "MonitorCode", "NetworkCode", "Note",
+    "OutputCode", "RecordCode", "ScreenCode", "SecretCode", "Severity", "Survived", "UsageCode", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -35,6 +36,7 @@ TABLE: dict[str, type[Code]] = {
     "Record": RecordCode,
     "Ends": EndCode,
     "Usage": UsageCode,
+    "Hints": HintCode,
 }
 """The parts, by the titles that people read."""
 

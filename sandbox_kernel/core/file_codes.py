@@ -84,6 +84,7 @@ class FileCode(Code):
     FOLDER_UNREADABLE = "violation", "the folder cannot be read", "See to its permissions."
     FOLDER_SILENT = "limit", "the host's folder does not answer", "Use a folder on a disk that answers."
     FOLDER_NOT_OPENED = "violation", "the host's folder cannot be opened: {why}", _PLACE
+    FOLDER_MISSING = "notice", "the host's folder is not there", "Make the folder; it is looked for before each cell."
     FOLDER_UNFIT = "violation", "the host's folder {why}", "Use a folder for downloads and for nothing else."
     FOLDER_EXPECTED = "violation", "{name!r} is {what} and no folder", _PLACE
     FOLDER_NOT_FILE = "violation", "it is a folder", _PLACE

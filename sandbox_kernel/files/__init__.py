@@ -7,5 +7,6 @@
 - `tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
 - `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
 - `transfer`: Both folders kept in step with scratch.
+- `beside`: Whether a file that a cell asked for lies beside the notebook.
 - `folders`: The two hooks of a session: copy in before a cell, copy out after it.
 """

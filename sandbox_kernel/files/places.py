@@ -120,9 +120,12 @@ class Held:
     another one in its place, changes nothing.
     """
 
-    def __init__(self, path: str | Path | Folder, setting: str, why_not: WhyNot = lambda folder: None) -> None:
-        """`why_not` says of an opened folder why it cannot be used, None if it can."""
+    def __init__(
+        self, path: str | Path | Folder, setting: str, why_not: WhyNot = lambda folder: None, *, make: bool = False
+    ) -> None:
+        """`why_not` says of an opened folder why it cannot be used, None if it can. `make` makes it when it is used."""
         self._why_not = why_not
+        self._make = make
         self._folder: Folder | None = None
         if isinstance(path, Folder):
             self.path, self._folder = path.path, path
@@ -132,13 +135,16 @@ class Held:
         except (OSError, RuntimeError, ValueError) as error:
             raise ConfigurationError(UsageCode.PLACE_UNFIT, f"no such folder: {error}", setting=setting) from None
         with suppress(FileRefused):  # it is told when the folder is used
-            self._keep()
+            self._keep(make=False)
 
     def open(self) -> int:
-        """Return a new handle of the folder. Raises `FileRefused` without a path of the host."""
+        """Return a new handle of the folder. Raises `FileRefused` without a path of the host.
+
+        Its code is `FOLDER_MISSING` if there is none.
+        """
         folder = self._folder
         if folder is None or folder.is_gone:
-            folder = self._keep()
+            folder = self._keep(make=self._make)
         try:
             return folder.opened()
         except OSError as error:
@@ -150,18 +156,33 @@ class Held:
         if folder is not None:
             folder.close()
 
-    def _keep(self) -> Folder:
+    def _keep(self, *, make: bool) -> Folder:
         try:
-            folder = open_folder(self.path)
+            folder = self._made() if make else open_folder(self.path)
         except FileRefused:
             problem = "a link is on its path, or something else in the place of a folder"
             raise FileRefused(FileCode.FOLDER_NOT_OPENED.note(why=problem)) from None
+        except FileNotFoundError:
+            raise FileRefused(FileCode.FOLDER_MISSING) from None
         except OSError as error:
             raise _cannot(error) from None
         if reason := self._why_not(folder):
             raise FileRefused(FileCode.FOLDER_UNFIT.note(why=reason))
         self._folder = folder
         return folder
+
+    def _made(self) -> Folder:
+        """Open the folder; if it alone is missing, make it, and take it away again where it cannot be used."""
+        try:
+            return open_folder(self.path)
+        except FileNotFoundError:
+            with open_folder(self.path.parent) as parent:
+                os.mkdir(self.path.name, 0o755, dir_fd=parent.handle)
+                folder = open_folder(self.path)
+                if self._why_not(folder):
+                    with suppress(OSError):
+                        os.rmdir(self.path.name, dir_fd=parent.handle)
+                return folder
 
 
 class NewFile:

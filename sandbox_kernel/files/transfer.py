@@ -140,7 +140,8 @@ class Uploads(_Direction):
         try:
             scan = await self._disk.run(self._folder.scan)
         except FileRefused as reason:
-            self._notes.refuse(self._folder.path.name, reason)
+            if reason.code is not FileCode.FOLDER_MISSING:  # which is an empty one, and looked for again
+                self._notes.refuse(self._folder.path.name, reason)
             return
         state = self._state
         state.upload_root = scan.root

@@ -194,8 +194,8 @@ class DownloadFolder:
     """A host folder that receives regular files: one that a cell may fill."""
 
     def __init__(self, path: str | Path | Folder) -> None:
-        """Name the folder, or hand it over open; it must exist when a file arrives."""
-        self.held = Held(path, "downloads", grounds.why_not)
+        """Name the folder, or hand it over open; one that is missing is made when a file arrives."""
+        self.held = Held(path, "downloads", grounds.why_not, make=True)
 
     def target(self, path: str) -> Target:
         """Return a place for a file. Raises `FileRefused` for its name."""

@@ -23,6 +23,7 @@ from ..session import protocol
 from ..session.session import Session
 from . import handover, heap, keeper
 from .file_messages import Answer, FileMessages
+from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
 from .opening import Opening
@@ -76,6 +77,7 @@ class Proxy:
             inside=way_out.inside if way_out is not None else None,
             service=way_out.service if way_out is not None else None,
         )
+        self.session.hints.door, self.session.hints.beside = NOTEBOOK, lies_beside
         self.audit = self.session.audit
         self.files = FileMessages(
             self.session.started,

@@ -19,12 +19,18 @@ from ..core.errors import SandboxError
 from ..core.model import Settings
 from ..core.tasks import Tasks
 from ..files.names import FileLimits, check_size
-from ..sdk.client import AsyncSandbox
+from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.files import relative
+from ..session.hints import Door
 from .output_store import SESSION_NAME, OutputStore
 
 CLOSE_SECONDS = 6.0
 """For the ends of sessions that are under way when the server stops."""
+DOOR = Door(
+    bring="The tool upload_file brings a file in.",
+    bring_by_folder="The tool upload_file brings a file in; so does a person, by the upload folder.",
+    packages="whoever runs this server can have more of them.",
+)
 REMEMBERED = 100
 """Ended sessions of one client whose end is told when their name is used again."""
 
@@ -58,6 +64,7 @@ class SandboxSession:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.sandbox = AsyncSandbox(settings)
+        session_of(self.sandbox).hints.door = DOOR
         self.outputs = OutputStore(name)
         self.started = False
         self.since = self.used = time.monotonic()

@@ -51,6 +51,7 @@ class OutputPolicy:
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
         past = before.past_widgets if before is not None else None
+        self._overheard = before is not None and before.overheard
         self._widgets: widgets.Widgets = widgets.Widgets(self._bundles, allowed=active, past=past)
         self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
             "stream": self._stream,
@@ -92,6 +93,11 @@ class OutputPolicy:
             self._widgets.front_opens(comm_id, target, message.content.get("data"))
         elif message.type == "comm_close" and isinstance(comm_id, str):
             self._widgets.closed(comm_id)
+
+    @property
+    def overheard(self) -> bool:
+        """Whether code of a cell may get to read what the host says in a cell: by an Output widget, or a script."""
+        return self.mode == "trusted" or self._overheard or self._widgets.took_over
 
     @property
     def types(self) -> tuple[str, ...]:

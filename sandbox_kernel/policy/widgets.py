@@ -61,6 +61,8 @@ class Widgets:
         self._views = Views()
         self._taking: dict[str, str] = {}
         """Comm id of each Output widget -> the request whose displays it takes over."""
+        self.took_over = False
+        """Whether an Output widget ever took over what a cell shows: it tells the kernel all of that."""
         self._updatable: set[str] = set()
         """Output widgets that took over a display with an id: an update of that is shown in them."""
 
@@ -235,6 +237,7 @@ class Widgets:
                 self._views.empty(comm_id, "taken")
         if "msg_id" in kept:
             self._taking[comm_id] = kept["msg_id"] and parent
+            self.took_over = self.took_over or bool(kept["msg_id"])
 
     def _outputs(self, outputs: list[Any], notes: Notes) -> list[Any]:
         return [self._output(output, notes) for output in outputs if isinstance(output, dict)]

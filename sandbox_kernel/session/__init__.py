@@ -1,7 +1,7 @@
 """A session: one container and its cells, from the start to the end that each of them has.
 
 - `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
-- `hints`: What an ordinary exception of a cell has to do with the sandbox, in one line.
+- `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
 - `introduction`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_words`: What an agent says, as values: each number within its range, each text of bounded length.
 - `connection`: One connection of a cell's, as its service sees it.

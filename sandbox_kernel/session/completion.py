@@ -5,6 +5,8 @@ Every request ends here, once: with the kernel's reply, or with one that says wh
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -13,11 +15,14 @@ from ..core.errors import CellInterrupted, KernelDied, SandboxError
 from ..core.model import Limits, Message
 from ..core.tasks import Tasks
 from .clock import Clocks
-from .hints import hint
+from .hints import Failure, Hints
 from .ladder import Ladder
 from .publisher import Notes, Publisher
 from .recorder import Recorder
 from .requests import PendingRequest, RequestQueue
+
+LOOK_SECONDS = 2.0
+"""How long a cell's end waits at most for a look at the notebook's folder."""
 
 Hook = Callable[[], Awaitable[Notes]]
 """Files are copied in one; what it returns is said in a cell."""
@@ -37,9 +42,9 @@ class Completion:
         tasks: Tasks,
         recorder: Recorder,
         ended: Callable[[PendingRequest], None],
-        way_out: bool = False,
+        hints: Hints,
     ) -> None:
-        """`ended` is called with the end of each request: the next one may go. `way_out`: cells may reach something."""
+        """`ended` is called with the end of each request: the next one may go."""
         self._limits = limits
         self._requests = requests
         self._publisher = publisher
@@ -48,7 +53,7 @@ class Completion:
         self._tasks = tasks
         self._recorder = recorder
         self._ended = ended
-        self._way_out = way_out
+        self._hints = hints
         self._hooks: list[Hook] = []
 
     def add_hook(self, hook: Hook) -> None:
@@ -79,20 +84,36 @@ class Completion:
 
     def end(self, request: PendingRequest) -> None:
         """End a request, a cell after its files are copied."""
-        if request.is_execute and self._hooks:
+        sought = self._sought(request)
+        if request.is_execute and (self._hooks or sought):
             self._clocks.stop(request)
-            work = self._copy_and_end(request)
+            work = self._copy_and_end(request, sought)
             self._tasks.start(work, "what comes after a cell", failed=partial(self.fail, request))
         else:
             self.end_now(request)
 
-    async def _copy_and_end(self, request: PendingRequest) -> None:
+    async def _copy_and_end(self, request: PendingRequest, sought: list[str]) -> None:
         try:
             for hook in list(self._hooks):
                 self._publisher.notice(*await hook())
         except (SandboxError, OSError) as error:
             self._publisher.notice(str(error))
+        if sought and self._hints.beside is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    request.find_beside(await asyncio.to_thread(self._hints.beside, sought))
         self.end_now(request)
+
+    def _sought(self, request: PendingRequest) -> list[str]:
+        """Return the files that a cell did not find, if a person may be told whether they lie beside the notebook.
+
+        A cell must not get to hear it. What it prints is read back into the sandbox by an Output widget, and by any
+        script in the page: where there may be one, nobody looks.
+        """
+        failure = _failure(request)
+        if failure is None or not request.is_heard or request.verdict is not None:
+            return []
+        return [] if self._publisher.policy.overheard else self._hints.sought(failure)
 
     # --- as the host says ---
 
@@ -156,10 +177,11 @@ class Completion:
             return self._publisher.ours(request, error) if request.reply_type is not None else None
         if reply is None and request.reply_type is not None:
             return self._publisher.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
-        if reply is not None and request.is_execute and reply.content.get("status") == "error":
-            name, value = str(reply.content.get("ename")), str(reply.content.get("evalue"))
-            said = hint(name, value, self._limits, way_out=self._way_out)
-            self._publisher.notice(*([said] if said else []))
+        if request.is_execute and request.is_heard:
+            failure = _failure(request)
+            said = None if failure is None else self._hints.of_failure(failure, request.beside)
+            code = str(request.message.content.get("code", ""))
+            self._publisher.notice(*([said] if said else []), *self._hints.of_code(code))
         return reply
 
     # --- deaths ---
@@ -198,3 +220,11 @@ class Completion:
             if request.is_execute and request.message.content.get("stop_on_error", True):
                 aborting.add(request.queue)
             self.condemn_and_end(request, error)
+
+
+def _failure(request: PendingRequest) -> Failure | None:
+    """Return the exception of which a cell's own reply tells, if it does."""
+    reply = request.reply
+    if reply is None or not request.is_execute or reply.content.get("status") != "error":
+        return None
+    return Failure(str(reply.content.get("ename")), str(reply.content.get("evalue")))

@@ -1,66 +1,201 @@
-"""What an ordinary exception of a cell has to do with the sandbox: one line for a person who does not know its walls.
+"""What an ordinary failure of a cell has to do with the sandbox: one line for a person who does not know its walls.
 
-Pure; imports model only. What the cell says is looked at and not repeated, so nothing of it gets into a hint.
+Pure, but for the one question that a door may answer: whether a file lies beside the notebook. What the cell says is
+looked at and not repeated, so nothing of it gets into a hint; the words of each door for the same thing are its own.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from ..core.codes import HintCode
 from ..core.model import Limits, format_bytes
 
-_NO_NETWORK = (
-    r"Temporary failure in name resolution|Name or service not known|\[Errno 101\] Network is unreachable"
-    r"|\[Errno 113\] No route to host|Could not resolve host|Cannot connect to host .* \[DNS"
-)
-_WITH_A_WAY_OUT = (
-    "this went past the way out, which is a proxy: the sandbox itself has no network. Libraries find it in HTTP_PROXY "
-    "and HTTPS_PROXY; aiohttp needs trust_env=True. What is no HTTP or TLS cannot use it. Setting: network."
-)
-"""In place of the hint on the network, where there are rules for it."""
+Beside = Callable[[Sequence[str]], str | None]
+"""Returns the first of some relative paths that lies beside the notebook. It may wait for a disk."""
 
-_HINTS = (
-    (
-        r"No space left on device",
-        "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
-        "{shm} in /dev/shm (shm_size).",
-    ),
-    (
-        r"Unable to allocate |^MemoryError\b",
-        "this needs more memory than the sandbox has. Limit: {memory}, files included. Setting to change: memory.",
-    ),
-    (
-        r"^BlockingIOError: \[Errno 11\]|can't start new thread",
-        "the sandbox runs no more processes and threads at a time. Limit: {pids}. Setting to change: pids.",
-    ),
-    (
-        r"\[Errno 24\] Too many open files",
-        "a process may have no more files open. Limit: {files}. Setting to change: open_files.",
-    ),
-    (_NO_NETWORK, "the sandbox has no network. Bring the file in from outside, such as through the uploads folder."),
-    (
-        r"^ModuleNotFoundError: ",
-        "a cell cannot install packages; they are part of the image (sandbox-kernel build --requirements FILE).",
-    ),
-)
-_MAX_SEARCHED = 5000
+MAX_SEARCHED = 5000
 """Characters of an exception that are looked at; an error's text may be as long as a message."""
+MAX_LINES = 2000
+"""Of a cell, that are looked at."""
+MAX_LINE = 500
+"""Characters of one line of a cell, from where it begins: a command names itself there."""
+MAX_SOUGHT = 4
+MAX_PATH = 400
+SCRATCH = "/mnt/data/"
 
 
-def hint(name: str, value: str, limits: Limits, *, way_out: bool = False) -> str | None:
-    """Return the hint for an exception, by its name and its text, if there is one.
+class Door(NamedTuple):
+    """How one door says what a person, or a model, can do: each text is one or two whole sentences."""
 
-    `way_out` says that cells may reach something.
+    bring: str = "The caller brings files in, with Sandbox.files.write or Sandbox.files.upload; a cell cannot."
+    """How a file comes in."""
+    bring_by_folder: str | None = None
+    """The same, where there is an upload folder; `{uploads}` is its name."""
+    packages: str = "`sandbox-kernel build --requirements FILE` builds one with more."
+    """How a package comes into the image."""
+
+
+class _Rule(NamedTuple):
+    """What exceptions a hint is for: by their names, and by the words of the system or the library in them."""
+
+    code: HintCode
+    pattern: re.Pattern[str]
+
+
+def _rule(code: HintCode, pattern: str) -> _Rule:
+    return _Rule(code, re.compile(pattern))
+
+
+_NETWORK = _rule(
+    HintCode.NO_NETWORK,
+    r"Temporary failure in name resolution|Name or service not known|\[Errno 101\] Network is unreachable"
+    r"|\[Errno 113\] No route to host|Could not resolve host|Cannot connect to host .* \[DNS",
+)
+_RULES = (
+    _rule(HintCode.STORAGE_FULL, r"No space left on device"),
+    _rule(HintCode.MEMORY_SHORT, r"Unable to allocate |^MemoryError\b"),
+    _rule(HintCode.PROCESSES_SHORT, r"^BlockingIOError: \[Errno 11\]|can't start new thread"),
+    _rule(HintCode.FILES_SHORT, r"\[Errno 24\] Too many open files"),
+    _NETWORK,
+    _rule(HintCode.READ_ONLY, r"\[Errno 30\]"),
+    _rule(HintCode.FOLDER_NOT_HERE, r"^OSError: Cannot save file into a non-existent directory"),
+    _rule(HintCode.FIGURE_WIDGET, r"^(?:ImportError|ModuleNotFoundError): .*\banywidget\b"),
+    _rule(HintCode.SUBMODULE_NOT_HERE, r"^ModuleNotFoundError: No module named '\w+\.[\w.]+'"),
+    _rule(HintCode.MODULE_NOT_HERE, r"^ModuleNotFoundError: "),
+    _rule(HintCode.FILE_NOT_HERE, r"^FileNotFoundError\b|\[Errno 2\]|No such file or directory"),
+)
+_PROGRAMS = frozenset(
     """
-    said = f"{name}: {value[:_MAX_SEARCHED]}"
-    if way_out and re.search(_NO_NETWORK, said):
-        return _WITH_A_WAY_OUT
-    found = next((text for pattern, text in _HINTS if re.search(pattern, said)), None)
-    return found and found.format(
-        scratch=format_bytes(limits.scratch_bytes),
-        tmp=format_bytes(limits.tmp_bytes),
-        shm=format_bytes(limits.shm_bytes),
-        memory=format_bytes(limits.memory_bytes),
-        pids=limits.pids,
-        files=limits.open_files,
-    )
+    R Rscript apt apt-get aws brew cargo chromium conda convert curl docker dot ffmpeg g++ gcc gh git go google-chrome
+    gs inkscape java javac julia latex libreoffice make mamba micromamba node npm npx pandoc pdflatex pdftotext perl
+    pip pip3 psql ruby rustc soffice sqlite3 sudo tesseract unrar unzip uv wget wkhtmltopdf xelatex zip 7z
+    """.split()  # noqa: SIM905 (one line a program says no more)
+)
+"""What code asks for as a program: where it is missing, Python says the same as of a file."""
+
+_QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
+_UNQUOTED = re.compile(r"\(os error 2\): (.+)$|^(.+) not found\.$|^(.+): No such file or directory$", re.MULTILINE)
+_MODULE = re.compile(r"No module named '(\w+)'")
+_INSTALLERS = re.compile(
+    r"(?:[\w, ]+=[ \t]*)?(?:!!?|%)[ \t]*(?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?"
+    r"(?:uv[ \t]+)?(?:pip[\d.]*|conda|mamba|micromamba|apt|apt-get)[ \t]+(?:-\S+[ \t]+)*"
+    r"(?:install|add|create|download)\b"
+)
+_FETCHERS = re.compile(
+    r"(?:[\w, ]+=[ \t]*)?!!?[ \t]*(?:(?:wget|curl)[ \t]+(?!.*(?:localhost|127\.0\.0\.1|--version|--help))\S"
+    r"|git[ \t]+(?:-\S+[ \t]+)*(?:clone|fetch|pull|push|ls-remote)\b)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception of a cell, by its name and its text."""
+
+    name: str
+    value: str
+
+    @property
+    def said(self) -> str:
+        return f"{self.name}: {self.value[:MAX_SEARCHED]}"
+
+
+class Hints:
+    """The hints of one session."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        uploads: str | None = None,
+        way_out: bool = False,
+        door: Door | None = None,
+        beside: Beside | None = None,
+    ) -> None:
+        """`uploads` is the name of the upload folder, without its path; `way_out` says that cells reach something.
+
+        `beside` is asked for files that a cell did not find, where only a person gets to see the answer.
+        """
+        self.door = door or Door()
+        self.beside = beside
+        self._uploads = uploads
+        self._way_out = way_out
+        self._limits = limits
+
+    def of_failure(self, failure: Failure, found: str | None = None) -> str | None:
+        """Return the hint for an exception, if there is one; `found` is what `beside` has found for it."""
+        code = self._code(failure)
+        if code is None:
+            return None
+        if found is not None:
+            return self._text(HintCode.FILE_BESIDE, found)
+        return self._text(code)
+
+    def of_code(self, code: str) -> list[str]:
+        """Return the hints for what a cell asks of the shell that no sandbox does, whatever became of it."""
+        found: dict[HintCode, None] = {}
+        if "!" in code or "%" in code:
+            for line in (line.strip()[:MAX_LINE] for line in code.split("\n", MAX_LINES)[:MAX_LINES]):
+                if _INSTALLERS.match(line):
+                    found[HintCode.NO_INSTALLING] = None
+                elif not self._way_out and _FETCHERS.match(line):
+                    found[HintCode.NO_FETCHING] = None
+        return [self._text(one) for one in found]
+
+    def sought(self, failure: Failure) -> list[str]:
+        """Return the relative paths that an exception may be about, as far as they are worth a look."""
+        code = self._code(failure) if self.beside is not None else None
+        if code is HintCode.FILE_NOT_HERE:
+            return _paths(failure.value)
+        if code is HintCode.MODULE_NOT_HERE and (match := _MODULE.search(failure.value[:MAX_SEARCHED])):
+            return [f"{match[1]}.py", f"{match[1]}/__init__.py"]
+        return []
+
+    def _code(self, failure: Failure) -> HintCode | None:
+        said = failure.said
+        code = next((rule.code for rule in _RULES if rule.pattern.search(said)), None)
+        if code is HintCode.NO_NETWORK and self._way_out:
+            return HintCode.PAST_THE_WAY_OUT
+        if code is HintCode.FILE_NOT_HERE:
+            paths = _paths(failure.value)
+            if any(path in _PROGRAMS for path in paths):
+                return HintCode.PROGRAM_NOT_HERE
+            if self._uploads is not None and any(path.startswith(f"{self._uploads}/") for path in paths):
+                return HintCode.FILE_IN_UPLOADS
+        return code
+
+    def _text(self, code: HintCode, name: str = "") -> str:
+        limits, door = self._limits, self.door
+        bring = door.bring
+        if self._uploads is not None and door.bring_by_folder is not None:
+            bring = door.bring_by_folder.format(uploads=self._uploads)
+        return code.text.format(
+            bring=bring,
+            packages=door.packages,
+            name=name,
+            uploads=self._uploads,
+            scratch=format_bytes(limits.scratch_bytes),
+            tmp=format_bytes(limits.tmp_bytes),
+            shm=format_bytes(limits.shm_bytes),
+            memory=format_bytes(limits.memory_bytes),
+            pids=limits.pids,
+            files=limits.open_files,
+        )
+
+
+def _paths(value: str) -> list[str]:
+    """Return the paths below the working folder that an exception names; hidden ones are nobody's data."""
+    value = value[:MAX_SEARCHED]
+    groups = [*_QUOTED.findall(value), *_UNQUOTED.findall(value)]
+    found: dict[str, None] = {}
+    for text in (text for group in groups for text in group if text):
+        if len(text) > MAX_PATH or "\0" in text:
+            continue
+        path = posixpath.normpath(text.removeprefix(SCRATCH))
+        if not path.startswith(("/", ".", "~")) and "/." not in path:
+            found[path] = None
+    return list(found)[:MAX_SOUGHT]

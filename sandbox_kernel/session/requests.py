@@ -70,6 +70,8 @@ class PendingRequest:
     """Lines that the host has said in it while it ran."""
     findings: tuple[Finding, ...] = ()
     """What the screen found in it before it was sent."""
+    beside: str | None = None
+    """A file beside the notebook that the cell did not find."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
 
@@ -163,6 +165,10 @@ class PendingRequest:
     def find(self, findings: tuple[Finding, ...]) -> None:
         """Note what the screen found in it."""
         self.findings = findings
+
+    def find_beside(self, name: str | None) -> None:
+        """Note what lies beside the notebook of what it did not find."""
+        self.beside = name
 
     def keep_traceback(self, lines: tuple[str, ...]) -> None:
         self.traceback = lines

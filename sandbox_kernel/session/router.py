@@ -19,6 +19,7 @@ from ..policy import OutputPolicy
 from . import protocol
 from .clock import Clocks
 from .completion import Completion, Hook
+from .hints import Hints
 from .ladder import KernelControl, Ladder
 from .outputs import Outputs
 from .publisher import Audit, Front, Notes, Publisher
@@ -59,6 +60,7 @@ class Router:
         cells: RunningCells | None = None,
         recorder: Recorder | None = None,
         screening: Screening | None = None,
+        hints: Hints | None = None,
     ) -> None:
         self._limits = limits
         self._port = port
@@ -82,7 +84,7 @@ class Router:
             tasks=self._tasks,
             recorder=self.recorder,
             ended=self._ended,
-            way_out=cells is not None,
+            hints=hints or Hints(limits),
         )
         if after_cell is not None:
             self._completion.add_hook(after_cell)

@@ -21,6 +21,7 @@ from ..files.folders import Folders
 from ..policy import OutputPolicy
 from ..record.audit import Audit
 from .agent_words import Usage
+from .hints import Hints
 from .idleness import Idleness
 from .introduction import Introduction
 from .life import Life
@@ -79,6 +80,8 @@ class Session:
         self._service = service(self) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
         self.screening = Screening(settings, self.audit)
+        uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
+        self.hints = Hints(self.limits, uploads=uploads, way_out=self._service is not None)
         self.router = Router(
             self.limits,
             self,
@@ -97,6 +100,7 @@ class Session:
                 source=self.audit.source if settings.audit_source == "text" else None,
             ),
             screening=self.screening,
+            hints=self.hints,
         )
         self._monitor = self._watched()
         self._life = self._next_life()

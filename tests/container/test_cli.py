@@ -238,7 +238,8 @@ def test_setup_on_a_machine_that_has_everything(tmp_path: Path) -> None:
     """It leaves engine and image alone, installs the kernelspec, and ends with the doctor's summary."""
     done = run("setup", "--prefix", str(tmp_path), "--memory", "1G")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "share" / "jupyter" / "kernels" / "sandbox-python" / "kernel.json").is_file()
+    path = tmp_path / "share" / "jupyter" / "kernels" / "sandbox-python" / "kernel.json"
+    assert {"--uploads=uploads", "--downloads=downloads", "--memory=1G"} <= set(json.loads(path.read_text())["argv"])
     assert "everything a session needs is there" in done.stdout
     assert "building" not in done.stderr
 

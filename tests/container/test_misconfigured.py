@@ -58,15 +58,15 @@ def told(kernel: Kernel) -> str:
 
 
 def test_a_missing_folder_is_told_in_the_cell_and_made_good_by_a_restart(start: Start, tmp_path: Path) -> None:
-    kernel = start("--uploads", "uploads")
+    kernel = start("--uploads", "none/uploads")
     for _ in range(2):
         said = told(kernel)
         assert said.startswith("ConfigurationError: uploads is not a folder of this machine; make it first")
         assert "No sandbox is started; restart the kernel once this is mended." in said
-        assert f"Given: '{tmp_path / 'work/uploads'}'. Setting to change: uploads." in said
+        assert f"Given: '{tmp_path / 'work/none/uploads'}'. Setting to change: uploads." in said
     assert kernel.containers() == []
-    (tmp_path / "work/uploads").mkdir()
-    (tmp_path / "work/uploads/sales.csv").write_text("a,b\n")
+    (tmp_path / "work/none/uploads").mkdir(parents=True)
+    (tmp_path / "work/none/uploads/sales.csv").write_text("a,b\n")
     restart(kernel)
     assert kernel.run("open('sales.csv').read()").value == "'a,b\\n'"
 

@@ -236,6 +236,19 @@ def test_downloads_through_a_link_to_a_precious_folder_is_refused(tmp_path: Path
         config.from_keywords(downloads=str(tmp_path / "results"))
 
 
+@pytest.mark.parametrize("name", ["uploads", "downloads"])
+def test_a_folder_that_is_missing_counts_as_empty_where_there_is_a_place_for_it(name: str, tmp_path: Path) -> None:
+    for written in ("later", "later/"):
+        settings = config.from_keywords(**{name: str(tmp_path / written)})
+        assert getattr(settings, name) == str(tmp_path.resolve() / "later")
+    assert not (tmp_path / "later").exists()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for written in ("none/later", "file", "file/later", "link/later", "link"):
+        with pytest.raises(ConfigurationError, match=name):
+            config.from_keywords(**{name: str(tmp_path / written)})
+
+
 def test_downloads_into_a_folder_of_its_own(tmp_path: Path) -> None:
     """An ordinary folder is fine, and audit may not lie in it."""
     assert config.from_keywords(downloads=str(tmp_path)).downloads == str(tmp_path.resolve())

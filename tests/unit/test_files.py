@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox_kernel.core.codes import FileCode
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import tree as files
@@ -311,9 +312,39 @@ def test_a_scan_ends_in_a_folder_of_endless_entries(folder: Path) -> None:
 
 
 def test_a_missing_folder_is_refused_without_its_path(folder: Path) -> None:
-    with pytest.raises(FileRefused, match="cannot be opened: No such file") as caught:
+    with pytest.raises(FileRefused, match="is not there") as caught:
         UploadFolder(folder / "none", FileLimits()).scan()
+    assert caught.value.code is FileCode.FOLDER_MISSING
     assert str(folder) not in str(caught.value)
+
+
+def test_a_missing_download_folder_is_made_with_the_first_file(folder: Path) -> None:
+    target = DownloadFolder(folder / "made").target("a.csv")
+    assert not (folder / "made").exists()
+    target.open()
+    target.write(b"x")
+    target.commit()
+    target.close()
+    assert (folder / "made" / "a.csv").read_bytes() == b"x"
+
+
+def test_no_download_folder_is_made_where_a_cell_may_not_write(folder: Path) -> None:
+    """The control is the test above: the same name in a plain folder is made."""
+    (folder / ".hidden").mkdir()
+    target = DownloadFolder(folder / ".hidden" / "made").target("a.csv")
+    with pytest.raises(FileRefused, match="hidden folder"):
+        target.open()
+    target.close()
+    assert list((folder / ".hidden").iterdir()) == []
+
+
+def test_no_folder_above_a_download_folder_is_made(folder: Path) -> None:
+    target = DownloadFolder(folder / "none" / "made").target("a.csv")
+    with pytest.raises(FileRefused) as caught:
+        target.open()
+    target.close()
+    assert caught.value.code is FileCode.FOLDER_MISSING
+    assert not (folder / "none").exists()
 
 
 def test_an_unreadable_file_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,18 @@
-"""One line for a person who meets a wall of the sandbox; with a way out, another one where there is no network."""
+"""One line for a person who meets a wall of the sandbox, in the words of the door that they came by."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from sandbox_kernel.batch.run import DOOR as RUN
+from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.session.hints import hint
+from sandbox_kernel.files.beside import Beside
+from sandbox_kernel.kernel.guidance import NOTEBOOK
+from sandbox_kernel.mcp_server.clients import DOOR as MCP
+from sandbox_kernel.session.hints import Door, Failure, Hints
 
 LOST = {
     "urllib, requests": ("URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
@@ -14,22 +21,178 @@ LOST = {
     "an address": ("OSError", "[Errno 101] Network is unreachable"),
     "curl": ("CalledProcessError", "curl: (6) Could not resolve host: a.test"),
 }
+MISSING = {
+    "open, pandas": ("FileNotFoundError", "[Errno 2] No such file or directory: 'sales.csv'"),
+    "below a folder": ("FileNotFoundError", "[Errno 2] No such file or directory: './sales.csv'"),
+    "in scratch": ("FileNotFoundError", "[Errno 2] No such file or directory: '/mnt/data/sales.csv'"),
+    "polars": ("FileNotFoundError", "No such file or directory (os error 2): sales.csv"),
+    "numpy": ("FileNotFoundError", "sales.csv not found."),
+    "pyarrow": ("FileNotFoundError", "[Errno 2] Failed to open local file 'sales.csv'. Detail: [errno 2] No such file"),
+    "geopandas": ("DataSourceError", "sales.csv: No such file or directory"),
+}
+
+
+def hint(name: str, value: str, **more: object) -> str | None:
+    return Hints(Limits(), **more).of_failure(Failure(name, value))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", LOST)
 def test_who_meets_no_network_is_told_so(case: str) -> None:
-    assert "the sandbox has no network" in str(hint(*LOST[case], Limits()))
-    said = str(hint(*LOST[case], Limits(), way_out=True))
+    assert "the sandbox has no network" in str(hint(*LOST[case]))
+    said = str(hint(*LOST[case], way_out=True))
     assert "went past the way out" in said
     assert "trust_env=True" in said
 
 
 def test_what_has_nothing_to_do_with_it_gets_no_hint() -> None:
-    assert hint("ValueError", "Network is a nice word", Limits(), way_out=True) is None
-    assert "no more files open" in str(hint("OSError", "[Errno 24] Too many open files", Limits(), way_out=True))
+    assert hint("ValueError", "Network is a nice word", way_out=True) is None
+    assert hint("KeyError", "'sales.csv'") is None
+    assert "no more files open" in str(hint("OSError", "[Errno 24] Too many open files", way_out=True))
 
 
 def test_nothing_of_what_the_cell_says_is_in_a_hint() -> None:
-    said = hint("gaierror", "Name or service not known FORGED", Limits(), way_out=True)
-    assert said is not None
-    assert "FORGED" not in said
+    for name, value in (
+        ("gaierror", "Name or service not known FORGED"),
+        ("FileNotFoundError", "[Errno 2] No such file or directory: 'FORGED'"),
+        ("ModuleNotFoundError", "No module named 'FORGED'"),
+    ):
+        said = hint(name, value, way_out=True)
+        assert said is not None
+        assert "FORGED" not in said
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_whoever_reads_a_file_that_is_not_there_is_told_why_and_the_one_step_at_each_door(case: str) -> None:
+    assert "Sandbox.files.write" in str(hint(*MISSING[case]))
+    assert "--input" in str(hint(*MISSING[case], door=RUN))
+    assert "The tool upload_file brings a file in." in str(hint(*MISSING[case], door=MCP))
+    assert "sandbox-kernel setup" in str(hint(*MISSING[case], door=NOTEBOOK))
+    assert "into the folder `uploads` beside" in str(hint(*MISSING[case], door=NOTEBOOK, uploads="uploads"))
+
+
+def test_a_model_is_told_of_an_upload_folder_only_where_there_is_one() -> None:
+    for door in (Door(), RUN, MCP):
+        assert "folder `" not in str(hint(*MISSING["numpy"], door=door))
+    assert "upload folder" not in str(hint(*MISSING["numpy"], door=MCP))
+    assert "upload folder" in str(hint(*MISSING["numpy"], door=MCP, uploads="in"))
+
+
+def test_no_hint_has_a_place_left_to_fill_in() -> None:
+    hints = Hints(Limits(), uploads="uploads", door=NOTEBOOK)
+    for code in HintCode:
+        said = hints._text(code, "sales.csv")  # noqa: SLF001 (all of the table)
+        assert "{" not in said
+        assert "None" not in said
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_a_file_that_lies_beside_the_notebook_is_named(case: str, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "sales.csv").write_text("a\n")
+    monkeypatch.chdir(tmp_path)
+    hints = Hints(Limits(), uploads="uploads", door=NOTEBOOK, beside=Beside())
+    failure = Failure(*MISSING[case])
+    found = Beside()(hints.sought(failure))
+    assert found == "sales.csv"
+    assert str(hints.of_failure(failure, found)).startswith("sales.csv lies beside the notebook")
+
+
+def test_the_upload_folder_is_no_part_of_a_name() -> None:
+    value = "[Errno 2] No such file or directory: 'uploads/sales.csv'"
+    assert "leave `uploads/` out" in str(hint("FileNotFoundError", value, door=NOTEBOOK, uploads="uploads"))
+    assert "leave" not in str(hint("FileNotFoundError", value, door=NOTEBOOK))
+
+
+def test_a_module_of_ones_own_beside_the_notebook_is_named(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "mymodule.py").write_text("")
+    (tmp_path / "mypackage").mkdir()
+    (tmp_path / "mypackage" / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    hints = Hints(Limits(), uploads="uploads", door=NOTEBOOK, beside=Beside())
+    for name, path in (("mymodule", "mymodule.py"), ("mypackage", "mypackage/__init__.py"), ("absent", None)):
+        failure = Failure("ModuleNotFoundError", f"No module named '{name}'")
+        assert Beside()(hints.sought(failure)) == path
+    assert "comes in like any file: Put a copy" in str(hints.of_failure(failure))
+
+
+def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Path, monkeypatch) -> None:
+    """The control is the plain file: it is found, and by the same names nothing else is."""
+    folder = tmp_path / "folder"
+    (folder / ".ssh").mkdir(parents=True)
+    (folder / ".ssh" / "id").write_text("")
+    (folder / ".env").write_text("")
+    (folder / "plain.csv").write_text("")
+    (tmp_path / "above.csv").write_text("")
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "above.csv").symlink_to(tmp_path / "above.csv")
+    monkeypatch.chdir(folder)
+    hints = Hints(Limits(), beside=Beside())
+    names = [".env", ".ssh/id", "../above.csv", "x/../../above.csv", f"{tmp_path}/above.csv", "~/above.csv"]
+    for name in names:
+        assert hints.sought(Failure("FileNotFoundError", f"[Errno 2] No such file or directory: {name!r}")) == []
+    look = Beside()
+    assert look(["plain.csv"]) == "plain.csv"
+    for name in [*names, "link/above.csv", "above.csv"]:
+        assert name.startswith(".") or look([name]) is None
+
+
+def test_a_door_that_cannot_tell_a_person_alone_looks_for_nothing() -> None:
+    assert Hints(Limits()).sought(Failure(*MISSING["polars"])) == []
+
+
+def test_a_part_of_a_package_that_is_there_is_no_missing_package() -> None:
+    for value in ("No module named 'numpy.foo'", "No module named 'pandas.core.indexes.numeric'"):
+        assert "the package is there, and this part of it is not" in str(hint("ModuleNotFoundError", value))
+    assert "no module of this name" in str(hint("ModuleNotFoundError", "No module named 'foo'"))
+
+
+def test_a_program_that_is_missing_is_no_file() -> None:
+    assert "no such program" in str(hint("FileNotFoundError", "[Errno 2] No such file or directory: 'git'"))
+
+
+def test_figure_widget_is_told_from_a_missing_package() -> None:
+    said = hint("ImportError", "Please install anywidget to use the FigureWidget class")
+    assert "plotly.graph_objects.Figure" in str(said)
+
+
+INSTALLS = (
+    "!pip install x", "%pip install -q x", "!conda install y", "%conda install -y y", "!python -m pip install z",
+    "! pip3 -q install z", "out = !pip install z", "import a\n  !uv pip install b", "!sudo apt-get -y install curl",
+    "!mamba create -n x",
+)  # fmt: skip
+FETCHES = (
+    "!wget https://a.test/f.csv",
+    "!curl -O https://a.test/f.csv",
+    "!git clone https://a.test/r",
+    "x = !curl a.test",
+)
+NEITHER = (
+    "!pip list", "!pip --version", "!git status", "!ls", "%time f()", "pip = 'install'", "!curl http://localhost:1",
+    "x = a % pip", "print('wget')", "!echo pip install",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", INSTALLS)
+def test_who_installs_from_a_cell_is_told_how_packages_come_in(code: str) -> None:
+    (said,) = Hints(Limits(), way_out=True).of_code(code)
+    assert "a cell cannot install packages" in said
+    assert "--requirements" in said
+    assert "whoever runs this server" in Hints(Limits(), door=MCP).of_code(code)[0]
+
+
+@pytest.mark.parametrize("code", FETCHES)
+def test_who_fetches_from_a_cell_is_told_how_files_come_in(code: str) -> None:
+    (said,) = Hints(Limits(), door=MCP).of_code(code)
+    assert "upload_file" in said
+    assert Hints(Limits(), way_out=True).of_code(code) == []
+
+
+@pytest.mark.parametrize("code", NEITHER)
+def test_other_lines_of_the_shell_get_no_hint(code: str) -> None:
+    assert Hints(Limits()).of_code(code) == []
+
+
+def test_a_long_cell_is_looked_at_in_time_that_its_length_bounds() -> None:
+    spaces = " " * 100_000
+    lines = ["!pip " + "-a " * 3000 + "x", "!" + "a," * 5000, f"%{spaces}pip", f"a{spaces}", "!git " + "-c " * 3000]
+    assert Hints(Limits()).of_code("\n".join(lines)) == []
+    assert Hints(Limits()).sought(Failure("FileNotFoundError", "'" * 100_000)) == []

@@ -1,0 +1,104 @@
+"""The codes of hints: what an ordinary failure of a cell has to do with the walls of its sandbox. Imports code only.
+
+`{bring}` says how a file comes in and `{packages}` how a package does: each door has words of its own for both.
+"""
+
+from __future__ import annotations
+
+from enum import unique
+
+from .code import Code
+
+_BRING = "Bring the file in, the way that the hint names."
+_IMAGE = "Build an image with the packages: `sandbox-kernel build --requirements FILE`."
+_NETWORK = "See the setting network, and docs/network.md."
+
+
+@unique
+class HintCode(Code):
+    """Why a cell met something that it would not have met outside."""
+
+    # --- files ---
+    FILE_NOT_HERE = (
+        "notice",
+        "cells see the files of the sandbox, in /mnt/data, and none of the computer that they are run from. {bring}",
+        _BRING,
+    )
+    FILE_BESIDE = "notice", "{name} lies beside the notebook, where cells do not see it. {bring}", _BRING
+    FILE_IN_UPLOADS = (
+        "notice",
+        "the files of the folder {uploads} are in the working folder itself: leave `{uploads}/` out of the name.",
+        "Read `uploads/sales.csv` as `sales.csv`.",
+    )
+    FOLDER_NOT_HERE = (
+        "notice",
+        "the sandbox has no such folder to write into. os.makedirs makes one below /mnt/data.",
+        "Make the folder first: `os.makedirs('results', exist_ok=True)`.",
+    )
+    READ_ONLY = (
+        "notice",
+        "the sandbox's system cannot be written to. Cells write below /mnt/data, their working folder, and /tmp.",
+        "Write to a relative path.",
+    )
+
+    # --- packages and programs ---
+    MODULE_NOT_HERE = (
+        "notice",
+        "the sandbox has no module of this name. A package has to be part of its image: {packages} "
+        "A module of your own comes in like any file: {bring}",
+        _IMAGE,
+    )
+    SUBMODULE_NOT_HERE = (
+        "notice",
+        "the package is there, and this part of it is not: the code, or what was pickled, needs another version of "
+        "the package. {packages}",
+        "Look at `importlib.metadata.version`, and change the code or the image.",
+    )
+    NO_INSTALLING = (
+        "notice",
+        "a cell cannot install packages. What the image has is imported without it; for more, {packages}",
+        _IMAGE,
+    )
+    NO_FETCHING = "notice", "the sandbox has no network, so a cell can fetch nothing. {bring}", _NETWORK
+    PROGRAM_NOT_HERE = (
+        "notice",
+        "the sandbox has no such program. Programs, like packages, are part of the image.",
+        "Use a package of Python, or an image of your own.",
+    )
+    FIGURE_WIDGET = (
+        "notice",
+        "FigureWidget needs a widget that a sandbox does not show. plotly.graph_objects.Figure is shown, and can be "
+        "moved and zoomed as well.",
+        "Use `go.Figure` in place of `go.FigureWidget`.",
+    )
+
+    # --- limits and the network ---
+    STORAGE_FULL = (
+        "notice",
+        "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
+        "{shm} in /dev/shm (shm_size).",
+        "Write less, or raise the setting.",
+    )
+    MEMORY_SHORT = (
+        "notice",
+        "this needs more memory than the sandbox has. Limit: {memory}, files included. Setting to change: memory.",
+        "Use less, or raise memory.",
+    )
+    PROCESSES_SHORT = (
+        "notice",
+        "the sandbox runs no more processes and threads at a time. Limit: {pids}. Setting to change: pids.",
+        "Start fewer, or raise pids.",
+    )
+    FILES_SHORT = (
+        "notice",
+        "a process may have no more files open. Limit: {files}. Setting to change: open_files.",
+        "Close files, or raise open_files.",
+    )
+    NO_NETWORK = "notice", "the sandbox has no network. {bring}", _NETWORK
+    PAST_THE_WAY_OUT = (
+        "notice",
+        "this went past the way out, which is a proxy: the sandbox itself has no network. Libraries find it in "
+        "HTTP_PROXY and HTTPS_PROXY; aiohttp needs trust_env=True. What is no HTTP or TLS cannot use it. Setting: "
+        "network.",
+        _NETWORK,
+    )

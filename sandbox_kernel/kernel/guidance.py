@@ -1,0 +1,35 @@
+"""What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside the notebook.
+
+Imports the words of hints; what looks at the disk is loaded with the first question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ..session.hints import Door
+
+if TYPE_CHECKING:
+    from ..files.beside import Beside
+
+NOTEBOOK = Door(
+    bring="This kernel has no folder by which files come in; `sandbox-kernel setup` makes one that has.",
+    bring_by_folder=(
+        "Put a copy into the folder `{uploads}` beside the notebook (make the folder if there is none), and run the "
+        "cell again."
+    ),
+)
+
+
+def lies_beside(paths: Sequence[str]) -> str | None:
+    """Return the first of some relative paths that lies in the folder of the notebook; for another thread."""
+    return _beside()(paths)
+
+
+@cache
+def _beside() -> Beside:
+    from ..files.beside import Beside
+
+    return Beside()
