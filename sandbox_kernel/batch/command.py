@@ -258,7 +258,7 @@ def _new_report(options: argparse.Namespace) -> Report:
         "nbclient": _version("nbclient"),
         "nbformat": _version("nbformat"),
         "sandbox_python": None,
-        "sandbox_ipykernel": None,
+        "sandbox_ipython": None,
     }
     source = {"name": options.source, "kind": None, "sha256": None, "parameters": {}}
     return Report(source=source, sandbox=sandbox, versions=versions)

@@ -17,6 +17,8 @@ FailOn = Literal["violation", "any", "never"]
 MAX_EVENTS = 100
 """Different events kept of one cell and one severity, so that none hides behind many others; the rest is counted."""
 MAX_REASON = 300
+_BY_HABIT = frozenset({MessageCode.STATUS_OUT_OF_TURN, MessageCode.WELCOME})
+"""What each kernel sends by itself: its "starting", which comes when it likes, and its welcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     if event == "policy":
         return Event(code.severity, code, printable(str(fields.get("type", "")), 80), reason)
     if event == "dropped":
-        if code is MessageCode.STATUS_OUT_OF_TURN:
-            return None  # a kernel's "starting" comes when it likes
+        if code in _BY_HABIT:
+            return None
         return Event(code.severity, code, printable(str(fields.get("type") or "message"), 80), f"dropped: {reason}")
     if fields.get("op") not in ("upload", "download"):
         return None

@@ -153,7 +153,7 @@ class Run:
     def _describe(self, sandbox: AsyncSandbox) -> None:
         self.report.sandbox["session"] = sandbox.id
         self.report.versions["sandbox_python"] = sandbox.info.python
-        self.report.versions["sandbox_ipykernel"] = session_of(sandbox).kernel_info.get("implementation_version")
+        self.report.versions["sandbox_ipython"] = session_of(sandbox).kernel_info.get("implementation_version")
 
     async def _put_inputs(self, sandbox: AsyncSandbox) -> None:
         for item in self.plan.inputs.files:

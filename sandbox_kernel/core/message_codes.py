@@ -47,6 +47,7 @@ class MessageCode(Code):
 
     # --- requests of front ends ---
     NOT_A_REQUEST = "violation", "not a request: {why}", "Send what the protocol says."
+    WRONG_CHANNEL = "violation", "{type} is not taken on {channel}", "Send it on another channel, as the protocol says."
     WRONG_SIGNATURE = "violation", "not signed with the key of the connection file", "Use the kernel's connection file."
     FILE_REQUEST_IMPROPER = (
         "violation",

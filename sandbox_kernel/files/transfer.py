@@ -140,7 +140,7 @@ class Uploads(_Direction):
         try:
             scan = await self._disk.run(self._folder.scan)
         except FileRefused as reason:
-            if reason.code is not FileCode.FOLDER_MISSING:  # which is an empty one, and looked for again
+            if reason.code is not FileCode.FOLDER_MISSING:  # an empty one, looked for again
                 self._notes.refuse(self._folder.path.name, reason)
             return
         state = self._state
@@ -317,8 +317,7 @@ class _Notes:
                         await asyncio.sleep(0)  # thousands of refusals would otherwise hold up the loop
                     left.popleft()
         except TimeoutError:
-            late = FileRefused(FileCode.TIME_UP.note(count=len(left)), limit=f"{seconds:g} s")
-            self.refuse(left[0].path, late)
+            self.refuse(left[0].path, FileRefused(FileCode.TIME_UP.note(count=len(left)), limit=f"{seconds:g} s"))
 
     def report(self) -> Report:
         new = _one_of_each_first([one for one in self._refused if one not in self._told])

@@ -49,6 +49,10 @@ class SandboxCodeResult(CodeResult):
     """What the screen found in the blocks; a line is one of its block."""
 
 
+class WrongTimeout(ConfigurationError, ValueError):
+    """The error of the framework's own executors for the same."""
+
+
 class SandboxCodeExecutorConfig(BaseModel):
     """What a component file says of an executor."""
 
@@ -61,8 +65,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     """Executes blocks of Python and shell in a sandbox, which lives from `start` to `stop` (or as long as a `with`).
 
     Settings are those of `AsyncSandbox` (`memory="1G"`, `cell_timeout=30`, ...). `timeout` is for one block, in
-    seconds. `output_dir` is a folder of this host for images and pages; without it, they last until `stop`. `sandbox`
-    is the `AsyncSandbox` behind it, for files for instance.
+    seconds. `output_dir` is a folder of this host for what blocks show, and for the files that they make (unless
+    `downloads` is another); without it, a temporary one lasts until `stop`. `sandbox` is the `AsyncSandbox` behind it,
+    for files for instance.
     """
 
     component_config_schema = SandboxCodeExecutorConfig
@@ -73,7 +78,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 
         from_keywords(**settings)  # a mistake is told here, and not at the first block
         if timeout is not None and timeout <= 0:
-            raise ConfigurationError(
+            raise WrongTimeout(
                 UsageCode.WRONG_ARGUMENT, "timeout must be positive", value=f"{timeout:g} s", setting="timeout"
             )
         self._output_dir = Path(output_dir) if output_dir is not None else None
@@ -84,6 +89,15 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         self._sandbox: AsyncSandbox | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._turn = asyncio.Lock()
+
+    @property
+    def output_dir(self) -> Path:
+        """The folder of what blocks show and make; a temporary one that lasts until `stop`, if none was named."""
+        if self._output_dir is not None:
+            return self._output_dir
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="sandbox-kernel-")
+        return Path(self._temporary.name)
 
     @property
     def sandbox(self) -> AsyncSandbox:
@@ -132,7 +146,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         from ..sdk.client import AsyncSandbox
 
         if self._sandbox is None:
-            self._sandbox = await AsyncSandbox.create(**self._settings)
+            with open_folder(self.output_dir, make=True) as folder:
+                downloads = str(folder.path)
+            self._sandbox = await AsyncSandbox.create(**({"downloads": downloads} | self._settings))
 
     async def stop(self) -> None:
         """End the sandbox, and remove the output folder if it was a temporary one."""
@@ -158,22 +174,22 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return TIMEOUT_EXIT_CODE if timed_out(execution) else 1
 
     def _show(self, result: Result, outputs: list[str], files: list[Path]) -> None:
-        for data, suffix in ((result.png, ".png"), (result.jpeg, ".jpg")):
-            if data:
-                try:
-                    files.append(self._save(base64.b64decode(data), suffix))
-                except binascii.Error:
-                    outputs.append("[an image that cannot be read]")
+        # A picture of PIL comes as both.
+        data, suffix = next(
+            ((data, name) for data, name in ((result.png, ".png"), (result.jpeg, ".jpg")) if data), ("", "")
+        )
+        if data:
+            try:
+                files.append(self._save(base64.b64decode(data), suffix))
+            except binascii.Error:
+                outputs.append("[an image that cannot be read]")
         if result.html:
             files.append(self._save(result.html.encode("utf-8", "replace"), ".html"))
         if text := told(result):
             outputs.append(text)
 
     def _save(self, data: bytes, suffix: str) -> Path:
-        if self._output_dir is None and self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="sandbox-kernel-")
-        folder = self._output_dir or Path(self._temporary.name)  # type: ignore[union-attr]
-        with open_folder(folder, make=True) as place, place.create(f"{uuid.uuid4().hex}{suffix}") as file:
+        with open_folder(self.output_dir, make=True) as place, place.create(f"{uuid.uuid4().hex}{suffix}") as file:
             file.write(data)
             return place.path / file.commit()
 

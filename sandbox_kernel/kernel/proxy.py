@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ConfigurationError, SandboxError
+from ..core.codes import MessageCode
+from ..core.errors import ConfigurationError, ProtocolError, SandboxError
 from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.refusal import Refusal
@@ -150,7 +151,7 @@ class Proxy:
     def _take(self, request: Message, client: bytes) -> None:
         known = protocol.REQUESTS.get(request.type)
         if known is not None and request.channel not in known.channels and request.channel != "stdin":
-            self.audit("refused", reason=f"{request.type} on {request.channel}")
+            self._refuse(request, client)
         elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
             self._tasks.start(self._answer(request, client), f"a {request.type}")
         elif not self.opening.holds(request, client):
@@ -172,6 +173,16 @@ class Proxy:
         if request.type == "shutdown_request":
             self._shutdown = (request, client)
             self._stopping.set()
+
+    def _refuse(self, request: Message, client: bytes) -> None:
+        """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""
+        error = ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel=request.channel))
+        self.audit("refused", reason=error.message, code=error.code.code)
+        self._publish_status("busy", request.header)
+        if protocol.reply_type(request.type) is not None:
+            content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": []}
+            self._reply(request, client, content, [])
+        self._publish_status("idle", request.header)
 
     def _failed(self, request: Message, client: bytes, defect: Exception) -> None:
         """Answer a request whose handling met a defect of ours."""

@@ -68,8 +68,6 @@ class Writer:
 
     def execution(self, execution: Execution, notes: Sequence[str] = ()) -> list[ContentBlock]:
         """Return the answer to a call that ran a cell."""
-        if notes:
-            self._blocks.append(TextContent(text="\n".join(f"[{note}]" for note in notes)))
         self._stream("stdout", execution.logs.stdout)
         self._stream("stderr", execution.logs.stderr)
         for number, result in enumerate(execution.results):
@@ -80,8 +78,10 @@ class Writer:
             self._result(result)
         if execution.error is not None:
             self._text(error_text(execution.error), ".txt")
-        if len(self._blocks) == bool(notes):
+        if not self._blocks:
             self._blocks.append(TextContent(text="[the code ran and printed nothing]"))
+        if notes:  # last: what takes the first block of an answer for all of it wants the result
+            self._blocks.append(TextContent(text="\n".join(f"[{note}]" for note in notes)))
         return self._blocks
 
     def _stream(self, name: str, pieces: list[str]) -> None:

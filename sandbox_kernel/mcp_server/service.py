@@ -116,14 +116,13 @@ class _Service:
         try:
             given = handler.arguments.model_validate(params.arguments or {})
         except ValidationError as error:
-            said = _said(UsageCode.WRONG_ARGUMENT)
-            raise MCPError(INVALID_PARAMS, f"{params.name}: {_first_mistake(error)}", said) from None
+            # Of an error of the protocol a framework tells its model nothing, or ends.
+            return _failed(UsageCode.WRONG_ARGUMENT, f"{params.name}: {_first_mistake(error)}")
         try:
             call = tools.Call(self._client(context), self._answers, context.session.report_progress)
             return await handler.run(call, given)
         except (Refused, SandboxError) as error:
-            mark = {"sandbox-kernel/code": error.code.code}
-            return CallToolResult(content=[TextContent(text=_text_of(error))], is_error=True, _meta=mark)
+            return _failed(error.code, _text_of(error))
 
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         start = _page(params)
@@ -213,6 +212,11 @@ class _Service:
             # The place that is meant for it; a handler has no public way to it.
             context.session._connection.exit_stack.push_async_callback(self._clients.leave, key)  # noqa: SLF001
         return client
+
+
+def _failed(code: Code, text: str) -> CallToolResult:
+    """Return the answer for a call that cannot be done, for the model to read."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True, _meta={"sandbox-kernel/code": code.code})
 
 
 def _first_mistake(error: ValidationError) -> str:

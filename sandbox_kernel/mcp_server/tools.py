@@ -1,7 +1,7 @@
 """The tools: what they take, what they do, and what they give back.
 
 A cell that fails is no failure of a tool: the answer says what happened, as text. A tool that cannot do what it is
-asked (no such file, too many sessions, no engine) answers with `isError`; wrong arguments are an error of the protocol.
+asked (no such file, wrong arguments, too many sessions, no engine) answers with `isError`, which models get to read.
 """
 
 from __future__ import annotations
@@ -119,11 +119,16 @@ class Nothing(Arguments):
 async def run_code(call: Call, given: RunCode) -> CallToolResult:
     async with call.client.use(given.session) as (session, notes):
         limit = session.sandbox.settings.limits.cell_seconds
+        if given.timeout is not None and given.timeout > limit:
+            raise Refused(
+                UsageCode.WRONG_ARGUMENT,
+                f"run_code: timeout: {given.timeout:g} s is more than a call may have. Limit: {limit:g} s.",
+            )
         progress = _Progress(call, min(limit, given.timeout or limit))
         running = asyncio.ensure_future(
             session.sandbox.run_code(
                 given.code,
-                timeout=given.timeout if given.timeout is not None and given.timeout < limit else None,
+                timeout=given.timeout,
                 on_stdout=progress.printed,
                 on_stderr=progress.printed,
             )
@@ -318,7 +323,7 @@ def _as_text(data: bytes, given: DownloadFile) -> str | None:
 
 
 def _structured(text: str, content: dict[str, Any], notes: Sequence[str] = ()) -> CallToolResult:
-    lines = [*(f"[{note}]" for note in notes), text]
+    lines = [text, *(f"[{note}]" for note in notes)]
     return CallToolResult(content=[TextContent(text="\n".join(lines))], structured_content=content)
 
 

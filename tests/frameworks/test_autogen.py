@@ -182,6 +182,17 @@ async def test_a_component_file_brings_the_same_executor_back(tmp_path: Path) ->
         assert (await execute(loaded, "print(1)")).output == "1\n"
 
 
+async def test_the_files_of_a_block_appear_in_the_output_folder_and_a_picture_is_one_file(tmp_path: Path) -> None:
+    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+
+    async with SandboxCodeExecutor(memory="512M", output_dir=tmp_path / "coding") as executor:
+        assert executor.output_dir == tmp_path / "coding"
+        picture = "from PIL import Image\nopen('made.csv', 'w').write('a')\nImage.new('RGB', (4, 4))"
+        (shown,) = (await execute(executor, picture)).output_files
+        assert shown.suffix == ".png"
+        assert (tmp_path / "coding" / "made.csv").read_text() == "a"
+
+
 async def test_files_without_an_output_folder_last_until_the_executor_stops() -> None:
     from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
 
@@ -200,3 +211,5 @@ def test_wrong_settings_are_told_at_once() -> None:
         SandboxCodeExecutor(memry="1G")
     with pytest.raises(ConfigurationError, match="timeout must be positive"):
         SandboxCodeExecutor(timeout=0)
+    with pytest.raises(ValueError, match="timeout must be positive"):  # as the framework's own executors say it
+        SandboxCodeExecutor(timeout=-1)

@@ -182,7 +182,7 @@ def test_a_report_has_what_connections_came_to() -> None:
             "total_seconds": None,
             "fail_on_policy": "violation",
         },
-        versions=dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipykernel"))
+        versions=dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipython"))
         | {"sandbox_kernel": "1", "python": "3"},
     )
     jsonschema.validate(report.to_json(), schema())

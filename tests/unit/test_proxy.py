@@ -127,3 +127,21 @@ async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch
     async with within(20):
         await door.open_once_heard(lambda _: never.wait())  # type: ignore[arg-type,return-value]
     assert taken == [b"client"]
+
+
+@pytest.mark.parametrize(("kind", "channel"), [("execute_request", "control"), ("usage_request", "shell")])
+async def test_a_request_on_a_channel_that_is_not_for_it_is_answered(kind: str, channel: Any, tmp_path: Path) -> None:
+    """ipykernel's own suite sends an execute_request on control, and waits."""
+    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
+    proxy.sockets = wire  # type: ignore[assignment]
+    noted: list[Any] = []
+    proxy.audit.observe(lambda event, fields: noted.append(fields.get("code")))
+    proxy.receive(replace(request(kind), channel=channel), b"client")
+    async with within(20):
+        await wire.idle.wait()
+    reply = kind.replace("request", "reply")
+    assert wire.said() == [("status", "busy"), (reply, "error"), ("status", "idle")]
+    assert wire.sent[1].channel == channel
+    assert f"{kind} is not taken on {channel}" in wire.sent[1].content["evalue"]
+    assert noted == ["wrong-channel"]
+    await proxy.session.close()

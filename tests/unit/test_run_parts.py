@@ -179,6 +179,8 @@ def test_a_violation_does_not_hide_behind_many_events() -> None:
     assert len(found.to_json()) <= events.MAX_EVENTS + 2
     assert sum(row["count"] for row in found.to_json()) == 5001
     assert classify("attested", {"image": "x"}) is None
+    for code in ("welcome", "status-out-of-turn"):  # of each kernel: a run that fails on any event would always fail
+        assert classify("dropped", {"code": code, "reason": "-", "type": "iopub_welcome"}) is None
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def report(**more: Any) -> Report:
         "outputs": "safe",
         "limits": {},
     }
-    versions = dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipykernel"))
+    versions = dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipython"))
     return Report(
         source={"name": "-", "kind": None, "sha256": None, "parameters": {}},
         sandbox={**about, "total_seconds": None, "fail_on_policy": "any"},
