@@ -18,6 +18,7 @@ from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.witness import witness
+from tests.support.cases import each
 from tests.support.examples import examples
 
 SPEC = SandboxSpec(
@@ -185,8 +186,8 @@ def needed(path: tuple[Any, ...]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("path", [path for path in paths(honest_report()) if needed(path)], ids=str)
-@pytest.mark.parametrize("value", [None, "odd", -1, True, [], {"odd": "odd"}], ids=str)
+@each("path", [path for path in paths(honest_report()) if needed(path)], ids=str)
+@each("value", [None, "odd", -1, True, [], {"odd": "odd"}], ids=str)
 def test_a_report_with_an_odd_value_is_refused(path: tuple[Any, ...], value: object) -> None:
     def put(parent: Any, key: Any) -> None:
         parent[key] = value
@@ -194,9 +195,7 @@ def test_a_report_with_an_odd_value_is_refused(path: tuple[Any, ...], value: obj
     assert differences(SPEC, changed(honest_report(), path, put), honest_engine())
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in honest_report() if name not in NOT_NEEDED - {"environment", "devices", "groups"}]
-)
+@each("name", [name for name in honest_report() if name not in NOT_NEEDED - {"environment", "devices", "groups"}])
 def test_a_report_with_a_part_missing_is_refused(name: str) -> None:
     report = honest_report()
     del report[name]
@@ -205,7 +204,7 @@ def test_a_report_with_a_part_missing_is_refused(name: str) -> None:
     assert differences(SPEC, report, honest_engine())
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value"),
     [
         ("NetworkMode", "bridge"),
@@ -250,7 +249,7 @@ def test_the_engine_s_word_is_compared_too(name: str, value: object) -> None:
     assert difference.startswith(f"engine: {name}: expected ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value"),
     [
         (("State", "Running"), False),
@@ -304,7 +303,7 @@ def test_one_odd_part_of_a_report_never_crashes_the_comparison(name: str, value:
         assert len(text) < 1000
 
 
-@pytest.mark.parametrize("name", sorted(EXCUSED["runsc"]))
+@each("name", sorted(EXCUSED["runsc"]))
 def test_the_excuses_are_for_gvisor_only(name: str) -> None:
     """Each names a check that exists, and on another kernel than gVisor's the sandbox is refused."""
     spec = replace(SPEC, runtime="runsc")

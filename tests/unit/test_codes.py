@@ -29,6 +29,7 @@ from sandbox_kernel.core.codes import (
 )
 from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from tests.support import ROOT
+from tests.support.cases import each
 
 PACKAGE = ROOT / "sandbox_kernel"
 TABLES = (
@@ -182,7 +183,7 @@ def test_control_an_error_made_of_words_alone_is_seen() -> None:
     assert not without_code(ast.parse("raise ConfigurationError(error.code, message)"))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
+@each("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
 def test_each_error_has_a_usual_code_of_its_own(kind: type) -> None:
     if not issubclass(kind, SandboxError) or kind in (errors.CellError, FileRefused):
         return  # one is never raised, the other never without a code

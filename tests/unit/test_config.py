@@ -14,6 +14,7 @@ from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.values import config_path, home_folder
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import GIB, KIB, MIB, Limits, Settings
+from tests.support.cases import each
 
 ACCEPTED = {
     "a size with a letter": ("memory", "2G", 2 * GIB),
@@ -91,7 +92,7 @@ def value_of(settings: Settings, name: str) -> object:
     return getattr(settings.limits if setting.is_limit else settings, setting.field)
 
 
-@pytest.mark.parametrize("case", ACCEPTED)
+@each("case", ACCEPTED)
 def test_accepted(case: str) -> None:
     """Every way to write a value gives the same checked one."""
     name, raw, expected = ACCEPTED[case]
@@ -100,7 +101,7 @@ def test_accepted(case: str) -> None:
     assert type(value) is type(expected)
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_refused(case: str) -> None:
     """A value that cannot work is refused with the setting, the value and a reason."""
     name, raw, reason = REFUSED[case]
@@ -171,14 +172,14 @@ BAD_ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("case", ARGUMENTS)
+@each("case", ARGUMENTS)
 def test_arguments(case: str) -> None:
     """Arguments are read in every spelling that front ends use."""
     argv, expected = ARGUMENTS[case]
     assert config.read_argv(argv) == expected
 
 
-@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+@each("case", BAD_ARGUMENTS)
 def test_bad_arguments(case: str) -> None:
     """Nothing is guessed: an argument that is not understood is an error, never a default."""
     argv, reason = BAD_ARGUMENTS[case]

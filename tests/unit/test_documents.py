@@ -18,6 +18,7 @@ from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
 from sandbox_kernel.setup.install import check
 from tests.support import ROOT
+from tests.support.cases import each
 
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
 DOCUMENTS = (
@@ -111,7 +112,7 @@ def test_the_readme_shows_every_command() -> None:
     assert shown == set(parser().commands)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each("name", DOCUMENTS)
 def test_a_target_of_make_is_there(name: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     assert {line.split()[1] for line in commands(name, "make")} <= targets
@@ -133,7 +134,7 @@ def test_settings_of_the_example_file_exist() -> None:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each("name", DOCUMENTS)
 def test_paths_and_links_lead_somewhere(name: str) -> None:
     text = read(name)
     places = [ROOT, (ROOT / name).parent, ROOT / "sandbox_kernel"]
@@ -164,15 +165,16 @@ def test_the_table_of_errors_names_real_ones_and_their_settings() -> None:
         assert set(re.findall(r"`(\w+)`", row[-1])) <= set(SETTINGS)
 
 
-@pytest.mark.parametrize("test", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", read("SECURITY.md")))))
+@cache
+def functions(path: str) -> set[str]:
+    tree = ast.walk(ast.parse(read(path)))
+    return {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@each("test", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", read("SECURITY.md")))))
 def test_an_attack_names_a_test_that_is_there(test: str) -> None:
     path, _, function = test.partition("::")
-    defined = [
-        node.name
-        for node in ast.walk(ast.parse(read(path)))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    assert function in defined
+    assert function in functions(path)
 
 
 def test_every_row_of_attacks_has_a_test() -> None:

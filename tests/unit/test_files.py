@@ -27,6 +27,7 @@ from sandbox_kernel.files.names import (
     printable,
 )
 from sandbox_kernel.files.tree import DownloadFolder, Source, UploadFolder
+from tests.support.cases import each
 from tests.support.examples import examples
 from tests.support.files_odd import ODD, fill_with_odd_things
 from tests.support.programs import program
@@ -47,18 +48,18 @@ NOT_PLAIN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@each("name", PLAIN)
 def test_a_plain_name_passes_unchanged(name: str) -> None:
     assert str(check_name(name)) == name
 
 
-@pytest.mark.parametrize(("name", "reason"), NOT_PLAIN.items())
+@each(("name", "reason"), NOT_PLAIN.items())
 def test_a_name_that_is_not_plain_is_refused_with_its_reason(name: str, reason: str) -> None:
     with pytest.raises(FileRefused, match=reason):
         check_name(name)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [".bashrc", ".git/hooks/post-checkout", "a/.envrc", ".ipynb_checkpoints/x.ipynb", "__pycache__/json.pyc", "x.pth",
      "json.pyc", "sitecustomize.py", "a/Chart.desktop", "Desktop.ini", "AUTORUN.INF", ".sandbox-00.part"],
@@ -138,7 +139,7 @@ def test_control_a_template_in_the_current_folder_is_a_program_to_nbconvert(tmp_
     assert (tmp_path / "ran-code").is_dir()
 
 
-@pytest.mark.parametrize(("name", "reason"), OUT_REFUSED.items())
+@each(("name", "reason"), OUT_REFUSED.items())
 def test_a_name_that_acts_where_the_folder_is_opened_next_is_not_copied_out(name: str, reason: str) -> None:
     with pytest.raises(FileRefused, match=reason):
         check_downloaded_name(name)
@@ -168,13 +169,13 @@ SEEN_AS_NOTHING = {
 }
 
 
-@pytest.mark.parametrize(("name", "reason"), SEEN_AS_NOTHING.items())
+@each(("name", "reason"), SEEN_AS_NOTHING.items())
 def test_what_shows_as_nothing_or_as_a_separator_is_refused_by_every_door(name: str, reason: str) -> None:
     with pytest.raises(FileRefused, match=reason):
         check_name(name)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "plot.png",

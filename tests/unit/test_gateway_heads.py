@@ -8,6 +8,7 @@ from sandbox_kernel.gateway import proxy_head
 from sandbox_kernel.gateway.answers import refusal
 from sandbox_kernel.gateway.buffered import HEAD_BYTES, Buffered
 from sandbox_kernel.policy.network import Refused
+from tests.support.cases import each
 from tests.support.gateway import Pieces
 
 HOST = b"Host: api.example.test\r\n"
@@ -68,7 +69,7 @@ def test_what_concerns_one_connection_alone_does_not_go_on() -> None:
     assert read(HONEST + dropped + b"X-Kept: 1\r\n\r\n").headers == ((b"X-Kept", b"1"),)
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "code"),
     [
         (HONEST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "length-ambiguous"),

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox_kernel.gateway.client_hello import HelloReader, asks_again
 from sandbox_kernel.policy.network import Refused
+from tests.support.cases import each
 from tests.support.tls_words import client_hello, extension, hello_of, record, server_name
 
 
@@ -80,7 +81,7 @@ def test_a_hello_within_the_hello_is_seen(kind: int) -> None:
 NAME = server_name("api.example.test")
 
 
-@pytest.mark.parametrize(
+@each(
     "hello",
     [
         client_hello(NAME, NAME),

@@ -11,6 +11,7 @@ import pytest
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import MonitorRule, Settings
+from tests.support.cases import each
 from tests.unit.test_architecture import modules_after
 
 
@@ -68,7 +69,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@each("what", WRONG)
 def test_what_cannot_work_is_said_at_once_and_without_a_token(what: str) -> None:
     values, why = WRONG[what]
     with pytest.raises(ConfigurationError) as caught:

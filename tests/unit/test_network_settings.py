@@ -16,6 +16,7 @@ from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import MIB, SecretSource, Settings
 from sandbox_kernel.setup.install import kernel_spec
+from tests.support.cases import each
 
 TOKEN = SecretSource(name="API_KEY", kind="env", place="TOKEN_OF_MINE", hosts=("api.example.org",))
 BEARER = SecretSource(
@@ -174,7 +175,7 @@ NO_SECRETS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", NO_SECRETS)
+@each("case", NO_SECRETS)
 def test_what_is_no_secret_is_refused_and_not_repeated(case: str) -> None:
     """A value that somebody gives in place of where it is found gets into no error, and so into no log or notebook."""
     raw, reason = NO_SECRETS[case]

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.support.cases import each
 from tests.support.order import sizes, spread
 
 
@@ -28,8 +29,8 @@ def folders(tests: list[tuple[str, int]]) -> list[str]:
     return [name for name, before in zip(names, ["", *names], strict=False) if name != before]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
-@pytest.mark.parametrize("counts", [{"unit": 50}, {"browser": 30, "container": 70, "unit": 500}, {"browser": 50}, {}])
+@each("workers", [1, 2, 3, 4])
+@each("counts", [{"unit": 50}, {"browser": 30, "container": 70, "unit": 500}, {"browser": 50}, {}])
 def test_each_test_is_there_once_and_modules_stay_as_they_were(workers: int, counts: dict[str, int]) -> None:
     tests = listed(**counts)
     order = spread(tests, workers, path)

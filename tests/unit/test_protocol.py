@@ -17,6 +17,7 @@ from sandbox_kernel.core import texts
 from sandbox_kernel.core.errors import ProtocolError
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.session import protocol
+from tests.support.cases import each
 from tests.support.examples import examples
 
 CHANNELS = {wire.SHELL: "shell", wire.CONTROL: "control", wire.STDIN: "stdin", wire.IOPUB: "iopub"}
@@ -96,7 +97,7 @@ def test_any_bytes_are_a_message_or_an_error(parts: list[bytes], kind: int) -> N
     assert message.channel == CHANNELS[kind]
 
 
-@pytest.mark.parametrize("kind", sorted(protocol.PUBLISHED))
+@each("kind", sorted(protocol.PUBLISHED))
 def test_a_published_message_passes_on_iopub_and_nowhere_else(kind: str) -> None:
     parts = frame({"msg_id": "m", "msg_type": kind}, {}, {}, honest(kind))
     assert protocol.decode(wire.IOPUB, parts).type == kind
@@ -120,7 +121,7 @@ NO_STATUS = {
 }
 
 
-@pytest.mark.parametrize("content", NO_STATUS.values(), ids=NO_STATUS)
+@each("content", NO_STATUS.values(), ids=NO_STATUS)
 def test_what_is_no_json_object_or_lacks_a_field_is_refused(content: bytes) -> None:
     parts = [orjson.dumps({"msg_id": "m", "msg_type": "status"}), b"{}", b"{}", content]
     with pytest.raises(ProtocolError):

@@ -43,6 +43,7 @@ from sandbox_kernel.files.places import open_folder
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
+from tests.support.cases import each
 from tests.support.patience import within
 from tests.support.policy.hostile import HTML
 from tests.support.policy.messages import filtered, message
@@ -105,7 +106,7 @@ def test_exit_in_a_cell_is_honest_and_code_for_the_next_cell_is_not() -> None:
         assert event.severity == severity
 
 
-@pytest.mark.parametrize("name", HTML)
+@each("name", HTML)
 def test_hostile_html_that_was_changed_is_a_violation(name: str) -> None:
     _, verdict = filtered({"text/html": HTML[name]})
     found = [judged(note) for note in verdict.notes]
@@ -113,7 +114,7 @@ def test_hostile_html_that_was_changed_is_a_violation(name: str) -> None:
         assert any(event is not None and event.severity == "violation" for event in found)
 
 
-@pytest.mark.parametrize("name", HONEST)
+@each("name", HONEST)
 def test_honest_output_is_no_violation(name: str) -> None:
     policy = OutputPolicy("safe")
     for sample in HONEST[name]:
@@ -186,9 +187,7 @@ def test_a_violation_does_not_hide_behind_many_events() -> None:
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text", ["1", "-2", "2.5", "1e3", "True", "False", "None", "true", "", "7a", "nan", "0x10", "1_0"]
-)
+@each("text", ["1", "-2", "2.5", "1e3", "True", "False", "None", "true", "", "7a", "nan", "0x10", "1_0"])
 def test_a_parameter_is_read_as_papermill_reads_it(text: str) -> None:
     assert repr(source._typed(text)) == repr(_resolve_type(text))
 

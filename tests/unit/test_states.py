@@ -16,6 +16,7 @@ from sandbox_kernel.session.states import (
     State,
     following,
 )
+from tests.support.cases import each
 
 COLUMNS = [
     "LAUNCH",
@@ -60,8 +61,8 @@ def test_the_table_is_whole() -> None:
     assert set(TABLE) == set(State)
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
-@pytest.mark.parametrize("event", Event, ids=lambda event: event.name)
+@each("state", State, ids=lambda state: state.name)
+@each("event", Event, ids=lambda event: event.name)
 def test_what_follows(state: State, event: Event) -> None:
     expected = ROWS[state.name][COLUMNS.index(event.name)]
     if expected == NO:
@@ -79,7 +80,7 @@ def test_every_state_is_reached_from_the_first() -> None:
     assert reached == set(State)
 
 
-@pytest.mark.parametrize("state", set(State) - LET_GO - {State.ENDED}, ids=lambda state: state.name)
+@each("state", set(State) - LET_GO - {State.ENDED}, ids=lambda state: state.name)
 def test_every_life_can_be_ended(state: State) -> None:
     assert following(state, Event.CLOSE) is State.CLOSED
     if state is not State.NEW:

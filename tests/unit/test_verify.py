@@ -30,6 +30,7 @@ from sandbox_kernel.verify.findings import Finding, Verdict, complete, failed, n
 from sandbox_kernel.verify.outside import UNLIMITED, Process
 from sandbox_kernel.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
 from sandbox_kernel.verify.shipped import heard, table
+from tests.support.cases import each
 
 AIMED_ELSEWHERE = {"broadcast", "dns_lookup", "metadata_service", "multicast", "tcp_over_ipv6"}
 """Attacks that would send something to a real address where a network is."""
@@ -71,15 +72,15 @@ def answers(code: str, word: str | None = None) -> dict[str, tuple[str, str]]:
     return {name: (word or min(table()[name].refused), "") for name in BY_CODE[code].attacks}
 
 
-@pytest.mark.parametrize("code", [probe.code for probe in PROBES if probe.attacks])
-@pytest.mark.parametrize("gvisor", [False, True])
+@each("code", [probe.code for probe in PROBES if probe.attacks])
+@each("gvisor", [False, True])
 def test_one_attack_that_gets_out_or_says_nothing_fails_its_probe(code: str, gvisor: bool) -> None:
     probe, said = BY_CODE[code], answers(code)
     assert of_attacks(probe, table(), said, gvisor=gvisor).verdict is Verdict.PASS
     for name in probe.attacks:
         if gvisor and DIFFERENCES.get(name) == "worked":
             continue
-        for other in ({**said, name: ("worked", "it")}, {each: said[each] for each in said if each != name}):
+        for other in ({**said, name: ("worked", "it")}, {one: said[one] for one in said if one != name}):
             assert of_attacks(probe, table(), other, gvisor=gvisor).verdict is Verdict.FAIL, name
 
 
@@ -176,7 +177,7 @@ WEAKER: dict[str, tuple[standing.Standing, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", WEAKER)
+@each("case", WEAKER)
 def test_what_the_host_s_kernel_says_otherwise_fails(case: str) -> None:
     seen, codes = WEAKER[case]
     assert {code for code, one in judged(seen).items() if one.verdict is Verdict.FAIL} == codes

@@ -13,6 +13,7 @@ from sandbox_kernel.container import shield, watch
 from sandbox_kernel.core.model import Limits, Monitoring, SandboxSpec, Settings
 from sandbox_kernel.engines import seccomp, shipping
 from sandbox_kernel.engines.hardening import protections
+from tests.support.cases import each
 
 ALLOW, TELL, REFUSE = 0x7FFF0000, 0x7FC00000, 0x00050001
 X86, ARM = shield.ARCHITECTURES["x86_64"][0], shield.ARCHITECTURES["aarch64"][0]
@@ -89,7 +90,7 @@ CALLS: dict[str, tuple[str, int, int, int, int]] = {
 }
 
 
-@pytest.mark.parametrize("what", CALLS)
+@each("what", CALLS)
 def test_the_filter_tells_of_a_few_calls_and_keeps_the_answers_to_the_agent(what: str) -> None:
     machine, architecture, number, second, expected = CALLS[what]
     assert verdict(machine, architecture, number, second) == expected

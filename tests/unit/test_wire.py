@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import wire
+from tests.support.cases import each
 
 LIMIT = 1 << 16
 
@@ -131,7 +132,7 @@ def test_the_largest_frame_that_is_allowed_passes() -> None:
     assert frame == (wire.IOPUB, (part,))
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "why"),
     [
         (raw(0, 1, [], b""), "too short"),

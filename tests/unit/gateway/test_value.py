@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.gateway import placeholder
 from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits, read
+from tests.support.cases import each
 
 KEY = "sk-live-8Jd02kQm3vXz71LpRt5W"
 
@@ -48,7 +49,7 @@ def test_a_value_comes_from_a_variable_or_a_file(file: Path) -> None:
     assert read(Source("file", str(file)), {}).reveal() == KEY.encode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "why"),
     [
         ("", "empty value"),

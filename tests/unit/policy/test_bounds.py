@@ -13,6 +13,7 @@ import pytest
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, css, html, html_cost, markdown, marks
 from sandbox_kernel.policy.verdict import Notes
+from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update
 
 MODES: list[Any] = ["safe", "strict"]
@@ -56,8 +57,8 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", SLOW)
-@pytest.mark.parametrize("mode", MODES)
+@each("name", SLOW)
+@each("mode", MODES)
 def test_rules_that_look_at_every_other_element_are_left_out(name: str, mode: Any) -> None:
     """Forty of them and 200,000 elements kept a page busy for 45 s. A frame would not help: it may share the process."""
     styles = "".join(SLOW[name].format(number if name in ("siblings", "next ones") else "") for number in range(40))
@@ -97,7 +98,7 @@ def test_the_selectors_that_tables_are_styled_with_stay(selector: str) -> None:
     assert not css.is_costly(f"{selector} {{color:red}}", 40_000)
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [
         "*a_" * 60_000, "*a_" * 30_000, "[a](" * 20_000, "![" * 30_000, "> " * 40_000, "- " * 40_000, "`a" * 30_000, "**a" * 30_000,

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy, markdown
+from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.hostile import EVIL, HTML, MARKDOWN, RUN
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -30,8 +31,8 @@ def shown(data: dict[str, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", HTML)
-@pytest.mark.parametrize("mode", MODES)
+@each("name", HTML)
+@each("mode", MODES)
 def test_hostile_html_is_inert(name: str, mode: OutputMode) -> None:
     """Nothing runs, loads or acts in the page; in strict mode there is no frame either."""
     data, _ = filtered({"text/plain": "x", "text/html": HTML[name]}, OutputPolicy(mode))
@@ -40,7 +41,7 @@ def test_hostile_html_is_inert(name: str, mode: OutputMode) -> None:
         assert "<iframe" not in data["text/html"]
 
 
-@pytest.mark.parametrize("name", HTML)
+@each("name", HTML)
 def test_the_judge_finds_the_same_html_hostile(name: str) -> None:
     """The positive control: what the filter made harmless is harmful to the judge as it was."""
     harmless_to_a_parser = {
@@ -64,15 +65,15 @@ def test_the_judge_finds_the_same_html_hostile(name: str) -> None:
         assert faults(HTML[name], frames=False) != []
 
 
-@pytest.mark.parametrize("name", HTML)
-@pytest.mark.parametrize("mode", MODES)
+@each("name", HTML)
+@each("mode", MODES)
 def test_filtering_twice_is_filtering_once(name: str, mode: OutputMode) -> None:
     once, _ = filtered({"text/html": HTML[name]}, OutputPolicy(mode))
     again, _ = filtered(once, OutputPolicy(mode))
     assert again == once
 
 
-@pytest.mark.parametrize("name", HTML)
+@each("name", HTML)
 def test_the_value_of_an_html_widget_is_inert(name: str) -> None:
     """A widget's markup never becomes a frame: it is set again and again."""
     policy = OutputPolicy("safe")
@@ -85,14 +86,14 @@ def test_the_value_of_an_html_widget_is_inert(name: str) -> None:
         assert faults(value, frames=False) == []
 
 
-@pytest.mark.parametrize("name", MARKDOWN)
-@pytest.mark.parametrize("mode", MODES)
+@each("name", MARKDOWN)
+@each("mode", MODES)
 def test_hostile_markdown_is_inert(name: str, mode: OutputMode) -> None:
     data, _ = filtered({"text/plain": "x", "text/markdown": MARKDOWN[name]}, OutputPolicy(mode))
     assert shown(data) == []
 
 
-@pytest.mark.parametrize("name", list(HTML)[:40])
+@each("name", list(HTML)[:40])
 def test_an_svg_is_an_image(name: str) -> None:
     """Whatever an SVG holds, it is shown by `<img>`, in which nothing runs or loads, and only if it is well-formed."""
     data, verdict = filtered({"image/svg+xml": f"<svg xmlns='http://www.w3.org/2000/svg'>{HTML[name]}</svg>"})
@@ -104,7 +105,7 @@ def test_an_svg_is_an_image(name: str) -> None:
         assert not re.search(r"script|pwned|evil|<(?!/?(?:svg|a|g|text|use|image)\b)", inside)
 
 
-@pytest.mark.parametrize(
+@each(
     "mime",
     [
         "application/javascript",
@@ -127,7 +128,7 @@ def test_an_svg_is_an_image(name: str) -> None:
         "__proto__",
     ],
 )
-@pytest.mark.parametrize("mode", MODES)
+@each("mode", MODES)
 def test_a_type_without_a_rule_does_not_pass(mime: str, mode: OutputMode) -> None:
     """It is gone, and one line in its place says so."""
     data, verdict = filtered({mime: f"{RUN} {EVIL}"}, OutputPolicy(mode))
@@ -137,7 +138,7 @@ def test_a_type_without_a_rule_does_not_pass(mime: str, mode: OutputMode) -> Non
     assert verdict.reasons
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         '"><script>x</script>',
@@ -150,7 +151,7 @@ def test_a_type_without_a_rule_does_not_pass(mime: str, mode: OutputMode) -> Non
         None,
     ],
 )
-@pytest.mark.parametrize("mime", ["image/png", "image/jpeg", "image/gif", "image/webp"])
+@each("mime", ["image/png", "image/jpeg", "image/gif", "image/webp"])
 def test_an_image_that_is_none_does_not_pass(mime: str, value: Any) -> None:
     data, verdict = filtered({mime: value})
     assert mime not in data

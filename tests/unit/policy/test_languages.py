@@ -13,6 +13,7 @@ import pytest
 from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy, markdown, tex
 from sandbox_kernel.policy.tex_words import MACROS
+from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered, message, model, update
 
@@ -45,8 +46,8 @@ READ = re.compile(r"[$\\`*_~<>\[\]{}|#@&^=+]|://|\.\S|:\S|^\s*[\d-]|^\s", re.MUL
 """What every construct of every dialect needs at least one of."""
 
 
-@pytest.mark.parametrize("name", MARKDOWN)
-@pytest.mark.parametrize("mode", ["safe", "strict"])
+@each("name", MARKDOWN)
+@each("mode", ["safe", "strict"])
 def test_markdown_that_a_parser_could_read_goes_out_as_a_tree(name: str, mode: OutputMode) -> None:
     """Passed as they are, most of these run in JupyterLab."""
     data, _ = filtered({"text/markdown": MARKDOWN[name]}, OutputPolicy(mode))
@@ -54,7 +55,7 @@ def test_markdown_that_a_parser_could_read_goes_out_as_a_tree(name: str, mode: O
     assert faults(data["text/html"]) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [
         "one $x$", "1. one", "1) one", "- one", "a_b_", "*a*", "see a.test", "a@b", "x: y:smile:", "    code", "\tcode",
@@ -151,9 +152,9 @@ def test_control_the_page_would_find_these_in_what_is_not_filtered() -> None:
     assert typeset(r"<p>$\def\x{1}$ and \(y\)<br>$a<br>b$ <code>$c$</code></p>") == [r"$\def\x{1}$", r"\(y\)", "$a\nb$"]
 
 
-@pytest.mark.parametrize("inside", BAD_FORMULAS)
-@pytest.mark.parametrize("around", ["$%s$", "$$%s$$", r"\(%s\)", r"\[%s\]", r"\begin{align}%s\end{align}", r"\$%s\$ $"])
-@pytest.mark.parametrize("mime", ["text/html", "text/markdown", "text/latex"])
+@each("inside", BAD_FORMULAS)
+@each("around", ["$%s$", "$$%s$$", r"\(%s\)", r"\[%s\]", r"\begin{align}%s\end{align}", r"\$%s\$ $"])
+@each("mime", ["text/html", "text/markdown", "text/latex"])
 def test_a_formula_of_anything_else_than_ordinary_macros_is_text(mime: str, around: str, inside: str) -> None:
     """A page keeps definitions for all notebooks in it, LaTeX reads files, and some macros act or leave their place."""
     source = around.replace("%s", inside)
@@ -171,7 +172,7 @@ def test_a_formula_of_anything_else_than_ordinary_macros_is_text(mime: str, arou
     assert again == data
 
 
-@pytest.mark.parametrize("inside", BAD_FORMULAS)
+@each("inside", BAD_FORMULAS)
 def test_a_label_is_no_place_for_them_either(inside: str) -> None:
     for around in ("$%s$", r"\(%s\)", r"a $x$ \[%s\]"):
         shown = tex.clean(around.replace("%s", inside))
@@ -179,7 +180,7 @@ def test_a_label_is_no_place_for_them_either(inside: str) -> None:
         assert tex.clean(shown) == shown
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [
         r"<p>$a<br>\def\x{1}$</p>", r"<p>$\de<wbr>f\x{1}$</p>", r"<p>$\de<!-- -->f\x{1}$</p>", r"<p>$a$$\def\x{1}$</p>",
@@ -261,8 +262,8 @@ NAMES = {
 """Words of a cell's that a note of ours could repeat."""
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("mode", ["safe", "strict"])
+@each("name", NAMES)
+@each("mode", ["safe", "strict"])
 def test_no_note_of_ours_repeats_what_a_page_typesets(name: str, mode: OutputMode) -> None:
     """The name of a tag was repeated as it was, and MathJax defined macros for the whole page and made links of it."""
     policy = OutputPolicy(mode)
@@ -286,7 +287,7 @@ def test_control_a_plain_name_is_repeated() -> None:
 # --- metadata, and power over a terminal ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     "size",
     [
         "1 onload=",

@@ -16,6 +16,7 @@ from sandbox_kernel.policy.monitor import BadTable, Pulse, Scramble, Signal, Tol
 from sandbox_kernel.policy.monitor.rules import RULES
 from sandbox_kernel.policy.monitor.scramble import LEAST_BYTES, bits, noise
 from sandbox_kernel.policy.monitor.windows import MOST_FINDINGS, MOST_KEPT
+from tests.support.cases import each
 
 CODE = MonitorCode.MANY_DENIALS
 EVENTS: dict[str, tuple[str, dict[str, Any], set[MonitorCode]]] = {
@@ -65,7 +66,7 @@ EVENTS: dict[str, tuple[str, dict[str, Any], set[MonitorCode]]] = {
 }
 
 
-@pytest.mark.parametrize("what", EVENTS)
+@each("what", EVENTS)
 def test_an_event_counts_for_the_rules_that_it_is_a_sign_of(what: str) -> None:
     event, fields, expected = EVENTS[what]
     assert {signal.code for signal in heard(event, fields)} == expected

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.policy.network import Address, Kind, NetworkPolicy, Refused, Target, kind_of
+from tests.support.cases import each
 
 C = NetworkCode
 PUBLIC, PUBLIC_6 = ip_address("93.184.215.14"), ip_address("2606:2800:21f::1")
@@ -35,7 +36,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts.split()])
+@each(("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts.split()])
 def test_an_address_is_of_its_kind(kind: Kind, text: str) -> None:
     assert kind_of(ip_address(text)) is kind
 
@@ -62,13 +63,13 @@ FOURS = {"127.0.0.1": Kind.LOOPBACK, "10.0.0.1": Kind.PRIVATE, "169.254.169.254"
          "168.63.129.16": Kind.METADATA, "100.64.0.1": Kind.SHARED}  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("four", FOURS)
+@each("way", WAYS)
+@each("four", FOURS)
 def test_an_address_that_leads_to_another_is_of_that_one_s_kind(way: str, four: str) -> None:
     assert kind_of(WAYS[way](four)) is FOURS[four]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each("way", WAYS)
 def test_an_address_that_leads_to_a_public_one_is_still_not_public(way: str) -> None:
     assert kind_of(WAYS[way]("93.184.215.14")) is Kind.TRANSITION
 
@@ -79,7 +80,7 @@ SPECIAL = """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.1
 ff00::/8""".split()  # noqa: SIM905
 
 
-@pytest.mark.parametrize("block", SPECIAL)
+@each("block", SPECIAL)
 def test_no_end_of_a_special_block_is_public(block: str) -> None:
     network = ip_network(block)
     assert kind_of(network.network_address) is not Kind.PUBLIC
@@ -134,7 +135,7 @@ UNDIALLED: dict[str, tuple[list[str], Target, tuple[str, ...], NetworkCode, str 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sentence", UNDIALLED)
+@each("sentence", UNDIALLED)
 def test_what_is_not_dialled(sentence: str) -> None:
     rules, target, addresses, code, rule = UNDIALLED[sentence]
     found = check(rules, target, *addresses, own="198.20.0.7")
@@ -184,7 +185,7 @@ SERVER_NAMES: dict[str, tuple[Target, str | None, NetworkCode | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sentence", SERVER_NAMES)
+@each("sentence", SERVER_NAMES)
 def test_tls_names_the_server_of_the_tunnel(sentence: str) -> None:
     target, name, code = SERVER_NAMES[sentence]
     if code is None:
@@ -219,7 +220,7 @@ HOST_HEADERS: dict[str, tuple[Target, bytes, bool]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", HOST_HEADERS)
+@each("sentence", HOST_HEADERS)
 def test_the_host_header_is_that_of_the_target(sentence: str) -> None:
     target, header, same = HOST_HEADERS[sentence]
     if same:

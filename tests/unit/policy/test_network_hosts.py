@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_kernel.policy.network import NetworkPolicy, Refused, Target
+from tests.support.cases import each
 from tests.support.policy.network import REFUSED, SAME
 
 
@@ -21,7 +22,7 @@ def refused_host(host: bytes | str) -> Refused:
 # --- hosts as they are written ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sentence", SAME)
+@each("sentence", SAME)
 def test_a_host_has_one_form(sentence: str) -> None:
     raw, form = SAME[sentence]
     found = target(raw)
@@ -29,7 +30,7 @@ def test_a_host_has_one_form(sentence: str) -> None:
     assert target(found.host) == found
 
 
-@pytest.mark.parametrize("sentence", REFUSED)
+@each("sentence", REFUSED)
 def test_a_host_that_can_be_read_in_two_ways_is_refused(sentence: str) -> None:
     raw, code = REFUSED[sentence]
     error = refused_host(raw)

@@ -6,6 +6,7 @@ import pytest
 
 from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.policy.network import BadRule, NetworkPolicy, Refused, Rule, Target, split
+from tests.support.cases import each
 from tests.support.policy.network import BAD, PORTS, RULES
 
 C = NetworkCode
@@ -13,7 +14,7 @@ C = NetworkCode
 # --- how a rule is written -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sentence", RULES)
+@each("sentence", RULES)
 def test_a_rule_has_one_form(sentence: str) -> None:
     text, form = RULES[sentence]
     rule = Rule.parse(text)
@@ -21,7 +22,7 @@ def test_a_rule_has_one_form(sentence: str) -> None:
     assert Rule.parse(form) == rule
 
 
-@pytest.mark.parametrize("sentence", BAD)
+@each("sentence", BAD)
 def test_what_is_no_rule_is_told_what_to_write(sentence: str) -> None:
     text, told = BAD[sentence]
     with pytest.raises(BadRule) as caught:
@@ -72,7 +73,7 @@ ALLOWED: dict[str, tuple[list[str], str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", ALLOWED)
+@each("sentence", ALLOWED)
 def test_what_a_rule_says_is_allowed(sentence: str) -> None:
     rules, authority, method = ALLOWED[sentence]
     found = decide(rules, authority, method)
@@ -113,7 +114,7 @@ DENIED: dict[str, tuple[list[str], str, str | None, NetworkCode, str | None]] = 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sentence", DENIED)
+@each("sentence", DENIED)
 def test_what_no_rule_says_is_refused_and_the_rule_is_named(sentence: str) -> None:
     rules, authority, method, code, rule = DENIED[sentence]
     found = decide(rules, authority, method)
@@ -122,7 +123,7 @@ def test_what_no_rule_says_is_refused_and_the_rule_is_named(sentence: str) -> No
     assert rule is None or rule in str(found)
 
 
-@pytest.mark.parametrize("sentence", [one for one in DENIED if DENIED[one][4]])
+@each("sentence", [one for one in DENIED if DENIED[one][4]])
 def test_the_rule_that_is_named_allows_it(sentence: str) -> None:
     rules, authority, method, _, rule = DENIED[sentence]
     assert isinstance(decide([*rules, str(rule)], authority, method), Rule)
@@ -131,7 +132,7 @@ def test_the_rule_that_is_named_allows_it(sentence: str) -> None:
 # --- ports and authorities -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sentence", PORTS)
+@each("sentence", PORTS)
 def test_a_port_is_a_plain_number(sentence: str) -> None:
     with pytest.raises(Refused) as caught:
         split(PORTS[sentence])

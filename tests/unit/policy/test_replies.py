@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
+from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import message
 
@@ -40,7 +41,7 @@ HONEST: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "content"), HONEST)
+@each(("kind", "content"), HONEST)
 def test_an_honest_reply_is_the_same_message(kind: str, content: dict[str, Any]) -> None:
     sent = message(kind, {"status": "ok", **content}, channel="shell")
     verdict = OutputPolicy("safe").apply(sent)
@@ -48,7 +49,7 @@ def test_an_honest_reply_is_the_same_message(kind: str, content: dict[str, Any])
     assert verdict.reasons == ()
 
 
-@pytest.mark.parametrize(
+@each(
     "payload",
     [
         {"source": "set_next_input", "text": "import os; os.system('x')", "replace": True},

@@ -12,6 +12,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from sandbox_kernel.policy.screen import Book, Changes, Screen, cell
 from sandbox_kernel.policy.screen.book import usual
+from tests.support.cases import each
 from tests.support.screen import attacks, honest
 
 CELLS = (
@@ -75,12 +76,12 @@ def as_ours(code: str) -> str | None:
     return tree(f"get_ipython().run_cell_magic({found.magic!r}, {found.arguments!r}, {found.body!r})\n")
 
 
-@pytest.mark.parametrize("code", CELLS)
+@each("code", CELLS)
 def test_a_cell_is_what_ipython_makes_of_it(code: str) -> None:
     assert as_ours(code) == as_ipython(code)
 
 
-@pytest.mark.parametrize("code", [code for _, code in (*attacks(), *honest()) if as_ipython(code) is not None])
+@each("code", [code for _, code in (*attacks(), *honest()) if as_ipython(code) is not None])
 def test_the_corpora_are_what_ipython_makes_of_them(code: str) -> None:
     assert as_ours(code) == as_ipython(code)
 

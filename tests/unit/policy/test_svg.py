@@ -17,6 +17,7 @@ import pytest
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, raster, svg
 from sandbox_kernel.policy.verdict import Notes
+from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered
 
@@ -88,7 +89,7 @@ def test_control_the_bombs_are_as_large_as_they_say() -> None:
     assert shapes(svg.clean(small)[0]) == shapes(small) == 1000
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@each("name", BOMBS)
 def test_an_svg_that_expands_without_end_is_not_shown(name: str) -> None:
     """As it is, each of the nested ones hangs a tab."""
     started = time.process_time()
@@ -140,7 +141,7 @@ def test_what_is_no_shape_is_left_out_and_said(inside: str) -> None:
     assert verdict.reasons == ("left out a part of an SVG: shapes, text and colours are drawn",)
 
 
-@pytest.mark.parametrize(
+@each(
     "attribute",
     [
         "onload='x'", "filter='url(#f)'", "fill='url(http://a.test/x#y)'", "style='fill:url(http://a.test)'", "href='x'",

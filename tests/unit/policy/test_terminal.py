@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nbconvert.filters.ansi import ansi2html
 
 from sandbox_kernel.policy import OutputPolicy, terminal
+from tests.support.cases import each
 from tests.support.policy.messages import message
 
 
@@ -40,7 +41,7 @@ def test_honest_text_passes_unchanged(text: str) -> None:
     assert OutputPolicy("safe").apply(sent).message is sent or terminal.clean(text) == text == printed(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("a\x1b]0;title\x07b", "ab"),
@@ -77,7 +78,7 @@ def test_a_colour_cut_by_two_messages_is_kept_whole() -> None:
     assert printed("a\x1b[3", "1mred") == "a\x1b[31mred"
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
+@each("cut", range(1, 12))
 def test_a_title_cut_by_two_messages_is_never_put_together(cut: int) -> None:
     text = "a\x1b]0;title\x07b"
     assert "\x1b" not in printed(text[:cut], text[cut:])

@@ -17,6 +17,7 @@ from comm.base_comm import BaseComm
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.policy.widget_models import NAMES, models
+from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, message, model
 from tests.support.policy.widget_spec import TABLE, default, registered, table
@@ -31,6 +32,8 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 FREE = {"text", "texts", "tags", "texts:1000"}
 """Rules of what a view shows as text: any text at all may stand there."""
+PLAIN = type("Plain", (ipywidgets.widgets.widget.LoggingHasTraits,), {})()
+"""An object that traits are checked for, if it is none of a class's own."""
 CLASSES = sorted(registered(), key=lambda cls: cls.__name__)
 
 
@@ -89,7 +92,7 @@ def test_the_table_is_made_from_the_installed_ipywidgets() -> None:
     assert TABLE.read_text(encoding="utf-8") == table(), "cd tests && python -m policy.widget_spec"
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@each("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_widget_passes_with_its_defaults_unchanged(cls: type[ipywidgets.Widget]) -> None:
     needs = {"options": [("a", 1), ("b", 2)]} if "_options_labels" in cls.class_trait_names(sync=True) else {}
     with listening() as sent:
@@ -272,7 +275,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(item)
 
 
-@pytest.mark.parametrize("name", sorted(models()))
+@each("name", sorted(models()))
 def test_no_trait_takes_a_value_of_another_type_or_kind(name: str) -> None:
     """Every trait of every class with every hostile value, at the opening and in an update."""
     cls = next(cls for cls in registered() if default(cls, "_model_name") == name)
@@ -310,10 +313,8 @@ def judge(cls: type[ipywidgets.Widget], trait: str, value: Any, kept: Any) -> No
         return
     if kept is None:
         assert cls.class_traits()[trait].allow_none or rule.startswith("css")
-    else:
-        plain_type = type("Plain", (ipywidgets.widgets.widget.LoggingHasTraits,), {})()
-        if word not in ("color", "colors"):
-            cls.class_traits()[trait].validate(plain_type, tuple(kept) if isinstance(kept, list) else kept)
+    elif word not in ("color", "colors"):
+        cls.class_traits()[trait].validate(PLAIN, tuple(kept) if isinstance(kept, list) else kept)
     for one in strings(kept):
         if word == "markup":
             assert faults(one, frames=False) == []
@@ -322,7 +323,7 @@ def judge(cls: type[ipywidgets.Widget], trait: str, value: Any, kept: Any) -> No
             assert not any(part in one for part in bad), (trait, value, kept)
 
 
-@pytest.mark.parametrize("name", sorted(models()))
+@each("name", sorted(models()))
 def test_bytes_go_only_where_a_view_expects_them(name: str) -> None:
     """A front end puts them at their path without looking; an HTML's value would be an object with a text."""
     for trait in sorted({*models()[name].traits, "x", *NAMES}):

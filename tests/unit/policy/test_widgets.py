@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy, widgets
 from sandbox_kernel.policy.budget import MAX_COMMS
+from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, display, filtered, message, model, update
 from tests.support.policy.widget_spec import NAMES, default, registered
@@ -236,7 +237,7 @@ def test_poisonous_keys_are_taken_out_of_a_state() -> None:
     assert state["outputs"][0]["data"] == {"application/json": {"b": 2}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "key", "value", "kept"),
     [
         ("HTMLModel", "value", "<img src=x onerror=x><b>y</b>", "<img><b>y</b>"),
@@ -408,7 +409,7 @@ ODD_IDS = [
 ]
 
 
-@pytest.mark.parametrize("comm_id", ODD_IDS)
+@each("comm_id", ODD_IDS)
 def test_an_id_that_is_more_than_a_name_opens_no_widget(comm_id: str) -> None:
     """Exports write it between script tags, and front ends make it the key of an object."""
     policy = OutputPolicy("safe")
