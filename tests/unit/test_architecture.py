@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,17 @@ BREACHES = {
 
 def path_of(module: str) -> Path:
     return PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+
+
+@functools.cache
+def source_of(module: str) -> str:
+    return path_of(module).read_text(encoding="utf-8")
+
+
+@functools.cache
+def nodes_of(module: str) -> list[ast.AST]:
+    """Return all that a module is made of: several tests look at it, and to parse it takes longest."""
+    return list(ast.walk(ast.parse(source_of(module))))
 
 
 def contracts(folder: Path, *wanted: str) -> subprocess.CompletedProcess[str]:
@@ -141,19 +154,19 @@ def test_what_is_shipped_is_written_for_an_old_python(module: str) -> None:
 
 @each("module", MODULES)
 def test_files_can_be_read_at_one_sitting(module: str) -> None:
-    lines = len(path_of(module).read_text(encoding="utf-8").splitlines())
+    lines = len(source_of(module).splitlines())
     assert lines <= LONGER.get(module, OF_A_READER)
     assert module not in LONGER or lines > OF_A_READER, f"{module} fits now; take it off the list"
 
 
-def ownerless(tree: ast.AST) -> list[str]:
+def ownerless(nodes: Collection[ast.AST]) -> list[str]:
     """Return the calls that start a task and do not keep it in a local variable, for somebody who waits for it."""
     kept = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)) or isinstance(node, ast.NamedExpr)
     }
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     starts = [call for call in calls if ast.unparse(call.func).endswith((".create_task", ".ensure_future"))]
     return [ast.unparse(call) for call in starts if id(call) not in kept]
 
@@ -161,13 +174,13 @@ def ownerless(tree: ast.AST) -> list[str]:
 @each("module", sorted(set(MODULES) - {"core.tasks"}))
 def test_a_task_that_nobody_waits_for_has_an_owner(module: str) -> None:
     """`core.tasks` holds it, hears of its faults and ends it."""
-    assert ownerless(ast.parse(path_of(module).read_text(encoding="utf-8"))) == []
+    assert ownerless(nodes_of(module)) == []
 
 
 @pytest.mark.parametrize("line", ["asyncio.create_task(work())", "self.task = loop.create_task(work())"])
 def test_control_a_task_without_an_owner_is_seen(line: str) -> None:
-    assert ownerless(ast.parse(line))
-    assert not ownerless(ast.parse("task = asyncio.create_task(work())"))
+    assert ownerless([*ast.walk(ast.parse(line))])
+    assert not ownerless([*ast.walk(ast.parse("task = asyncio.create_task(work())"))])
 
 
 def written_elsewhere(source: str) -> list[str]:
@@ -263,23 +276,27 @@ def words_of(document: object) -> set[str]:
     return set().union(*map(words_of, document)) if isinstance(document, list) else set()
 
 
-def engine_words(tree: ast.AST) -> set[str]:
-    """Return the words of Docker's documents that stand in a module as texts."""
+@functools.cache
+def words_of_the_engine() -> set[str]:
     spec = SandboxSpec(session_id="s", image="i", limits=Limits(), command=("c",), uid=1, runtime="r")
     words = words_of(container_arguments(spec)) | {*ENGINE_EMPTY, "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}
-    words -= {"Image", "User", "Name", "Type", "Memory", "Config", "Test", "Links"}  # words of other documents as well
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return words & texts
+    return words - {"Image", "User", "Name", "Type", "Memory", "Config", "Test", "Links"}  # of other documents as well
+
+
+def engine_words(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the words of Docker's documents that stand in a module as texts."""
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return words_of_the_engine() & texts
 
 
 @each("module", [module for module in MODULES if not module.startswith("engines.docker.")])
 def test_an_engine_s_words_end_in_its_folder(module: str) -> None:
-    assert engine_words(ast.parse(path_of(module).read_text(encoding="utf-8"))) == set()
+    assert engine_words(nodes_of(module)) == set()
 
 
 def test_control_an_engine_s_word_is_seen() -> None:
-    assert engine_words(ast.parse('host = found["HostConfig"]')) == {"HostConfig"}
-    assert engine_words(ast.parse(path_of("engines.docker.arguments").read_text(encoding="utf-8")))
+    assert engine_words(ast.walk(ast.parse('host = found["HostConfig"]'))) == {"HostConfig"}
+    assert engine_words(nodes_of("engines.docker.arguments"))
 
 
 # --- the tests themselves --------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from string import Formatter
@@ -61,9 +61,19 @@ def trees() -> dict[str, ast.Module]:
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """Return all that the modules are made of: to walk through it takes longer than to look at it."""
+    return {name: list(ast.walk(tree)) for name, tree in trees().items()}
+
+
+def walked(source: str) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(source))
+
+
 def used() -> Iterator[tuple[str, str, str]]:
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
+    for name, found in nodes().items():
+        for node in found:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in TYPES:
                 yield name, node.value.id, node.attr
 
@@ -107,8 +117,8 @@ def test_each_code_that_is_used_is_in_the_table() -> None:
 
 def test_each_place_fills_in_what_the_text_of_its_code_has_in_braces() -> None:
     wrong = []
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
+    for name, found in nodes().items():
+        for node in found:
             if not isinstance(node, ast.Call):
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -126,8 +136,8 @@ def test_each_place_fills_in_what_the_text_of_its_code_has_in_braces() -> None:
 
 def test_an_error_that_is_raised_with_a_bare_code_has_nothing_to_fill_in() -> None:
     names = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SandboxError)}
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
+    for name, found in nodes().items():
+        for node in found:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
                 code = code_of(node.args[0]) if len(node.args) == 1 else None
                 assert code is None or "{" not in code.text, (name, node.lineno)
@@ -141,16 +151,16 @@ OWN_WORDS = {"AttestationFailed", "CallbackFailed", "FileRefused", "ScreenBlocke
 def error_names() -> frozenset[str]:
     """Return the names of all errors that take a code, wherever they are defined."""
     found = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SandboxError)}
-    classes = [node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for part in nodes().values() for node in part if isinstance(node, ast.ClassDef)]
     while more := {c.name for c in classes if {ast.unparse(base) for base in c.bases} & found} - found:
         found |= more
     return frozenset(found - OWN_WORDS)
 
 
-def without_code(tree: ast.AST) -> list[int]:
+def without_code(nodes: Iterable[ast.AST]) -> list[int]:
     """Return the lines on which an error is made of words alone, for which a program would have to read them."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -171,16 +181,16 @@ CODES = {"code", "note", "why", "link_failure"}
 
 def test_no_error_is_made_of_words_alone() -> None:
     """Write `SomeError(EndCode.ROW, "the words")`, or a row whose own text is enough: see core/codes.py."""
-    assert {name: lines for name, tree in trees().items() if (lines := without_code(tree))} == {}
+    assert {name: lines for name, part in nodes().items() if (lines := without_code(part))} == {}
 
 
 def test_control_an_error_made_of_words_alone_is_seen() -> None:
-    assert without_code(ast.parse('raise EngineError("it failed")')) == [1]
-    assert without_code(ast.parse('raise EngineError(f"it failed: {error}", limit="3 s")')) == [1]
-    assert without_code(ast.parse("raise SandboxDied(message)")) == [1]
-    assert not without_code(ast.parse('raise EngineError(EndCode.ENGINE_FAILED, "it failed")'))
-    assert not without_code(ast.parse("raise SandboxDied(EndCode.START_TOO_SLOW.note(what=what))"))
-    assert not without_code(ast.parse("raise ConfigurationError(error.code, message)"))
+    assert without_code(walked('raise EngineError("it failed")')) == [1]
+    assert without_code(walked('raise EngineError(f"it failed: {error}", limit="3 s")')) == [1]
+    assert without_code(walked("raise SandboxDied(message)")) == [1]
+    assert not without_code(walked('raise EngineError(EndCode.ENGINE_FAILED, "it failed")'))
+    assert not without_code(walked("raise SandboxDied(EndCode.START_TOO_SLOW.note(what=what))"))
+    assert not without_code(walked("raise ConfigurationError(error.code, message)"))
 
 
 @each("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
@@ -190,7 +200,7 @@ def test_each_error_has_a_usual_code_of_its_own(kind: type) -> None:
     assert isinstance(vars(kind).get("usual"), Code)
 
 
-def looked_into(tree: ast.AST) -> list[int]:
+def looked_into(nodes: Iterable[ast.AST]) -> list[int]:
     """Return the lines on which a program compares, matches or takes apart what a person is to read."""
 
     def is_words(node: ast.AST) -> bool:
@@ -206,7 +216,7 @@ def looked_into(tree: ast.AST) -> list[int]:
         return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             if any((is_words(a) and is_text(b)) or (is_words(b) and is_text(a)) for a, b in pairwise(sides)):
@@ -217,7 +227,7 @@ def looked_into(tree: ast.AST) -> list[int]:
 
 
 def test_no_module_looks_into_a_sentence() -> None:
-    assert {name: lines for name, tree in trees().items() if (lines := looked_into(tree))} == {}
+    assert {name: lines for name, part in nodes().items() if (lines := looked_into(part))} == {}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +243,7 @@ def test_no_module_looks_into_a_sentence() -> None:
 )
 def test_a_look_into_a_sentence_is_seen(line: str) -> None:
     """The control: what the code did before there were codes."""
-    assert looked_into(ast.parse(line)) == [1]
+    assert looked_into(walked(line)) == [1]
 
 
 def test_what_survived_is_a_word_for_programs_and_a_sentence_for_people() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -98,10 +99,19 @@ def sandbox_commands() -> list[str]:
     return [line for line in found if not line.endswith((" --version", " --help"))]
 
 
-@pytest.mark.parametrize("line", sandbox_commands())
-def test_a_command_is_one_that_works(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def _checked_quickly() -> Iterator[None]:
+    """Without this machine's own config files, and with one parser, which takes longer to make than a line to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sandbox_kernel.setup.install.from_files", dict)
+        patch.setattr("sandbox_kernel.cli.arguments.parser", cache(parser))
+        yield
+
+
+@each("line", sandbox_commands())
+@pytest.mark.usefixtures("_checked_quickly")
+def test_a_command_is_one_that_works(line: str) -> None:
     """Its name and its flags are known, and its settings pass the checks that they pass at installation."""
-    monkeypatch.setattr("sandbox_kernel.setup.install.from_files", dict)
     options = parse(shlex.split(line.partition(" > ")[0])[1:])
     if options.takes_settings:
         check(options.values)

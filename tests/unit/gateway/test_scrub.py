@@ -10,6 +10,7 @@ import random
 import time
 from urllib.parse import quote
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -55,8 +56,8 @@ def in_pieces(scrub: Scrubber, text: bytes, sizes: list[int]) -> bytes:
     return found + stream.finish()
 
 
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @each("spelling", SPELLINGS)
-@each("value", VALUES.values(), ids=VALUES)
 def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> None:
     """At every place where the pieces of a stream may be cut within it; `make test` takes some of them."""
     written = SPELLINGS[spelling].write(value)

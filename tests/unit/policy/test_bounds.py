@@ -98,7 +98,7 @@ def test_the_selectors_that_tables_are_styled_with_stay(selector: str) -> None:
     assert not css.is_costly(f"{selector} {{color:red}}", 40_000)
 
 
-@each(
+@pytest.mark.parametrize(
     "source",
     [
         "*a_" * 60_000, "*a_" * 30_000, "[a](" * 20_000, "![" * 30_000, "> " * 40_000, "- " * 40_000, "`a" * 30_000, "**a" * 30_000,

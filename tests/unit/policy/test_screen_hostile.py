@@ -7,7 +7,6 @@ import time
 import pytest
 
 from sandbox_kernel.policy.screen import Screen
-from tests.support.cases import each
 
 MOST_SECONDS = 3.0
 """Of processor time; without the bounds, most of these take minutes or end the process."""
@@ -91,7 +90,7 @@ HOSTILE = {
 }
 
 
-@each("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_cell_is_read_in_bounded_time(name: str) -> None:
     start = time.process_time()
     found = Screen().look(HOSTILE[name])
