@@ -5,6 +5,7 @@
 - `source`: A notebook or a script, with its parameters, as a notebook without outputs.
 - `report`: The report of a run; a JSON Schema beside it describes it.
 - `receipt`: The receipt of a run: what the report knows, signed.
+- `reads`: The files that code reads by names which stand in it.
 - `inputs`: Files that go in before the first cell, and hashes of what came out.
 - `notebook`: Messages as outputs of the executed notebook, by nbclient.
 - `outlet`: stdout and stderr, for readers that pause or go.

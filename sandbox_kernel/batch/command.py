@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import os
 import platform
+import shlex
 import sys
 import textwrap
 import traceback
@@ -174,8 +175,38 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
     progress.say(f"running {printable(plan.source.name)}: {cells} in {plan.settings.image}")
     for refused in plan.inputs.refused:
         progress.say(f"left out of the inputs: {refused['path']}: {refused['reason']}")
+    for line in _unbrought(plan):
+        progress.say(line)
     asyncio.run(stopper.until_stopped(run))
     return run.found
+
+
+def _unbrought(plan: Plan) -> list[str]:
+    """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
+    from ..files.beside import Beside
+    from .reads import literal_paths
+    from .source import is_run
+
+    if plan.settings.uploads is not None:
+        return []  # which has what nobody knows yet
+    brought = {file.path for file in plan.inputs.files}
+    brought |= {
+        "/".join(parts[:depth]) for parts in (path.split("/") for path in brought) for depth in range(len(parts))
+    }
+    wanted = list(literal_paths(cell.source for cell in plan.source.notebook.cells if is_run(cell)))
+    missing = [path for path in wanted if path not in brought]
+    folder = "" if plan.source.name == "-" else os.path.dirname(plan.source.name)  # noqa: PTH120 (as it was typed)
+    look = Beside(folder or ".")
+    lines = []
+    for path in missing:
+        way = shlex.quote(os.path.join(folder, path.partition("/")[0]))  # noqa: PTH118 (as it was typed)
+        there = f"add --input {way}" if look([path]) else "--input FILE brings it; it is not beside the notebook either"
+        lines.append(f"      {printable(path)}: {there}")
+    look.close()
+    if lines:
+        what = "a file" if len(lines) == 1 else f"{len(lines)} files"
+        lines.insert(0, f"{printable(plan.source.name)} reads {what} that no --input brings:")
+    return lines
 
 
 def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,7 +98,9 @@ def _folder(opened: Folder, prefix: str, found: Inputs, limits: FileLimits) -> N
 class Reader:
     """A file that goes in, hashed as it is read; opened beneath its folder, through no link."""
 
-    def __init__(self, item: Input) -> None:
+    def __init__(self, item: Input, heard: Callable[[int], None] = lambda count: None) -> None:
+        """`heard` is called with the number of bytes that were read so far."""
+        self._heard = heard
         self._source = Source(item.folder, item.file)
         self._hash = hashlib.sha256()
         self._bytes = 0
@@ -118,6 +120,7 @@ class Reader:
         data = self._source.read()
         self._hash.update(data)
         self._bytes += len(data)
+        self._heard(self._bytes)
         return data
 
     def row(self) -> dict[str, Any]:

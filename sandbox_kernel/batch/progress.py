@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import time
 
+from ..core.model import MIB, format_bytes
 from ..files.names import printable
 from .outlet import Outlet
 
+MUCH = 32 * MIB
+"""Bytes of inputs from which it is said how far they are."""
+STEPS = 100
 _WIDTH = 76
 _COLOURS = {"ok": "32", "failed": "31", "limit": "31", "sandbox": "31", "stopped": "33"}
 
@@ -25,12 +29,27 @@ class Progress:
         self._quiet = quiet
         self._running: tuple[int, str, float] | None = None
         self._shown = False
+        self._part = 0
 
     def say(self, line: str) -> None:
         """Say one line."""
         if not self._quiet:
             self._erase()
             self._outlet.say(line + "\n", live=self._live)
+
+    def copied(self, count: int, total: int) -> None:
+        """Note how many bytes of the inputs have gone in, where they are so many that somebody waits for them."""
+        part = count * STEPS // total if total >= MUCH else 0
+        if part == self._part or self._quiet:
+            return
+        self._part = part
+        line = f"inputs: {format_bytes(count)} of {format_bytes(total)}"
+        if self._live:
+            self._erase()
+            self._outlet.say(line)
+            self._shown = True
+        elif part % (STEPS // 4) == 0:
+            self.say(line)
 
     def begin(self, number: int, source: str) -> None:
         """Note that a code cell begins."""

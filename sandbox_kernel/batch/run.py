@@ -156,8 +156,9 @@ class Run:
         self.report.versions["sandbox_ipython"] = session_of(sandbox).kernel_info.get("implementation_version")
 
     async def _put_inputs(self, sandbox: AsyncSandbox) -> None:
+        total, before = sum(item.file.stamp.size for item in self.plan.inputs.files), 0
         for item in self.plan.inputs.files:
-            reader = Reader(item)
+            reader = Reader(item, heard=lambda count, before=before: self.progress.copied(before + count, total))  # type: ignore[misc]
             try:
                 with reader.opened() as file:
                     await sandbox.files.write(item.path, file)
@@ -167,6 +168,8 @@ class Run:
                     error.code, message, limit=error.limit, value=error.value, setting=error.setting
                 ) from None
             self.report.inputs.append(reader.row())
+            before += item.file.stamp.size
+        self.progress.clear()
 
     async def _run_cell(self, sandbox: AsyncSandbox, record: CellRecord) -> bool:
         """Run one cell; return whether the next one is to run."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
+from ..core.extras import install_words
 from ..core.model import MIB, format_bytes
 from ..files.places import open_file, usable
 from ..session.introduction import Introduction
@@ -277,9 +278,7 @@ def notebook_node(value: Mapping[str, Any]) -> Any:
 
 def missing(what: str, error: ImportError) -> ConfigurationError:
     """Return the error for a package of the extra that is not there."""
-    return ConfigurationError(
-        UsageCode.PACKAGE_MISSING, f"{what} need more packages: pip install 'sandbox-kernel[run]' ({error})"
-    )
+    return ConfigurationError(UsageCode.PACKAGE_MISSING, f"{what} need more packages: {install_words('run')} ({error})")
 
 
 @contextmanager

@@ -21,6 +21,9 @@ from . import commands, manual, record_commands, screen_command
 from .completion import SHELLS
 from .pages import Lines, Parser
 
+OF_AN_ENGINE = ("engine",)
+"""The settings that a command which only asks an engine explains; it takes the others too, and has no use for them."""
+
 
 class _Refuse(argparse.Action):
     """An option of ipykernel's that a sandbox cannot honour: an error with its reason, not a surprise later."""
@@ -53,22 +56,26 @@ def parser() -> Parser:
     subparsers = whole.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(
-        name: str, run: Any, *, settings: bool = True, exit_codes: Mapping[str, str] = manual.EXIT_CODES
+        name: str,
+        run: Any,
+        *,
+        settings: bool = True,
+        shown: tuple[str, ...] = (),
+        exit_codes: Mapping[str, str] = manual.EXIT_CODES,
     ) -> argparse.ArgumentParser:
         about = inspect.cleandoc(run.__doc__)
         summary = about.partition("\n")[0].rstrip(".")
-        below = manual.below(name, settings=settings, exit_codes=exit_codes)
+        below = manual.below(name, settings=settings, shown=shown, exit_codes=exit_codes)
         one: Parser = subparsers.add_parser(
             name, help=summary, description=about, epilog=below, formatter_class=Lines, allow_abbrev=False
         )
-        one.summary, one.takes_settings = summary, settings
+        one.summary, one.takes_settings, one.shown = summary, settings, shown
         one.set_defaults(run=run, takes_settings=settings)
         found[name] = one
         return one
 
     one = command("setup", commands.set_up)
     _where(one)
-    one.set_defaults(near=True)
     one.add_argument(
         "--yes", "-y", action="store_true", help="install an engine, or take weaker limits, without asking"
     )
@@ -92,7 +99,7 @@ def parser() -> Parser:
     one.add_argument("--force", action="store_true", help="build even if it is there and current")
     one = command("install", commands.install_kernelspec)
     _where(one)
-    one.set_defaults(near=False)
+    _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     one = command("doctor", commands.doctor)
     one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
@@ -109,8 +116,8 @@ def parser() -> Parser:
     mcp.add_options(one)
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
-    command("ps", commands.ps).add_argument("--json", action="store_true", help="print JSON")
-    command("reap", commands.reap)
+    command("ps", commands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
+    command("reap", commands.reap, shown=OF_AN_ENGINE)
     _pages(command("settings", commands.show_settings), "settings")
     _pages(command("codes", commands.codes, settings=False), "codes")
     one = command("completion", commands.completion, settings=False)
@@ -125,12 +132,13 @@ def _pages(one: argparse.ArgumentParser, what: str) -> None:
     one.add_argument("--markdown", action="store_true", help=f"print the page of all {what}, docs/{what}.md")
 
 
-def _where(one: argparse.ArgumentParser) -> None:
+def _where(one: argparse.ArgumentParser, verb: str = "install") -> None:
     """Add ipykernel's flags for a kernelspec."""
+    one.set_defaults(near=True)
     place = one.add_mutually_exclusive_group()
-    place.add_argument("--user", action="store_true", help="install for the current user")
-    place.add_argument("--sys-prefix", action="store_true", help=f"install into this Python environment, {sys.prefix}")
-    place.add_argument("--prefix", metavar="FOLDER", help="install beneath this folder")
+    place.add_argument("--user", action="store_true", help=f"{verb} for the current user")
+    place.add_argument("--sys-prefix", action="store_true", help=f"{verb} in this Python environment, {sys.prefix}")
+    place.add_argument("--prefix", metavar="FOLDER", help=f"{verb} beneath this folder")
     one.add_argument("--name", default=NAME, help="the name of the kernel (default: %(default)s)")
     one.add_argument("--frozen_modules", "--frozen-modules", action="store_true", help=argparse.SUPPRESS)
     why = "cells see nothing of the host's environment, and the kernel reads no variable"

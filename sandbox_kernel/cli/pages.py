@@ -22,6 +22,8 @@ class Parser(argparse.ArgumentParser):
     """Of the whole program."""
     summary = ""
     takes_settings = False
+    shown: tuple[str, ...] = ()
+    """The settings that its page explains; empty for all."""
 
     @property
     def actions(self) -> list[argparse.Action]:

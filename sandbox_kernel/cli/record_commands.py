@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.sources import from_files_for_all
 from ..core.codes import Note, RecordCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
+from ..core.extras import install_words
 from ..files.names import check_name, printable
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _public_key(options: argparse.Namespace) -> int:
     (key,) = _keys(options)[:1] or (None,)
     if key is None or key.public is None:
         raise ConfigurationError(
-            UsageCode.PACKAGE_MISSING, "a public key needs cryptography: install sandbox-kernel[secrets]"
+            UsageCode.PACKAGE_MISSING, f"a public key needs cryptography: {install_words('secrets')}"
         )
     print(json.dumps({"public": key.public, "id": key.id}) if options.json else key.public)
     return FINE
@@ -117,7 +118,7 @@ def _public(options: argparse.Namespace) -> str | None:
         signed_by(public, b"", bytes(64))
     except ImportError:
         raise ConfigurationError(
-            UsageCode.PACKAGE_MISSING, "signatures need cryptography: install sandbox-kernel[secrets]"
+            UsageCode.PACKAGE_MISSING, f"signatures need cryptography: {install_words('secrets')}"
         ) from None
     return public
 

@@ -17,16 +17,17 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Beside:
-    """The folder that this process was started in, which is the notebook's."""
+    """The folder that this process was started in, which is the notebook's, or another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = ".") -> None:
+        self._folder = folder
         self._handle: int | None = None
 
     def __call__(self, paths: Sequence[str]) -> str | None:
         """Return the first of some relative paths that is a regular file or a folder; for another thread."""
         try:
             if self._handle is None:
-                self._handle = os.open(".", _FOLDER)
+                self._handle = os.open(self._folder, _FOLDER)
             return next((path for path in paths if self._is_there(path)), None)
         except OSError:
             return None

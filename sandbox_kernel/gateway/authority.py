@@ -17,6 +17,7 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
+from ..core.extras import install_words
 
 try:
     from cryptography import x509
@@ -33,7 +34,7 @@ try:
 except ImportError as missing:
     raise ConfigurationError(
         UsageCode.PACKAGE_MISSING,
-        "secrets need the library cryptography: pip install 'sandbox-kernel[secrets]'",
+        f"secrets need the library cryptography: {install_words('secrets')}",
         setting="secrets",
     ) from missing
 

@@ -20,6 +20,7 @@ from ..config.sources import from_files_for_all, resolve
 from ..config.values import seconds
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError
+from ..core.extras import install_words
 from ..core.model import Settings
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve sandboxes to hosts of language models (Model Context Protocol), over stdio or HTTP.
 
     A session of a client is a sandbox of its own, with the settings below. All of them end with the server, those of a
-    client end with its connection. Needs pip install 'sandbox-kernel[mcp]'; docs/mcp.md shows how hosts are set up.
+    client end with its connection. Needs the packages mcp and uvicorn; docs/mcp.md shows how hosts are set up.
     """
     files = from_files_for_all()
     if options.http:
@@ -84,7 +85,7 @@ def serve(options: argparse.Namespace) -> int:
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigurationError(
             UsageCode.PACKAGE_MISSING,
-            f"the MCP server needs more packages ({', '.join(missing)}): pip install 'sandbox-kernel[mcp]'",
+            f"the MCP server needs more packages ({', '.join(missing)}): {install_words('mcp')}",
         )
     from .clients import ServerLimits
 

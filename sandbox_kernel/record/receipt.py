@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.codes import RecordCode
 from ..core.errors import ConfigurationError
+from ..core.extras import install_words
 from .keys import RecordKey, signed_by
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -34,7 +35,7 @@ def encoded(kind: str, payload: bytes) -> bytes:
 def require_signer(key: RecordKey) -> str:
     """Return the public half of a key. Raises `ConfigurationError` where nothing can be signed."""
     if key.public is None:
-        words = "a receipt is signed by cryptography, which is not installed: install sandbox-kernel[secrets]"
+        words = f"a receipt is signed by cryptography, which is not installed: {install_words('secrets')}"
         raise ConfigurationError(RecordCode.RECEIPT_UNSIGNED, words, setting="--receipt")
     return key.public
 

@@ -5,6 +5,7 @@ Imports config and errors; jupyter_client is imported when it is needed. Setting
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -12,19 +13,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sandbox_kernel
 
 from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolve
 from ..core.codes import FileCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused
+from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError
 from ..core.model import Settings, format_bytes
 from ..core.resources import brought
 from ..files.places import open_folder
 
+if TYPE_CHECKING:
+    from jupyter_client.kernelspec import KernelSpecManager
+
 NAME = "sandbox-python"
+ENGINE_SECONDS = 5.0
+"""How long an installation waits for what the engine says of memory and image."""
 
 
 def check(values: Mapping[str, object]) -> Settings:
@@ -67,12 +74,12 @@ def kernel_spec(
     return spec | {"argv": argv, "display_name": settings.display_name, "metadata": metadata}
 
 
-def values_of(name: str) -> dict[str, Any]:
+def values_of(name: str, specs: KernelSpecManager | None = None) -> dict[str, Any]:
     """Return the settings of an installed kernel, unchecked. Raises `ConfigurationError` if it is none of this."""
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
     try:
-        argv = list(KernelSpecManager().get_kernel_spec(name).argv)
+        argv = list((specs or KernelSpecManager()).get_kernel_spec(name).argv)
     except (NoSuchKernel, ValueError) as error:
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT, f"there is no kernel {name} that can be read", value=repr(name), setting="--name"
@@ -145,6 +152,70 @@ def install(
                 "choose --user or --sys-prefix, or install as root",
                 value=str(error.filename),
             ) from error
+
+
+def uninstall(name: str = NAME, *, user: bool = False, prefix: str | None = None) -> Path:
+    """Remove an installed kernelspec of this package, and return its folder. Raises `ConfigurationError`.
+
+    Without `user` and `prefix` it is the first that front ends would find.
+    """
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    specs = KernelSpecManager()
+    if prefix is not None:
+        specs.kernel_dirs = [str(Path(prefix, "share", "jupyter", "kernels"))]
+    elif user:
+        specs.kernel_dirs = [specs.user_kernel_dir]
+    values_of(name, specs)
+    try:
+        return Path(specs.remove_kernel_spec(name))
+    except OSError as error:
+        raise ConfigurationError(
+            UsageCode.KERNELSPEC_NOT_WRITTEN,
+            f"the kernelspec cannot be removed ({error.strerror})",
+            value=str(error.filename),
+        ) from error
+
+
+def doubts(settings: Settings, values: Mapping[str, object], name: str = NAME) -> list[str]:
+    """Return what is probably not meant in the settings of a kernel that was installed; empty without any doubt.
+
+    An engine that does not answer is no doubt: it may be started later.
+    """
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    found: list[str] = []
+    with suppress(SandboxError, OSError, TimeoutError):
+        found += asyncio.run(_of_engine(settings, given="memory" in values))
+    for one in ("uploads", "downloads"):
+        path = str(values.get(one) or "")
+        if path.startswith(("/", "~")) and not Path(path).expanduser().is_dir():
+            found.append(f"{one} is not there yet: {path}. It counts as empty until it is made.")
+    others = KernelSpecManager().get_all_specs()
+    same = [other for other, spec in others.items() if spec["spec"].get("display_name") == settings.display_name]
+    found += [
+        f"the kernel {other} is called {settings.display_name!r}, too: --display-name gives this one another name"
+        for other in same
+        if other != name
+    ]
+    return found
+
+
+async def _of_engine(settings: Settings, *, given: bool) -> list[str]:
+    from ..engines.select import make_engine
+
+    found: list[str] = []
+    async with asyncio.timeout(ENGINE_SECONDS):
+        engine = make_engine(settings)
+        has = (await engine.info()).memory_bytes
+        if given and has and settings.limits.memory_bytes > has:
+            limit, most = format_bytes(settings.limits.memory_bytes), format_bytes(has)
+            found.append(f"memory is {limit}, and the machine has {most}: a cell may use up all of it")
+        try:
+            await engine.image(settings.image)
+        except ImageMissing:
+            found.append(f"the engine has no image {settings.image}: cells end as ImageMissing until there is one")
+    return found
 
 
 def _refuse_links(prefix: str, name: str) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from ..config.sources import read_argv
 from ..core.errors import SandboxError
+from ..core.extras import install_words
 from ..core.model import Settings
 from .install import check
 
-EXTRA = "pip install 'sandbox-kernel[secrets]'"
+EXTRA = install_words("secrets")
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,29 @@ def test_policy_events_need_not_fail_a_run(start: Callable[..., Done]) -> None:
     assert event["severity"] == "violation"
 
 
+def test_files_that_no_input_brings_are_said_before_the_run_and_how_to_bring_them(
+    start: Callable[..., Done], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bikes.csv").write_text("a,b\n")
+    code = "len(open('./data/bikes.csv').read()), open('absent.csv')"
+    done = start(code)
+    way = f"data/bikes.csv: add --input {tmp_path}/data"
+    assert way in done.stderr
+    assert "absent.csv: --input FILE brings it; it is not beside the notebook either" in done.stderr
+    assert done.stderr.index(way) < done.stderr.index("sandbox ready")
+    assert "Give it to the run: --input FILE" in (tmp_path / "output" / "work.ipynb").read_text()
+    done = start("len(open('./data/bikes.csv').read())", arguments=("--input", f"{tmp_path}/data"))
+    assert done.code == 0
+    assert "no --input brings" not in done.stderr
+
+
+def test_honest_code_breaks_no_policy_at_all(start: Callable[..., Done]) -> None:
+    """What each kernel says by itself is no event; the control is the link of the table above."""
+    done = start("import pandas as pd\npd.DataFrame({'a': [1]})", arguments=("--fail-on-policy", "any"))
+    assert done.code == 0, done.stderr
+
+
 def test_a_run_can_go_on_after_errors_and_tells_of_them(start: Callable[..., Done], tmp_path: Path) -> None:
     """An error that is expected by its tag is none; with --allow-errors, others still decide the exit code."""
     source = write(tmp_path, "1 / 0", "import os; os._exit(1)", "print('goes on')")

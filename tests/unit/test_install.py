@@ -8,13 +8,16 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
 from sandbox_kernel.config.sources import from_argv, read_argv
-from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.errors import ConfigurationError, ImageMissing
+from sandbox_kernel.core.extras import install_words
+from sandbox_kernel.core.model import GIB
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.setup import install
 
@@ -124,7 +127,7 @@ REFUSED = {
     "a misspelt setting": (["--memroy", "1G"], "did you mean memory"),
     "a value that cannot work": (["--memory", "lots"], "memory is not a size"),
     "limits that contradict each other": (["--memory", "1G", "--scratch-size", "1G"], "three quarters"),
-    "an upload folder that is not there": (["--uploads", "/nonexistent"], "not a folder"),
+    "an upload folder that is not there": (["--uploads", "/nonexistent/none"], "not a folder"),
     "downloads into the home folder": (["--downloads", "~"], "downloads holds a home folder"),
     "a name that Jupyter cannot list": (["--name", "sand box"], "Invalid kernel name"),
     "environment variables": (["--env", "A", "b"], "see nothing of the host's environment"),
@@ -195,3 +198,58 @@ def test_the_template_of_the_repository_is_what_is_installed(tmp_path: Path) -> 
     assert set(written) == set(template)
     assert written["metadata"].items() >= template["metadata"].items()
     assert written["argv"] == [sys.executable, "-I", *template["argv"][2:]]
+
+
+def test_kernels_of_other_names_are_told_apart_in_the_picker_and_can_be_removed(tmp_path: Path) -> None:
+    for name in ("sandbox-python", "sandbox-8g"):
+        assert run("install", "--prefix", tmp_path, "--name", name, cwd=tmp_path).returncode == 0
+    assert spec_of(tmp_path).display_name == "Python 3 (sandbox)"
+    assert spec_of(tmp_path, "sandbox-8g").display_name == "Python 3 (sandbox-8g)"
+    done = run("uninstall", "--prefix", tmp_path, "--name", "sandbox-8g", cwd=tmp_path)
+    assert done.stdout.strip() == f"Removed {installed(tmp_path, 'sandbox-8g')}"
+    assert not installed(tmp_path, "sandbox-8g").exists()
+    assert installed(tmp_path).is_dir()
+
+
+def test_only_a_kernel_of_this_package_is_removed(tmp_path: Path) -> None:
+    other = installed(tmp_path, "other")
+    other.mkdir(parents=True)
+    (other / "kernel.json").write_text(json.dumps({"argv": ["python"], "display_name": "x", "language": "python"}))
+    for name in ("other", "none"):
+        assert run("uninstall", "--prefix", tmp_path, "--name", name, cwd=tmp_path).returncode == 2
+    assert other.is_dir()
+
+
+class Machine:
+    """An engine of 8 GiB without an image."""
+
+    async def info(self) -> Any:
+        return SimpleNamespace(memory_bytes=8 * GIB)
+
+    async def image(self, name: str) -> Any:
+        raise ImageMissing(name)
+
+
+def test_what_is_probably_not_meant_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control is the same engine for a kernel that fits, and has its image."""
+    monkeypatch.setattr("sandbox_kernel.engines.select.make_engine", lambda settings: Machine())
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
+    monkeypatch.setattr(install, "isolation_flags", lambda python: ["-I"])
+    install.install({"display_name": "Twin"}, name="twin", prefix=str(tmp_path))
+    values: dict[str, object] = {"memory": "1T", "image": "none:1", "uploads": str(tmp_path / "later")}
+    values["display_name"] = "Twin"
+    said = "\n".join(install.doubts(install.check(values), values, "another"))
+    assert "memory is 1024.0 GiB, and the machine has 8.0 GiB" in said
+    assert "the engine has no image none:1" in said
+    assert f"uploads is not there yet: {tmp_path}/later" in said
+    assert "the kernel twin is called 'Twin', too" in said
+    monkeypatch.setattr(Machine, "image", lambda self, name: self.info())
+    (tmp_path / "later").mkdir()
+    fits: dict[str, object] = {"memory": "1G", "uploads": str(tmp_path / "later"), "display_name": "Single"}
+    assert install.doubts(install.check(fits), fits, "another") == []
+
+
+def test_the_packages_of_an_extra_are_named_as_every_index_knows_them() -> None:
+    assert install_words("mcp").startswith("pip install 'mcp")
+    assert "papermill" in install_words("run")
+    assert install_words("none") == "install sandbox-kernel with its extra [none]"

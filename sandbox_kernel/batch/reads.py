@@ -1,0 +1,132 @@
+"""The files that code reads by names which stand in it: what a run has to bring, said before the run.
+
+Pure, and no more than help: what is computed is not seen, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterable
+
+from ..policy.screen.cell import read
+
+MOST_PATHS = 100
+MOST_CHARACTERS = 200_000
+"""Of one cell; a longer one is left out."""
+SCRATCH = "/mnt/data"
+
+_READERS = re.compile(
+    r"(?:read|scan)_(?:csv|excel|parquet|json|ndjson|table|fwf|feather|orc|pickle|hdf|sas|spss|stata|xml|html|ipc|avro|file"
+    r"|text|bytes|delta)|loadtxt|genfromtxt|fromfile|imread|loadmat|open_dataset|load_workbook|read_sheet|ExcelFile|HDFStore"
+)
+_LOADERS = frozenset({"np.load", "numpy.load", "joblib.load", "pd.ExcelFile", "Image.open", "sf.read", "wavfile.read"})
+_WRITERS = re.compile(r"to_\w+|write_\w+|savefig|save|savetxt|savez|dump|imsave|imwrite|makedirs|mkdir")
+_NAMES = ("filepath_or_buffer", "io", "path", "path_or_buf", "source", "file", "fname", "filename")
+"""What the argument with the path is called."""
+
+
+def literal_paths(cells: Iterable[str]) -> list[str]:
+    """Return the paths below the working folder that some code cells read and none of them writes, in order."""
+    finder = _Finder()
+    for code in cells:
+        if len(code) > MOST_CHARACTERS:
+            continue
+        try:
+            cell = read(code)
+            finder.visit(ast.parse(cell.python if cell.magic is None else cell.body))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue  # the run will say what is wrong with it
+    found = [path for path in finder.read if path not in finder.written]
+    return found[:MOST_PATHS]
+
+
+class _Finder(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.read: dict[str, None] = {}
+        self.written: set[str] = set()
+        self._texts: dict[str, str] = {}
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                text = self._text(node.value)
+                if text is None:
+                    self._texts.pop(target.id, None)
+                else:
+                    self._texts[target.id] = text
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        full = _dotted(node.func)
+        name = full.rpartition(".")[2]
+        given = next((one.value for one in node.keywords if one.arg in _NAMES), node.args[0] if node.args else None)
+        if (
+            isinstance(node.func, ast.Attribute)
+            and name in ("read_text", "read_bytes", "open")
+            and full != "Image.open"
+        ) and (path := self._path_of(node.func.value)) is not None:
+            self._note(path, writes=name == "open" and _writes(node, 0))
+            return
+        if name == "open" and full in ("open", "gzip.open", "bz2.open", "lzma.open", "codecs.open", "io.open"):
+            self._note(self._text(given), writes=_writes(node, 1))
+        elif _READERS.fullmatch(name) or full in _LOADERS:
+            self._note(self._text(given), writes=False)
+        elif _WRITERS.fullmatch(name):
+            self._note(self._text(given), writes=True)
+
+    def _note(self, text: str | None, *, writes: bool) -> None:
+        if text is None or "://" in text or "\n" in text or "\0" in text or not text or text.startswith("~"):
+            return
+        path = posixpath.normpath(posixpath.join(SCRATCH, text))
+        if not path.startswith(f"{SCRATCH}/") or "*" in path:
+            return
+        path = path.removeprefix(f"{SCRATCH}/")
+        if writes:
+            self.written.add(path)
+        elif path not in self.written:
+            self.read[path] = None
+
+    def _path_of(self, node: ast.expr) -> str | None:
+        """Return the text of a value that is a path and nothing else."""
+        if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] == "Path":
+            return self._text(node)
+        if isinstance(node, ast.BinOp) or (isinstance(node, ast.Name) and node.id in self._texts):
+            return self._text(node)
+        return None
+
+    def _text(self, node: ast.expr | None) -> str | None:
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Name(id=name):
+                return self._texts.get(name)
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return self._joined([left, right])
+            case ast.Call(func=func, args=[*args], keywords=[]) if args and _joins(_dotted(func)):
+                return self._joined(args)
+        return None
+
+    def _joined(self, nodes: list[ast.expr]) -> str | None:
+        texts = [text for text in map(self._text, nodes) if text is not None]
+        return posixpath.join(*texts) if len(texts) == len(nodes) else None
+
+
+def _joins(name: str) -> bool:
+    return name in ("Path", "pathlib.Path", "os.path.join", "osp.join", "path.join", "str")
+
+
+def _writes(node: ast.Call, at: int) -> bool:
+    mode = next((one.value for one in node.keywords if one.arg == "mode"), None)
+    mode = mode or (node.args[at] if len(node.args) > at else None)
+    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(set(mode.value) & set("wax+"))
+
+
+def _dotted(node: ast.expr) -> str:
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join(reversed([*names, node.id if isinstance(node, ast.Name) else ""]))

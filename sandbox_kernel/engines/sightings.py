@@ -1,0 +1,31 @@
+"""What the process that owns a sandbox is for: its notebook, or its command. For people who read a list of sandboxes.
+
+Linux only; of a process of another user nothing is seen but by root.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+NOTEBOOK = b"JPY_SESSION_NAME="
+"""A variable in which a Jupyter Server tells a kernel the path of its notebook."""
+
+
+def work_of(pid: int | None) -> str:
+    """Return the notebook of a kernel's process, the folder it was started in, or a command; empty if unknown."""
+    if pid is None:
+        return ""
+    place = Path("/proc", str(pid))
+    words: list[str] = []
+    with suppress(OSError):
+        words = [os.fsdecode(word) for word in (place / "cmdline").read_bytes().split(b"\0") if word]
+    with suppress(OSError):
+        for variable in (place / "environ").read_bytes().split(b"\0"):
+            if variable.startswith(NOTEBOOK) and "-f" in words:
+                return os.fsdecode(variable.removeprefix(NOTEBOOK))
+    if "-f" in words and "sandbox_kernel" in words:
+        with suppress(OSError):
+            return f"a kernel in {(place / 'cwd').readlink()}"
+    return " ".join([os.path.basename(word) for word in words[:1]] + words[1:])[:60]  # noqa: PTH119 (any text)
