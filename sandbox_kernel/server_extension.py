@@ -5,6 +5,8 @@ page's own Content-Security-Policy still lets no handler and no script of an out
 It is sent beside the server's own policy, and browsers obey both: nothing is loosened. The only setting is the server's
 own configuration (`c.SandboxKernelPolicy`), which no notebook and no kernel can reach.
 
+Where the operator says so (`c.SandboxKernels.allowed`), the server starts kernels of this package only.
+
 Loaded by Jupyter Server, so it may import tornado and traitlets; of this package, policy.frame and policy.blocks only.
 """
 
@@ -17,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
-from tornado.web import OutputTransform
+from tornado.web import HTTPError, OutputTransform
 from traitlets import Bool, Dict, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
@@ -124,6 +126,41 @@ class SandboxKernelPolicy(Configurable):
         return "; ".join([*parts, SANDBOX] if kind == "content" else parts)
 
 
+class SandboxKernels(Configurable):
+    """Which kernels the server starts, if that is not left to whoever asks."""
+
+    allowed = List(
+        Unicode(),
+        help="Names of installed sandbox kernels. If there is one, the server starts these and no other, and the first "
+        "where a request names none. Empty: any kernel. Switch terminals off as well (ServerApp.terminals_enabled).",
+    ).tag(config=True)
+
+    def guard(self, manager: Any) -> None:
+        """Have a kernel manager of a server refuse all other kernels, whichever handler asks for them."""
+        start = manager.start_kernel
+
+        async def guarded(*arguments: Any, **options: Any) -> Any:
+            name = options.get("kernel_name") or self.allowed[0]
+            if name not in self.allowed or not is_sandbox(manager.kernel_spec_manager, name):
+                allowed = ", ".join(self.allowed)
+                raise HTTPError(403, f"this server starts sandboxes only: {allowed} (SandboxKernels.allowed)")
+            return await start(*arguments, **options | {"kernel_name": name})
+
+        manager.start_kernel = guarded
+        manager.default_kernel_name = self.allowed[0]
+        manager.kernel_spec_manager.allowed_kernelspecs = set(self.allowed)
+
+
+def is_sandbox(specs: Any, name: str) -> bool:
+    """Return whether a kernel of that name is one of this package, started as it installs them."""
+    try:
+        argv = specs.get_kernel_spec(name).argv
+    except (KeyError, ValueError):  # there is none, or its file is broken
+        return False
+    at = argv.index("-m") if "-m" in argv else 0
+    return at > 0 and argv[at + 1 : at + 2] == ["sandbox_kernel"] and set(argv[1:at]) <= {"-I", "-E", "-P"}
+
+
 def own_scripts(page: bytes) -> list[str]:
     """Return the hashes of the scripts that the server itself wrote into a page of an application."""
     text = page.decode("utf-8", "replace")
@@ -192,6 +229,9 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(app: Any) -> None:
+    kernels = SandboxKernels(parent=app)
+    if kernels.allowed:
+        kernels.guard(app.kernel_manager)
     policy = SandboxKernelPolicy(parent=app)
     if not policy.enabled:
         app.log.warning("sandbox_kernel: the second wall in the browser is switched off (SandboxKernelPolicy.enabled)")

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import zone
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
 from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
@@ -83,6 +84,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             text(re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]*"), "the name of an image"),
             "The image that cells run in; any with Python (3.9 or newer) and ipykernel will do. It is never pulled. "
             "For bubblewrap it is an environment of that name, or the folder of one.",
+        ),
+        Setting(
+            "time_zone",
+            "time_zone",
+            text(re.compile(zone.FORM), 'a time zone such as Europe/Berlin, or "machine"', none=True),
+            "The time zone of clocks in cells, by its name in the tz database. machine: the one of this machine. "
+            "Empty: UTC. The image has to know it, as ours do.",
         ),
     ),
     "What a session may use": (

@@ -20,5 +20,6 @@
 - `tasks`: Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 - `weight`: What a piece of JSON will cost in memory, found before it is parsed.
 - `extras`: How the packages of an extra are installed.
+- `zone`: The time zone of this machine.
 - `resources`: Where the package lies, and what it brings along besides code.
 """

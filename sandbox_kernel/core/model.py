@@ -131,6 +131,8 @@ class Settings:
     limits_kept: LimitsKept = "enforced"
     """Whether a sandbox may start where the machine lets nobody limit memory, processes and processors."""
     outputs: OutputMode = "safe"
+    time_zone: str | None = "machine"
+    """The zone of the clock in cells, as the tz database names it; "machine" is this machine's, None is UTC."""
     uploads: str | None = None
     """A host folder whose regular files are copied into scratch: at start, and what changed before each cell."""
     downloads: str | None = None

@@ -12,6 +12,7 @@ from functools import cache
 
 from ..core.model import SCRATCH, SERVICE_PORT, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
+from ..core.zone import of_machine
 
 PYTHON = "python3"
 MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
@@ -68,10 +69,14 @@ def agent_command(
     inside: Inside | None = None,
     *,
     watched: bool = False,
+    zone: str | None = None,
     python: str = PYTHON,
     source: str | None = None,
 ) -> tuple[str, ...]:
-    """Return the container's command for a session with these limits; `inside` if it has a way out."""
+    """Return the container's command for a session with these limits; `inside` if it has a way out.
+
+    `zone` is the time zone of its clocks, None for UTC.
+    """
     threads = str(max(1, int(limits.cpus)))
     environment = {
         "HOME": "/tmp/home",  # noqa: S108 (a path inside the container, on its own tmpfs)
@@ -91,6 +96,8 @@ def agent_command(
         "TMPDIR": "/tmp",  # noqa: S108
         "USER": "sandbox",
     }
+    if zone is not None:
+        environment["TZ"] = zone
     config = {
         "max_frame": limits.message_bytes + (1 << 20),
         "runtime": "/tmp/.sandbox",  # noqa: S108
@@ -120,7 +127,8 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
     low, high = UID_RANGE
     watched = settings.monitor is not None and settings.monitor.inside
-    command = agent_command(settings.limits, inside, watched=watched)
+    zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
+    command = agent_command(settings.limits, inside, watched=watched, zone=zone)
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,

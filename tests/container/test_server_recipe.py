@@ -17,6 +17,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,7 +44,13 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
+    with served(tmp_path_factory.mktemp("server"), image) as found:
+        yield found
+
+
+@contextmanager
+def served(folder: Path, image: str, *words: str) -> Iterator[Server]:
+    """Run a Jupyter Server in a folder of its own, with further words of its command line."""
     for name in ("notebooks", "runtime", "config", "data", "home"):
         (folder / name).mkdir()
     install(folder / "prefix", "--image", image, "--cell-timeout", "60")
@@ -52,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Ser
     token = secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
     command += [f"--ServerApp.port={port}", f"--IdentityProvider.token={token}"]
-    command += [f"--ServerApp.root_dir={folder / 'notebooks'}"]
+    command += [f"--ServerApp.root_dir={folder / 'notebooks'}", *words]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
     environment |= {"HOME": str(folder / "home"), "JUPYTER_PATH": str(folder / "prefix/share/jupyter")}
     environment |= {f"JUPYTER_{name.upper()}_DIR": str(folder / name) for name in ("runtime", "config", "data")}
@@ -222,3 +229,41 @@ def test_without_the_token_nothing_is_answered(server: Server, kernel: Any) -> N
         websocket.create_connection(
             f"{server.url.replace('http', 'ws', 1)}api/kernels/{kernel.id}/channels", timeout=30
         )
+
+
+EXTENSION = "--ServerApp.jpserver_extensions={'sandbox_kernel.server_extension': True}"
+
+
+def asked(server: Server, path: str, body: dict[str, Any], method: str = "POST") -> tuple[int, Any]:
+    """Ask a server's API; return the status and what it answers."""
+    headers = {"Authorization": f"token {server.token}"}
+    request = urllib.request.Request(f"{server.url}api/{path}", json.dumps(body).encode(), headers, method=method)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (loopback)
+            return answer.status, json.loads(answer.read() or "null")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def test_a_server_that_is_told_so_starts_sandboxes_only(tmp_path: Path, image: str) -> None:
+    """Open WebUI names no kernel; others could name python3. The control is the same server without the setting."""
+    notebook = {"path": "a.ipynb", "type": "notebook", "name": ""}
+    with served(tmp_path, image, EXTENSION, "--SandboxKernels.allowed=sandbox-python") as server:
+        status, kernel = asked(server, "kernels", {})
+        assert (status, kernel["name"]) == (201, "sandbox-python")
+        status, info = asked(server, "kernelspecs", {}, "GET")
+        assert (status, list(info["kernelspecs"]), info["default"]) == (200, ["sandbox-python"], "sandbox-python")
+        for name in ("python3", "none"):
+            status, answer = asked(server, "kernels", {"name": name})
+            assert (status, "starts sandboxes only" in answer["message"]) == (403, True)
+            status, answer = asked(server, "sessions", notebook | {"kernel": {"name": name}})
+            assert (status, "starts sandboxes only" in answer["message"]) == (500, True)  # so Jupyter Server says it
+        assert [one["name"] for one in asked(server, "kernels", {}, "GET")[1]] == ["sandbox-python"]
+        assert asked(server, f"kernels/{kernel['id']}/restart", {})[0] == 200
+        assert asked(server, f"kernels/{kernel['id']}", {}, "DELETE")[0] == 204
+    (tmp_path / "control").mkdir()
+    with served(tmp_path / "control", image, EXTENSION) as server:
+        status, kernel = asked(server, "kernels", {})
+        assert (status, kernel["name"]) == (201, "python3")
+        assert asked(server, f"kernels/{kernel['id']}", {}, "DELETE")[0] == 204

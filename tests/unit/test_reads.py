@@ -26,7 +26,7 @@ READS = {
 NOT = {
     "a text": "'sales.csv'",
     "an address": "pd.read_csv('https://a.test/x.csv')",
-    "a file of the host": "pd.read_csv('/home/me/x.csv')",
+    "a file of the host": "pd.read_csv('/srv/x.csv')",
     "above": "pd.read_csv('../x.csv')",
     "what it writes": "df.to_csv('out.csv')\npd.read_csv('out.csv')",
     "open for writing": "open('a.txt', 'w')\nopen('b.txt', mode='ab')",
