@@ -16,6 +16,7 @@ from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
 
+from . import engines
 from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_kernelspecs
 from .measures import MEASURES, Measure
 
@@ -128,8 +129,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=[item.name for item in MEASURES],
         help="one measure (repeatable): %(choices)s",
     )
+    parser.add_argument("--engines", action="store_true", help="compare the engines and runtimes with each other")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
     options, settings = parser.parse_known_args(arguments)
+    if options.engines:
+        return engines.compare(settings, quick=options.quick)
     chosen = [item for item in MEASURES if not options.only or item.name in options.only]
 
     results, failed = [], []

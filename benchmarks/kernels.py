@@ -36,33 +36,33 @@ class BenchmarkError(Exception):
 
 def write_kernelspecs(folder: Path, settings: Sequence[str]) -> KernelSpecManager:
     """Write a kernelspec for each contestant beneath the folder; nothing is installed anywhere else."""
+    specs = write_stock(folder)
+    for name, extra in ((SANDBOX, []), (TRUSTED, ["--outputs", "trusted"])):
+        write_sandbox(folder, name, [*settings, *extra])
+    return specs
+
+
+def write_stock(folder: Path) -> KernelSpecManager:
+    """Write the kernelspecs of the stock kernel and its twin; return what finds all beneath the folder."""
     stock = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     for name, argv in ((STOCK, stock), (TWIN, [*stock, "--HistoryManager.enabled=False"])):
         place = folder / "share" / "jupyter" / "kernels" / spec_name(name)
         place.mkdir(parents=True)
         spec = {"argv": argv, "display_name": name, "language": "python"}
         (place / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
-    for name, extra in ((SANDBOX, []), (TRUSTED, ["--outputs", "trusted"])):
-        command = [
-            sys.executable,
-            "-m",
-            "sandbox_kernel",
-            "install",
-            "--prefix",
-            str(folder),
-            "--name",
-            spec_name(name),
-        ]
-        done = subprocess.run(
-            [*command, *settings, *extra], capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
-        )
-        if done.returncode != 0:
-            raise BenchmarkError(f"no kernelspec for {name}: {done.stdout}{done.stderr}")
     return KernelSpecManager(kernel_dirs=[str(folder / "share" / "jupyter" / "kernels")])
 
 
+def write_sandbox(folder: Path, name: str, settings: Sequence[str]) -> None:
+    """Write the kernelspec of a sandbox with these settings. Raises `BenchmarkError`."""
+    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", spec_name(name)]
+    done = subprocess.run([*command, *settings], capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+    if done.returncode != 0:
+        raise BenchmarkError(f"no kernelspec for {name}: {done.stdout}{done.stderr}")
+
+
 def spec_name(name: str) -> str:
-    return "benchmark-" + name.replace(" ", "-")
+    return "benchmark-" + "-".join(name.lower().replace(",", "").split())
 
 
 @dataclass(frozen=True)

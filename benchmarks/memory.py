@@ -1,4 +1,4 @@
-"""What one session holds in memory: every process of it on the host, and those in its container.
+"""What one session holds in memory: every process of it on the host, and those in its sandbox.
 
 Read from /proc and from the engine, both needing the rights of root for the container's part.
 """
@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 
 def session_bytes(kernel: Kernel) -> int:
     """Return the proportional set size of all processes of a session: host, container, and the engine's shim."""
+    return sum(proportional(process) for process in session_processes(kernel))
+
+
+def session_processes(kernel: Kernel) -> set[psutil.Process]:
+    """Return a session's processes: on the host, what those started, the container's, and the engine's shim."""
     host = host_processes(kernel)
-    inside = [process for container in containers_of(host) for process in container_processes(container)]
-    return sum(proportional(process) for process in {*host, *inside})
+    started = {child for process in host for child in process.children(recursive=True)}
+    inside = {process for container in containers_of(host) for process in container_processes(container)}
+    return host | started | inside
 
 
 def container_bytes(kernel: Kernel) -> int:
@@ -59,7 +65,7 @@ def containers_of(host: set[psutil.Process]) -> list[Container]:
     pids = {process.pid for process in host}
     client: Any = docker.from_env()
     try:
-        names = ((container, Owner.parse(container.name)) for container in client.containers.list())
+        names = ((container, Owner.parse(container.name)) for container in client.containers.list(ignore_removed=True))
         return [container for container, owner in names if owner and owner.pid in pids]
     finally:
         client.close()
@@ -73,6 +79,14 @@ def container_processes(container: Container) -> Iterator[psutil.Process]:
     shim = first.parent()
     if shim is not None:
         yield shim
+
+
+def shims(kernel: Kernel) -> set[psutil.Process]:
+    """Return the engine's processes that stand over the containers of a session."""
+    found = {
+        psutil.Process(container.attrs["State"]["Pid"]).parent() for container in containers_of(host_processes(kernel))
+    }
+    return found - {None}
 
 
 def proportional(process: psutil.Process) -> int:

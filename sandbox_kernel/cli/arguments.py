@@ -100,9 +100,7 @@ def parser() -> Parser:
     one = command("install", commands.install_kernelspec)
     _where(one)
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
-    one = command("doctor", commands.doctor)
-    one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
-    one.add_argument("--json", action="store_true", help="print JSON")
+    _doctor(command("doctor", commands.doctor))
     one = command("verify", commands.verify)
     one.add_argument("--name", metavar="NAME", help="an installed kernel whose settings are taken, before those given")
     one.add_argument(
@@ -124,6 +122,12 @@ def parser() -> Parser:
     one.set_defaults(parser=whole)
     one.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     return whole
+
+
+def _doctor(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--walls", action="store_true", help="instead: each engine and runtime, and whether it is here")
 
 
 def _pages(one: argparse.ArgumentParser, what: str) -> None:

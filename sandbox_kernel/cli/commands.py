@@ -168,9 +168,19 @@ def doctor(options: argparse.Namespace) -> int:
     from ..setup.doctor import diagnose
     from ..setup.rows import as_json, table
 
+    if options.walls:
+        return _walls(options)
     rows = diagnose(check(options.values), name=options.name)
     print(as_json(rows) if options.json else table(rows, details=True))
     return FINE if all(row.ok for row in rows) else WRONG
+
+
+def _walls(options: argparse.Namespace) -> int:
+    from ..setup.walls import as_json, as_text, survey
+
+    seen = asyncio.run(survey(check(options.values)))
+    print(as_json(seen) if options.json else as_text(seen))
+    return FINE if any(one.here for one in seen) else WRONG
 
 
 def verify(options: argparse.Namespace) -> int:

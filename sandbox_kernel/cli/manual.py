@@ -46,6 +46,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "doctor": {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "a variant, for a program",
+        "sandbox-kernel doctor --walls": "which engine and runtime for whom, and which are here",
     },
     "verify": {
         "sandbox-kernel verify --runtime runsc": "what stops what on this machine, with gVisor",

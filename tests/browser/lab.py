@@ -88,6 +88,13 @@ class Server(NamedTuple):
     pid: int
 
 
+class Somebody(NamedTuple):
+    """An ordinary user, by number, and a Python that this user can start and that has what the tests' has."""
+
+    user: int
+    python: str
+
+
 class Lab:
     """One JupyterLab with one browser in it."""
 
@@ -170,9 +177,9 @@ def prepare(browser: Chrome) -> None:
     browser.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
 
 
-def install(folder: Path, name: str, image: str, *settings: str) -> None:
-    """Install a kernel for those who find kernels under a folder."""
-    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", name]
+def install(folder: Path, name: str, image: str, *settings: str, python: str = sys.executable) -> None:
+    """Install a kernel for those who find kernels under a folder, to be started by `python`."""
+    command = [python, "-m", "sandbox_kernel", "install", "--prefix", str(folder), "--name", name]
     subprocess.run([*command, "--image", image, *settings], check=True, capture_output=True, timeout=WAIT)
 
 
@@ -195,8 +202,11 @@ def install_all(folder: Path, image: str, kernels: Mapping[str, Sequence[str]] =
 
 
 @contextmanager
-def running_lab(folder: Path, kernels: Path, *, wall: bool = False) -> Iterator[Lab]:
-    """Start both, with what is installed under `kernels`, and end them; `wall`: the server sends the second wall."""
+def running_lab(folder: Path, kernels: Path, *, wall: bool = False, somebody: Somebody | None = None) -> Iterator[Lab]:
+    """Start both, with what is installed under `kernels`, and end them; `wall`: the server sends the second wall.
+
+    The server is a process of `somebody` else's, who gets the folder; root may say so.
+    """
     (folder / "config").mkdir()
     settings = {"ServerApp": {"jpserver_extensions": {WALL: wall}}}
     (folder / "config/jupyter_server_config.json").write_text(json.dumps(settings))
@@ -206,7 +216,9 @@ def running_lab(folder: Path, kernels: Path, *, wall: bool = False) -> Iterator[
         path = folder / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    with _server(folder, kernels) as server, _chromium(folder) as browser:
+    if somebody:
+        subprocess.run(["chown", "-R", f"{somebody.user}:{somebody.user}", folder], check=True)
+    with _server(folder, kernels, somebody) as server, _chromium(folder) as browser:
         yield Lab(server, folder / "notebooks", browser)
 
 
@@ -224,7 +236,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _server(folder: Path, kernels: Path) -> Iterator[Server]:
+def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[Server]:
     token = secrets.token_hex(16)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -233,13 +245,20 @@ def _server(folder: Path, kernels: Path) -> Iterator[Server]:
         --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.extension_manager=readonly"""
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            [*program("jupyterlab"), *command.split(), f"--ServerApp.root_dir={folder / 'notebooks'}"],
+            [
+                *([somebody.python, "-m", "jupyterlab"] if somebody else program("jupyterlab")),
+                *command.split(),
+                f"--ServerApp.root_dir={folder / 'notebooks'}",
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=folder / "notebooks",
             env=_environment(folder) | {"JUPYTER_PATH": str(kernels / "share/jupyter")},
             start_new_session=True,
+            user=somebody and somebody.user,
+            group=somebody and somebody.user,
+            extra_groups=[] if somebody else None,
         )
     found = folder / "runtime" / f"jpserver-{process.pid}.json"
     try:

@@ -1,0 +1,161 @@
+"""Which wall for whom: each engine and runtime, what it stops, what it needs, what it costs, and whether it is here.
+
+The texts are data, of which `doctor --walls` and docs/walls.md are made. Whether a wall is here is asked of the
+machine; nothing is started. Imports the engines and errors; prints nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+from ..core.errors import SandboxError
+from ..core.model import Settings
+from ..engines.select import BUBBLEWRAP, DOCKER, make_engine
+
+ASKED_SECONDS = 20.0
+"""How long a wall may take to say whether it is here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wall:
+    """One way to be closed in. `settings` choose it; the rest are sentences for people."""
+
+    name: str
+    settings: str
+    engine: str
+    runtime: str = ""
+    for_whom: str
+    kernel: str
+    """Whose kernel a cell's system calls meet."""
+    stops: str
+    leaves: str
+    """What it does not stop."""
+    needs: str
+    costs: str
+    """Against a stock ipykernel, as `python -m benchmarks --engines` prints it; the page has all figures."""
+
+
+WALLS = (
+    Wall(
+        name="Docker with runc",
+        settings="engine = docker",
+        engine=DOCKER,
+        for_whom="a machine that has Docker, for code that a model wrote and nobody means harm with",
+        kernel="the machine's, behind a list of system calls",
+        stops="files, network, processes, rights; memory, processes, processors and files in memory have hard limits",
+        leaves="an unknown fault of the machine's kernel in one of the calls that a Python program needs",
+        needs="Docker 20.10 or newer that answers this user, who is as good as root by that; an image",
+        costs="a start and a cell a little more than a stock kernel, and its memory again; computing costs nothing",
+    ),
+    Wall(
+        name="Docker with gVisor",
+        settings="engine = docker, runtime = runsc",
+        engine=DOCKER,
+        runtime="runsc",
+        for_whom="code of strangers, or of people who mean harm",
+        kernel="gVisor's own, a program without rights; few calls of it reach the machine's",
+        stops="the same, and faults of the machine's kernel in calls that gVisor answers by itself",
+        leaves="a fault of gVisor's; processes and files in memory are counted as memory, and end the sandbox",
+        needs="the same, and runsc as a runtime of Docker's",
+        costs="a start twice a stock kernel's; programs and files in cells about twice runc's; computing costs nothing",
+    ),
+    Wall(
+        name="bubblewrap",
+        settings="engine = bubblewrap",
+        engine=BUBBLEWRAP,
+        for_whom="somebody without Docker or without root who may make a cgroup, and a busy machine of root's",
+        kernel="the machine's, behind the same list of system calls as with runc",
+        stops="the same as runc; files in memory are counted as memory",
+        leaves="the same as runc, and faults in namespaces of users, which ordinary users may make here",
+        needs="Linux that lets ordinary users make namespaces, a cgroup that may be written to; no daemon and no image",
+        costs="the least of all: no daemon stands between, and an end is immediate",
+    ),
+    Wall(
+        name="bubblewrap, limits as far as they go",
+        settings="engine = bubblewrap, limits = best-effort",
+        engine=BUBBLEWRAP,
+        for_whom="somebody without a cgroup, on a machine of their own, for code that nobody means harm with",
+        kernel="as above",
+        stops="files, network, processes, rights",
+        leaves="a cell that takes the machine's memory quicker than it is looked at, or all of its processors",
+        needs="Linux that lets ordinary users make namespaces",
+        costs="as above",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A wall, and whether it is on this machine."""
+
+    wall: Wall
+    here: bool
+    found: str
+
+
+async def survey(settings: Settings) -> list[Seen]:
+    """Ask for each wall whether it is here, all at once and within twenty seconds."""
+    return list(await asyncio.gather(*(_look(wall, settings) for wall in WALLS)))
+
+
+async def _look(wall: Wall, settings: Settings) -> Seen:
+    try:
+        async with asyncio.timeout(ASKED_SECONDS):
+            own = settings.engine not in ("auto", BUBBLEWRAP) and wall.engine == DOCKER
+            engine = make_engine(settings if own else replace(settings, engine=wall.engine))
+            info = await engine.info()
+            if wall.runtime and wall.runtime not in info.runtimes:
+                return Seen(wall, False, f"the engine has no runtime {wall.runtime}")
+            unmet = [one for one in await engine.conditions() if not one.met]
+            if "best-effort" in wall.settings:
+                unmet = [one for one in unmet if one.name != "cgroup"]
+            if unmet:
+                return Seen(wall, False, f"{unmet[0].name}: {unmet[0].found}")
+            return Seen(wall, True, info.version)
+    except SandboxError as error:
+        return Seen(wall, False, str(error))
+    except TimeoutError:
+        return Seen(wall, False, f"no answer within {ASKED_SECONDS:g} s")
+
+
+ROWS = (
+    ("For", "for_whom"),
+    ("Kernel", "kernel"),
+    ("Stops", "stops"),
+    ("Leaves", "leaves"),
+    ("Needs", "needs"),
+    ("Costs", "costs"),
+    ("Settings", "settings"),
+)
+
+
+def as_json(seen: Iterable[Seen]) -> str:
+    """Return a list of what is in `Wall`, each with "here" and "found"."""
+    return json.dumps([{**asdict(one.wall), "here": one.here, "found": one.found} for one in seen], indent=2)
+
+
+def as_text(seen: Iterable[Seen]) -> str:
+    """Return the walls for a terminal, one beneath the other."""
+    import textwrap
+
+    from ..policy.shown import ours
+
+    lines = []
+    for one in seen:
+        lines.append(f"{one.wall.name}: {'here' if one.here else 'not here'} ({ours(one.found)})")
+        for title, field in ROWS:
+            text = textwrap.fill(getattr(one.wall, field), 108, subsequent_indent=" " * 12)
+            lines.append(f"  {title:<9} {text}")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def as_markdown() -> str:
+    """Return the table of docs/walls.md."""
+    lines = ["| | " + " | ".join(wall.name for wall in WALLS) + " |", "|---" * (len(WALLS) + 1) + "|"]
+    for title, field in ROWS:
+        lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in WALLS) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,36 @@
+"""Which wall for whom: the page is made of the table, and what is not here is not said to be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel.cli.program import main
+from sandbox_kernel.setup import walls
+from tests.support import ROOT
+
+
+def test_the_page_has_the_table() -> None:
+    assert walls.as_markdown() in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
+
+
+def test_a_wall_without_its_engine_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sandbox_kernel.engines.bubblewrap.engine.bubblewrap_program", lambda: None)
+    code = main(["doctor", "--walls", "--json", "--engine", f"unix://{tmp_path}/nobody.sock"])
+    seen = json.loads(capsys.readouterr().out)
+    assert (code, [one["here"] for one in seen]) == (1, [False] * len(walls.WALLS))
+    assert all(one["found"] for one in seen)
+
+
+def test_the_settings_of_each_wall_are_settings() -> None:
+    from sandbox_kernel.config.table import SETTINGS
+
+    for wall in walls.WALLS:
+        named = dict(part.split(" = ") for part in wall.settings.split(", "))
+        assert named.keys() <= SETTINGS.keys()
+        assert named["engine"] == wall.engine
+        assert named.get("runtime", "") == wall.runtime
