@@ -12,6 +12,7 @@ nothing of a cell is run.
 - `notes`: What is being found while a cell is read.
 - `shell`: Commands of a shell: split into simple ones, unwrapped, and asked after by the rules.
 - `paths`: What a path means to whoever reads, writes or deletes it.
+- `places`: Paths that functions put together: parts that are joined, a home folder, what a loop finds in a folder.
 - `desk`: What the parts of the reader share while they read one cell, and what is carried to the next.
 - `source`: The text of a cell before it is a tree.
 - `sizes`: How large and how often: what asks for more memory, disk or time than a session has.

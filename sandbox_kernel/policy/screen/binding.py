@@ -6,7 +6,7 @@ import ast
 from typing import Any, Protocol
 
 from ...core.screen_codes import ScreenCode
-from . import sizes
+from . import places, sizes
 from .call import patched
 from .desk import Desk
 from .value import MADE, UNKNOWN, Value, join
@@ -41,7 +41,7 @@ class Binding:
             if found is not None:
                 return found
             for one, item in zip(node.generators, items, strict=True):
-                self.target(one.target, Value(taints=item.taints))
+                self.target(one.target, places.item(item))
                 for test in one.ifs:
                     self._expressions.value(test)
             parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]

@@ -99,7 +99,7 @@ def member(desk: Desk, owner: Value, index: Value, line: int) -> Value:
     if ref in ("os.environ", "os.environb"):
         if key is not None and _NAMED_SECRET.search(key):
             desk.notes.add(ScreenCode.CREDENTIAL_VARIABLE, line, key)
-        return UNKNOWN
+        return Value(text="~") if key in ("HOME", "USERPROFILE") else UNKNOWN
     if ref in ("builtins.globals()", "builtins.locals()", "builtins.vars()", "sys.modules"):
         if key is not None and index.built:
             desk.notes.add(ScreenCode.HIDDEN_NAME, line, key)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from ...core.screen_codes import ScreenCode
-from . import fold, sinks, sizes
+from . import fold, places, sinks, sizes
 from .call import Call
 from .desk import Desk
-from .meanings import ALL, PLAIN_COMMAND, SPECIAL
+from .meanings import PLAIN_COMMAND, SPECIAL, is_all, narrowed
 from .value import DATA, DECODED, FILE, MADE, MISSING, NETWORK, SECRET, SYSTEM, UNKNOWN, Value, constant
 
 _FETCHED = re.compile(
@@ -22,14 +22,6 @@ _RECEIVES = frozenset({"recv", "recvfrom", "recv_into", "read_until", "recv_byte
 _DATA = re.compile(
     r"(pandas|polars|dask\.dataframe|geopandas)\.read_\w+|numpy\.(load|loadtxt|genfromtxt)|sklearn\.datasets\.\w+"
 )
-
-
-_PLACES = {
-    "pathlib.Path.home": Value(ref="pathlib.Path()", text="~"),
-    "site.getsitepackages": Value(const=["/site-packages"]),
-    "site.getusersitepackages": Value(const="/site-packages"),
-}
-"""Where the result of a call leads, by a name that the rules for paths know."""
 
 
 def is_harmless(desk: Desk, call: Call, code: str) -> bool:
@@ -61,11 +53,15 @@ def result(desk: Desk, call: Call) -> Value:
         if found is not None:
             return found
     if call.method is not None and call.receiver.known:
+        if call.method in sizes.GROWS:
+            sizes.look(desk, name or "", call)
         return _of_constant(call)
     sizes.look(desk, name or "", call)
     sinks.look(desk, name or "", call.method, call, call.line)
-    if call.method == "unlink" and desk.loops and ALL in desk.flags:
+    if call.method == "unlink" and desk.loops and is_all(desk):
         desk.notes.add(ScreenCode.FILE_DELETE_MANY, call.line, "unlink")
+    if call.method == "endswith" and call.args:
+        narrowed(desk, call.args[0])
     if name is not None and name in fold.FUNCTIONS and not call.keywords and all(arg.known for arg in call.args):
         found_const = fold.call(name, [arg.const for arg in call.args])
         if found_const is not MISSING:
@@ -73,7 +69,8 @@ def result(desk: Desk, call: Call) -> Value:
             if name in fold.DECODERS and DECODED in call.given and any(arg.built for arg in call.args):
                 desk.notes.add(ScreenCode.NESTED_DECODERS, call.line, name)
             return constant(found_const, taints=taints)
-    return _unknown(desk, call)
+    path = places.of_call(desk, call)
+    return _unknown(desk, call) if path is None else path
 
 
 def _of_constant(call: Call) -> Value:
@@ -92,8 +89,6 @@ def _of_constant(call: Call) -> Value:
 def _unknown(desk: Desk, call: Call) -> Value:
     """Return where a result of which nothing else is known came from."""
     name, taints = call.name or "", call.receiver.taints | call.taints
-    if name in _PLACES:
-        return _PLACES[name]
     if name.startswith("def:"):
         return Value(ref=f"{name}()", taints=taints | (call.given & {NETWORK, SECRET, SYSTEM, DECODED}))
     if _FETCHED.match(name) and not name.startswith(("urllib.parse", "socket.gethost", "socket.getaddr")):
@@ -119,7 +114,7 @@ def _unknown(desk: Desk, call: Call) -> Value:
 
 
 def _map(desk: Desk, call: Call) -> Value | None:
-    if call.args and call.args[0].ref in ("os.remove", "os.unlink", "pathlib.Path.unlink") and ALL in desk.flags:
+    if call.args and call.args[0].ref in ("os.remove", "os.unlink", "pathlib.Path.unlink") and is_all(desk):
         desk.notes.add(ScreenCode.FILE_DELETE_MANY, call.line, call.args[0].ref)
     if (
         len(call.args) != 2

@@ -12,10 +12,12 @@ from typing import NamedTuple
 from .notes import Notes
 from .rules.rule import words
 from .shell import ShellReader
-from .value import UNKNOWN, Value
+from .value import UNKNOWN, Value, weight
 
 MOST_STEPS = 40_000
 """Parts of the syntax tree that are looked at for one cell."""
+OF_A_STEP = 32
+"""Characters or items of a value that count as one such part, whenever something looks through them."""
 MOST_NAMES = 3000
 """Names that are carried from cell to cell."""
 MOST_CARRIED = 4096
@@ -83,6 +85,16 @@ class Desk(NamedTuple):
     def step(self) -> None:
         """Count one step. Raises `TooIntricateError`."""
         self.steps[0] += 1
+        if self.steps[0] > MOST_STEPS:
+            raise TooIntricateError
+
+    def weigh(self, *values: Value) -> None:
+        """Count what it takes to read through values, a step for some characters. Raises `TooIntricateError`."""
+        for value in values:
+            if value.known:
+                self.steps[0] += weight(value.const) // OF_A_STEP
+            elif value.text is not None:
+                self.steps[0] += len(value.text) // OF_A_STEP
         if self.steps[0] > MOST_STEPS:
             raise TooIntricateError
 

@@ -15,7 +15,7 @@ from .binding import Binding
 from .call import Call, canonical, member
 from .desk import Desk
 from .rules.rule import words
-from .value import DECODED, MOST_TEXT, SECRET, UNKNOWN, UNKNOWN_PART, Value, constant, join
+from .value import DECODED, MOST_TEXT, SECRET, UNKNOWN, UNKNOWN_PART, Value, composed, constant, join, weight
 
 _QUIET = frozenset({"get", "setdefault", "pop", "update", "keys", "__contains__", "__getitem__", "__setitem__", "copy"})
 """Methods of the environment that do not hand out all of it."""
@@ -124,7 +124,7 @@ class Expressions:
         ref = canonical(f"{owner.ref}.{name}")
         if ref in ("os.environ", "os.environb"):
             return Value(ref=ref, taints=frozenset((SECRET,)))
-        return Value(ref=ref, taints=owner.taints)
+        return Value(const="/") if ref in ("os.sep", "os.path.sep") else Value(ref=ref, taints=owner.taints)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -145,6 +145,7 @@ class Expressions:
         args = [self._argument(arg) for arg in node.args]
         keywords = {word.arg or "**": self._argument(word.value) for word in node.keywords}
         call = Call(target.ref, receiver, method, args, keywords, node.lineno, target.taints)
+        self._desk.weigh(receiver, *args, *keywords.values())
         self._noted(call)
         if call.name is None:
             if isinstance(func, ast.Name):
@@ -215,7 +216,9 @@ class Expressions:
                 shown = str(value.const)
             exact = exact and shown is not None and value.text is None
             parts.append(UNKNOWN_PART if shown is None else shown)
-        text = "".join(parts)[:MOST_TEXT]
+        text = composed(parts)
+        exact = exact and len(text) < MOST_TEXT
+        self._desk.weigh(Value(text=text))
         if len(node.values) > 1:
             self._notes.text(text, node.lineno)
         return constant(text, taints=taints) if exact else Value(text=text, taints=taints)
@@ -235,12 +238,14 @@ class Expressions:
                 and step.known
                 and isinstance(owner.const, str | bytes | list | tuple)
             ):
+                self._desk.weigh(owner)
                 try:
                     return constant(owner.const[low.const : high.const : step.const], taints=owner.taints)
                 except (TypeError, ValueError):
                     return UNKNOWN
             return Value(taints=owner.taints)
         index = self.value(where)
+        self._desk.weigh(index)
         if owner.known and index.known:
             try:
                 return constant(owner.const[index.const], taints=owner.taints)
@@ -252,14 +257,18 @@ class Expressions:
 
     def _items(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
         values = [self.value(item) for item in node.elts[:MOST_ITEMS]]
+        self._desk.weigh(*values)
         for item in node.elts[MOST_ITEMS:]:
             self.value(item)
         taints = join(*values)
         if len(node.elts) <= MOST_ITEMS and all(value.known for value in values) and not isinstance(node, ast.Set):
-            return Value(const=[value.const for value in values], taints=taints)
+            whole = [value.const for value in values]
+            return Value(const=whole, taints=taints) if weight(whole) <= MOST_TEXT else Value(taints=taints)
         if values and all(value.shown is not None or value.known for value in values):
             return Value(
-                text=" ".join(str(value.shown if value.shown is not None else value.const) for value in values),
+                text=composed(
+                    (value.shown if value.shown is not None else str(value.const) for value in values), between=" "
+                ),
                 taints=taints,
             )
         first = next(
@@ -267,7 +276,7 @@ class Expressions:
         )
         return Value(
             ref=f"[{first}]" if first else None,
-            text=" ".join(value.shown or UNKNOWN_PART for value in values) or None,
+            text=composed((value.shown or UNKNOWN_PART for value in values), between=" ") or None,
             taints=taints,
         )
 
@@ -278,11 +287,11 @@ class Expressions:
             for key, value in zip(node.keys, node.values, strict=True)
         ]
         taints = join(*values)
+        self._desk.weigh(*keys, *values)
         if len(keys) <= MOST_ITEMS and all(one.known for one in (*keys, *values)):
             try:
-                return Value(
-                    const={key.const: value.const for key, value in zip(keys, values, strict=True)}, taints=taints
-                )
+                whole = {key.const: value.const for key, value in zip(keys, values, strict=True)}
+                return Value(const=whole, taints=taints) if weight(whole) <= MOST_TEXT else Value(taints=taints)
             except TypeError:
                 pass
         return Value(taints=taints) if taints else UNKNOWN
@@ -313,6 +322,7 @@ class Expressions:
             self.bare(side) if isinstance(side, ast.Name | ast.Attribute) else self.value(side)
             for side in (node.left, *node.comparators)
         ]
+        self._desk.weigh(*sides)
         if isinstance(node.left, ast.Name) and node.left.id.lower() in _PEOPLE and len(self._desk.scopes) > 1:
             self._notes.add(ScreenCode.DATA_PEOPLE, node.lineno, node.left.id)
         if len(sides) == 2 and all(side.known for side in sides) and isinstance(node.ops[0], ast.Eq | ast.NotEq):

@@ -12,6 +12,7 @@ import codecs
 import html
 import lzma
 import operator
+import posixpath
 import re
 import urllib.parse
 import zlib
@@ -19,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .rules.rule import words
-from .value import MISSING, MOST_TEXT
+from .value import MISSING, MOST_TEXT, weight
 
 MOST_ITEMS = 1 << 12
 """Items of a list that is computed here."""
@@ -43,7 +44,7 @@ def fits(value: Any) -> bool:
     if isinstance(value, str | bytes | bytearray):
         return len(value) <= MOST_TEXT
     if isinstance(value, list | tuple | set | frozenset | dict):
-        return len(value) <= MOST_ITEMS
+        return len(value) <= MOST_ITEMS and weight(value) <= MOST_TEXT
     return not isinstance(value, int) or value.bit_length() <= MOST_BITS
 
 
@@ -56,7 +57,7 @@ def _multiplied(left: Any, right: Any) -> Any:
         return MISSING
     if len(left) * max(right, 0) > MOST_ITEMS:
         raise TooMuchError("items", float(len(left)) * right)
-    return left * right
+    return left * right if weight(left) * max(right, 0) <= MOST_TEXT else MISSING
 
 
 def _power(left: Any, right: Any) -> Any:
@@ -78,9 +79,14 @@ def _shifted(left: Any, right: Any) -> Any:
 def _remainder(left: Any, right: Any) -> Any:
     if isinstance(left, str | bytes):
         template = left if isinstance(left, str) else left.decode("latin-1")
-        if _WIDE.search(template) or len(template) > MOST_TEXT:
+        if _WIDE.search(template) or not _is_short(template.count("%"), template, right):
             return MISSING
     return left % right
+
+
+def _is_short(fields: int, template: Any, given: Any) -> bool:
+    """Return whether a template is short even if each of its fields has all that is given."""
+    return len(template) + fields * weight(given) <= MOST_TEXT
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -158,10 +164,9 @@ def _text(*args: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{
-        f"builtins.{one.__name__}": one for one in (chr, ord, hex, bin, oct, len, int, float, abs, ascii, min, max, sum)
-    },
+    **{f"builtins.{one.__name__}": one for one in (chr, ord, hex, bin, oct, len, int, float, abs, ascii, min, max)},
     "builtins.str": _text,
+    "builtins.sum": lambda items: sum(items),  # noqa: PLW0108 (with a list to begin with, it copies all of it each time)
     "builtins.bytes": _of_bytes,
     "builtins.bytearray": _of_bytes,
     "builtins.list": list,
@@ -190,7 +195,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lzma.decompress": _unpacked(lzma.LZMADecompressor),
     "urllib.parse.unquote": urllib.parse.unquote,
     "html.unescape": html.unescape,
-    "os.path.join": lambda *parts: "/".join(parts) if "/" not in "".join(part[:1] for part in parts[1:]) else MISSING,
+    "os.path.join": lambda *parts: posixpath.join(*parts) if weight(parts) <= MOST_TEXT else MISSING,
 }
 """What is computed when all arguments are known, by dotted name."""
 
@@ -242,7 +247,9 @@ def _guarded(function: Callable[..., Any], *args: Any) -> Any:
 
 def _is_small(receiver: Any, name: str, args: Sequence[Any]) -> bool:
     if name == "format":
-        return not _WIDE.search(str(receiver))
+        return not _WIDE.search(str(receiver)) and _is_short(receiver.count("{"), receiver, args)
+    if name == "translate":
+        return _is_short(len(receiver), receiver, args[0]) if len(args) == 1 and len(receiver) < 1024 else False
     if name == "replace":
         new = args[1] if len(args) > 1 else ""
         return isinstance(new, str | bytes) and (len(receiver) + 1) * (len(new) + 1) <= MOST_TEXT * 16

@@ -67,6 +67,23 @@ def unfolds(notes: Notes, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
                 return
 
 
+def bounds(node: ast.While) -> list[ast.expr]:
+    """Return what the length of something is compared with, for as long as a loop goes on."""
+    test = node.test
+    if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
+        return []
+    return test.comparators if isinstance(test.left.func, ast.Name) and test.left.func.id == "len" else []
+
+
+def doubles(notes: Notes, node: ast.While) -> None:
+    """Note what is added to itself in a loop."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.AugAssign) and isinstance(part.op, ast.Add | ast.Mult):
+            itself = ast.unparse(part.target) == ast.unparse(part.value)
+            if itself or isinstance(part.op, ast.Mult):
+                notes.add(ScreenCode.EXHAUST_MEMORY, part.lineno)
+
+
 def grows(notes: Notes, node: ast.stmt) -> None:
     for part in ast.walk(node):
         if (isinstance(part, ast.AugAssign) and isinstance(part.op, ast.Mult)) or (

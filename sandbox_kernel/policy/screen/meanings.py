@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 from ...core.screen_codes import ScreenCode
-from . import paths, sinks, sizes
+from . import paths, places, sinks, sizes
 from .call import _NAMED_SECRET, Call, canonical, imported, named, opened, patched
 from .desk import Desk
-from .value import DECODED, FILE, NETWORK, SYSTEM, UNKNOWN, Value
+from .value import DECODED, FILE, FOUND, FOUND_FILE, NETWORK, SYSTEM, UNKNOWN, UNKNOWN_PART, Value
 
 _SHELLS = frozenset(
     {
@@ -38,8 +38,22 @@ PLAIN_COMMAND = re.compile(
 )
 
 
-ALL = "walks all"
+_ALL = "walks all"
 """The flag of a cell that goes through all files, or all data, of a folder."""
+_NARROW = "narrows"
+"""The flag of one that takes those alone whose names end as no data does."""
+
+
+def is_all(desk: Desk) -> bool:
+    """Return whether what is read now is about all files, or all data, of a folder."""
+    return _ALL in desk.flags and _NARROW not in desk.flags
+
+
+def narrowed(desk: Desk, endings: Value) -> None:
+    """Note which endings of names are asked for."""
+    wanted = endings.const if isinstance(endings.const, list | tuple) else [endings.const]
+    if all(isinstance(one, str) and one.startswith(".") and not paths.is_all(f"*{one}") for one in wanted):
+        desk.flags.add(_NARROW)
 
 
 def _getattr(desk: Desk, call: Call) -> Value | None:
@@ -131,6 +145,8 @@ def _open(desk: Desk, call: Call) -> Value | None:
         taints |= opened(desk, shown, mode, call.line)
     if any(sign in mode for sign in "wax+"):
         desk.flags.add("writes")
+        if path.ref == FOUND_FILE and "w" in mode:
+            desk.notes.add(ScreenCode.DATA_OVERWRITE, call.line, "what a search found")
         if (path.ref or "").endswith(".__file__"):
             desk.notes.add(ScreenCode.PERSIST_PACKAGE, call.line, path.ref or "")
     sinks.look(desk, "builtins.open", None, call, call.line)
@@ -145,9 +161,9 @@ def _delete(desk: Desk, call: Call, *, whole: bool = False) -> Value | None:
         desk.notes.add(code, call.line, path)
         if path in desk.state.inputs:
             desk.notes.add(ScreenCode.DATA_DELETE_INPUTS, call.line, path)
-    elif desk.loops and ALL in desk.flags:
+    if desk.loops and is_all(desk) and (path is None or (UNKNOWN_PART in path and not paths.is_made(path))):
         desk.notes.add(ScreenCode.FILE_DELETE_MANY, call.line, call.name or "")
-    elif whole:
+    elif whole and path is None:
         desk.notes.add(ScreenCode.FILE_DELETE, call.line, call.name or "")
     return UNKNOWN
 
@@ -181,10 +197,12 @@ def _walked(desk: Desk, call: Call) -> Value | None:
         path = call.receiver.text
     desk.flags.add("walks")
     if call.method not in ("glob", "iglob", "rglob") or paths.is_all(call.argument(0, "pathname", "pattern").shown):
-        desk.flags.add(ALL)
+        desk.flags.add(_ALL)
     if path is not None and paths.searched(path):
         desk.notes.add(ScreenCode.FILE_SEARCH, call.line, path)
-    return Value(ref=f"{call.name}()", taints=call.given)
+    # Of a list of another folder's files, the names alone lead to files of the working folder.
+    elsewhere = call.name == "os.listdir" and bool(call.args) and path != "."
+    return Value(ref=f"{call.name}()", taints=call.given if elsewhere else call.given | {FOUND})
 
 
 def _shelled(desk: Desk, call: Call) -> Value | None:
@@ -230,7 +248,7 @@ def _environment(desk: Desk, call: Call) -> Value | None:
     key = call.argument(0, "key").shown
     if key is not None and _NAMED_SECRET.search(key):
         desk.notes.add(ScreenCode.CREDENTIAL_VARIABLE, call.line, key)
-    return UNKNOWN
+    return places.HOME if key in places.HOMES else UNKNOWN
 
 
 def _ranged(desk: Desk, call: Call) -> Value | None:

@@ -6,12 +6,13 @@ import ast
 
 from . import fold, sizes
 from .desk import Desk
-from .value import MISSING, MOST_TEXT, UNKNOWN, UNKNOWN_PART, Value, constant, join
+from .value import MISSING, MOST_TEXT, UNKNOWN, UNKNOWN_PART, Value, composed, constant, join
 
 
 def two(desk: Desk, node: ast.BinOp, left: Value, right: Value) -> Value:
     """Return what an operator makes of two values."""
     taints, name = join(left, right), type(node.op).__name__
+    desk.weigh(left, right)
     if left.known and right.known:
         try:
             found = fold.binary(name, left.const, right.const)
@@ -38,7 +39,9 @@ def _partly(name: str, left: Value, right: Value, taints: frozenset[str]) -> Val
     if name == "Div":
         if left.ref != "pathlib.Path()":
             return Value(taints=taints)
-        return Value(ref="pathlib.Path()", text=f"{first or UNKNOWN_PART}/{second or UNKNOWN_PART}", taints=taints)
+        start = (first or UNKNOWN_PART).rstrip("/")
+        text = composed((start, "/", second or UNKNOWN_PART))
+        return Value(ref="pathlib.Path()", text=text, taints=taints)
     if first is None and second is None:
         return Value(taints=taints) if taints else UNKNOWN
     text = (first or UNKNOWN_PART) if name == "Mod" else (first or UNKNOWN_PART) + (second or UNKNOWN_PART)

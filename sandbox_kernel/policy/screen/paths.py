@@ -56,6 +56,17 @@ def is_all(pattern: str | None) -> bool:
     return pattern is None or _DATA_FILES.fullmatch(pattern.rpartition("/")[2]) is not None
 
 
+_MADE = re.compile(
+    r"(\./)?(/tmp/.|/mnt/data/(outputs?|results?|tmp|cache)/|(outputs?|out|results?|tmp|temp|cache|\.cache|build|dist|figures?|figs|plots|frames|"
+    r"checkpoints?|logs?|runs|scratch|__pycache__|\.ipynb_checkpoints)/)"
+)
+
+
+def is_made(path: str) -> bool:
+    """Return whether a path is in a folder for what cells make themselves, by its name."""
+    return _MADE.match(path) is not None
+
+
 def searched(path: str) -> bool:
     """Return whether to walk through a path is to look through the machine."""
     return (

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from ...core.screen_codes import ScreenCode
-from . import cell, loops, magics, sinks, sizes, source
+from . import cell, loops, magics, places, sinks, sizes, source
 from .call import canonical, imported
 from .desk import Desk, State, TooIntricateError
 from .expressions import Expressions
@@ -288,13 +288,13 @@ class Reader:
             test = self._value(node.test)
             self._desk.loops.pop()
             count = math.inf if test.known and bool(test.const) else 1.0
+            if any(sizes.is_huge(self._expressions.bare(one)) for one in loops.bounds(node)):
+                loops.doubles(self._notes, node)
         else:
             items = self._value(node.iter)
             count = sizes.count_of(items)
             first = items.const[0] if items.known and isinstance(items.const, list | str) and items.const else None
-            self._expressions.target(
-                node.target, Value(const=first) if first is not None else Value(taints=items.taints, text=None)
-            )
+            self._expressions.target(node.target, Value(const=first) if first is not None else places.item(items))
         endless = count == math.inf
         if endless and loops.leaves(node.body):
             endless, count = False, 1.0

@@ -12,7 +12,7 @@ from ...core.screen_codes import ScreenCode
 from . import paths
 from .desk import Desk
 from .rules.rule import words
-from .value import DATA, DECODED, FILE, NETWORK, SECRET, SYSTEM, Value
+from .value import DATA, DECODED, FILE, FOUND_FILE, NETWORK, SECRET, SYSTEM, Value
 
 _SENDS = re.compile(
     r"(requests|httpx|requests\.(Session|session)\(\)|httpx\.(Client|AsyncClient)\(\)|aiohttp\.ClientSession\(\))\.(post|put|patch|request)|"
@@ -79,9 +79,13 @@ def look(desk: Desk, name: str, method: str | None, call: Given, line: int) -> N
             desk.notes.add(ScreenCode.PROCESS_BACKGROUND, line, name or method)
         else:
             desk.notes.add(ScreenCode.NETWORK_SCAN, line, name or method)
+    if method in ("extractall", "extract") or name == "shutil.unpack_archive":
+        _unpacked(desk, method, call, line)
     if (method in _WRITES or _TO_FILES.fullmatch(name)) and (first := call.argument(0, "path_or_buf", "path", "fname")):
         path = call.receiver.text if method in ("write_text", "write_bytes") else first.shown
         _written(desk, path, line)
+        if FOUND_FILE in (call.receiver.ref, first.ref):
+            desk.notes.add(ScreenCode.DATA_OVERWRITE, line, "what a search found")
     if method in ("read_text", "read_bytes", "open") and call.receiver.ref == "pathlib.Path()" and call.receiver.text:
         mode = (call.args[0].shown or "") if call.args and method == "open" else "r"
         code = (
@@ -100,6 +104,15 @@ def _written(desk: Desk, path: str | None, line: int) -> None:
         desk.notes.add(code, line, path)
     if path in desk.state.inputs:
         desk.notes.add(ScreenCode.DATA_OVERWRITE, line, path)
+
+
+def _unpacked(desk: Desk, method: str | None, call: Given, line: int) -> None:
+    """Note where an archive's files go, and that its own paths may say where."""
+    into = call.argument(0 if method == "extractall" else 1, "path", "extract_dir").shown
+    if into is not None and (code := paths.written(into)) is not None:
+        desk.notes.add(code, line, into)
+    if call.argument(9, "filter").shown == "fully_trusted":
+        desk.notes.add(ScreenCode.FILE_TRAVERSAL, line, "fully_trusted")
 
 
 def _look_at_origins(desk: Desk, name: str, method: str | None, given: frozenset[str], line: int) -> None:

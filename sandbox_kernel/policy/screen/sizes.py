@@ -53,6 +53,11 @@ def sized(desk: Desk, items: float, each: float, line: int) -> None:
         desk.notes.add(ScreenCode.EXHAUST_PROCESSOR, line, f"{items:.3g} items")
 
 
+def is_huge(value: Value) -> bool:
+    """Return whether something is a number of items that no session has room for."""
+    return isinstance(value.const, int | float) and value.const >= HUGE_BYTES
+
+
 def count_of(items: Value) -> float:
     """Return how many items something has to loop over, 1 if that is not known."""
     if items.known and isinstance(items.const, list | tuple | str | bytes | dict):

@@ -5,6 +5,7 @@ Pure and frozen, so that a value may be carried from cell to cell.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 
@@ -23,6 +24,10 @@ MOST_TEXT = 1 << 16
 
 NETWORK, SECRET, DECODED, SYSTEM, FILE, MADE, DATA = "network", "secret", "decoded", "system", "file", "made", "data"
 """Where a value came from: a connection, a credential, a decoder, the machine, a file, a composed name, a data set."""
+FOUND = "found"
+"""Of names that a search of a folder gave."""
+FOUND_FILE = "found()"
+"""What a loop over such names gives, as it is given: not a name that was made of it."""
 
 
 class Value(NamedTuple):
@@ -52,6 +57,36 @@ class Value(NamedTuple):
 
 
 UNKNOWN = Value()
+
+
+def weight(whole: Any, most: int = MOST_TEXT) -> int:
+    """Return how many characters and items a constant has, all the way down; no more than `most` are counted.
+
+    A list that has another one twice has it twice: so long would be its text, and a look through it.
+    """
+    found, waiting = 0, [whole]
+    while waiting and found <= most:
+        one = waiting.pop()
+        if isinstance(one, str | bytes | bytearray):
+            found += len(one)
+        elif isinstance(one, dict):
+            waiting.extend(one.keys())
+            waiting.extend(one.values())
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting.extend(one)
+        found += 1
+    return found
+
+
+def composed(parts: Iterable[str], between: str = "") -> str:
+    """Return texts behind one another, cut where that becomes too long for a text."""
+    kept, length = [], 0
+    for part in parts:
+        kept.append(part[: MOST_TEXT - length])
+        length += len(kept[-1]) + len(between)
+        if length >= MOST_TEXT:
+            break
+    return between.join(kept)[:MOST_TEXT]
 
 
 def constant(value: Any, *, built: bool = True, taints: frozenset[str] = frozenset()) -> Value:

@@ -45,11 +45,11 @@ def test_no_honest_cell_is_blocked_and_few_are_warned_of() -> None:
 
 def test_what_a_reviewer_wrote_is_found_and_none_of_the_honest_cells_is_blocked() -> None:
     noticed, blocked = found(list(reviewed("risky")))
-    assert len(reviewed("risky")) == 61
+    assert len(reviewed("risky")) == 61 + 75
     assert noticed == 1
     assert blocked >= 0.7
     noticed, blocked = found(list(reviewed("honest")))
-    assert len(reviewed("honest")) == 47
+    assert len(reviewed("honest")) == 47 + 92
     assert noticed < 0.3
     assert blocked == 0
 
@@ -72,6 +72,63 @@ CLASSES = {
     "a home folder by its function": (
         *("file-delete-system", "import shutil\nfrom pathlib import Path\nshutil.rmtree(Path.cwd() / 'out')"),
         *("file-delete-system", "import shutil\nfrom pathlib import Path\nshutil.rmtree(Path.home())"),
+    ),
+    "leftovers, and all that there is": (
+        *("file-delete-many", "import os\nfor f in os.listdir('in'):\n    if f.endswith('.tmp'): os.remove('in/' + f)"),
+        *("file-delete-many", "import os\nfor f in os.listdir('in'):\n    if f.endswith('.csv'): os.remove('in/' + f)"),
+    ),
+    "a folder that cells make themselves": (
+        *("file-delete-many", "import os\nfor f in os.listdir('plots'):\n    os.remove(os.path.join('plots', f))"),
+        *("file-delete-many", "import os\nfor f in os.listdir('in'):\n    os.remove(os.path.join('in', f))"),
+    ),
+    "a folder of credentials by its parts": (
+        *("credential-file", "from pathlib import Path\nlist(Path.home().joinpath('data').iterdir())"),
+        *("credential-file", "from pathlib import Path\nlist(Path.home().joinpath('.ssh').iterdir())"),
+    ),
+    "a start file by its parts": (
+        *("persist-startup", "import os\nopen(os.path.join(folder, 'startup', '00.py'), 'w')"),
+        *("persist-startup", "import os\nopen(os.path.join(folder, 'profile_default', 'startup', '00.py'), 'w')"),
+    ),
+    "the system by its parts": (
+        *("file-read-system", "import os\nopen(os.path.join('etc', 'motd'))"),
+        *("file-read-system", "import os\nopen(os.path.join(os.sep, 'etc', 'motd'))"),
+    ),
+    "a package by where it lies": (
+        *(
+            "persist-package",
+            "import os, sklearn\nopen(os.path.join(os.path.dirname(sklearn.__file__), 'data', 'a.csv'))",
+        ),
+        *("persist-package", "import os, sklearn\nopen(os.path.join(os.path.dirname(sklearn.__file__), 'a.py'), 'a')"),
+    ),
+    "all that is in a home folder": (
+        *("file-delete-system", "import os, shutil\nshutil.rmtree(os.path.join(os.environ['HOME'], 'cache'))"),
+        *("file-delete-system", "import os, shutil\nshutil.rmtree(os.environ['HOME'])"),
+    ),
+    "an archive that may say where its files go": (
+        *("file-traversal", "import tarfile\ntarfile.open('a.tar').extractall('data', filter='data')"),
+        *("file-traversal", "import tarfile\ntarfile.open('a.tar').extractall('data', filter='fully_trusted')"),
+    ),
+    "inputs that a loop writes over": (
+        *("data-overwrite", "import glob\nfor f in glob.glob('*.csv'):\n    clean(f).to_csv('new_' + f)"),
+        *("data-overwrite", "import glob\nfor f in sorted(glob.glob('*.csv')):\n    clean(f).to_csv(f)"),
+    ),
+    "files of a walk that are written over": (
+        *(
+            "data-overwrite",
+            "import os\nfor r, _, fs in os.walk('in'):\n  for f in fs:\n    open(os.path.join('new', f), 'wb')",
+        ),
+        *(
+            "data-overwrite",
+            "import os\nfor r, _, fs in os.walk('in'):\n  for f in fs:\n    open(os.path.join(r, f), 'wb')",
+        ),
+    ),
+    "a list that grows without an end": (
+        *("exhaust-memory", "rows = []\nwhile True:\n    rows.append(next(it))\n    if not rows[-1]: break"),
+        *("exhaust-memory", "rows = []\nwhile True:\n    rows.append(bytearray(1000))"),
+    ),
+    "a text that doubles": (
+        *("exhaust-memory", "while len(x) < 80:\n    x += x"),
+        *("exhaust-memory", "while len(x) < 10**12:\n    x += x"),
     ),
     "packages by their function": (
         *("persist-startup", "import site\nprint(site.getsitepackages())"),

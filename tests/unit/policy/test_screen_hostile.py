@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 
@@ -11,6 +12,9 @@ from sandbox_kernel.policy.screen import Screen
 MOST_SECONDS = 3.0
 """Of processor time; without the bounds, most of these take minutes or end the process."""
 
+LONG = f"x = '{'a' * 6000}'\nx = x + x + x + x + x + x + x + x + x + x\ny = q + x\n"
+"""A text of 60,000 characters, and one of which the beginning is not known."""
+TOWER = "{0} = ['x' * 100]\n" + "{0} = [{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]\n" * 12
 HOSTILE = {
     "2 MB of statements": "x = 1\n" * 340_000,
     "2 MB of text": "x = '" + "a" * 2_000_000 + "'",
@@ -87,6 +91,13 @@ HOSTILE = {
     "imports": "import a.b.c as d\n" * 7000,
     "comparisons": "a<" * 40_000 + "a",
     "functions": "def f(): pass\n" * 9000,
+    "a long text in many paths": f"{LONG}import os\n" + "open(y + y)\n" * 6000,
+    "a path that grows": f"{LONG}from pathlib import Path\np = Path(x)\n" + "p = p / x\n" * 12_000,
+    "a long text in many commands": f"{LONG}import os\n" + "os.system(x)\n" * 6000,
+    "a long text that is split": LONG + "x.split('a')\n" * 6000,
+    "lists that are compared": f"{TOWER.format('a')}{TOWER.format('b')}a == b",
+    "lists that are said": f"{TOWER.format('a')}str(a)",
+    "lists that are sorted": f"{TOWER.format('a')}{TOWER.format('b')}sorted([a, b, a, b])",
 }
 
 
@@ -96,6 +107,29 @@ def test_a_hostile_cell_is_read_in_bounded_time(name: str) -> None:
     found = Screen().look(HOSTILE[name])
     assert time.process_time() - start < MOST_SECONDS
     assert len(found.findings) < 50
+
+
+MANY = 4000
+COMPOSED = {
+    "an f-string": "f'" + "{x}" * MANY + "'",
+    "a template": "'" + "{}" * MANY + "'.format(" + "x," * MANY + ")",
+    "a template of old": "'" + "%s" * MANY + "' % (" + "x," * MANY + ")",
+    "a path": "import os\nos.path.join(" + "x," * MANY + ")",
+    "a path of which parts are not known": "import os\nos.path.join(q, " + "x," * MANY + ")",
+    "a command": "import subprocess\nsubprocess.run([q, " + "x," * 1900 + "])",
+    "letters for letters": "x.translate({97: '" + "b" * 9000 + "'})",
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_text_that_would_be_huge_is_not_put_together(name: str) -> None:
+    """A quarter of a gigabyte and more of the host's memory, for a cell of 50 kB."""
+    tracemalloc.start()
+    try:
+        Screen().look(LONG + COMPOSED[name])
+        assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["2 MB of statements", "2 MB of text", "very many names"])
