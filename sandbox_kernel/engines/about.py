@@ -72,6 +72,22 @@ class Condition:
     remedy: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How this machine shows a sandbox, besides the control groups that are called after it."""
+
+    inside: frozenset[int] = frozenset()
+    """Its processes, where no control group has them."""
+    own: frozenset[int] = frozenset()
+    """Processes of the engine's in its control groups, in which nothing of the sandbox runs."""
+    mounts: frozenset[str] = frozenset()
+    """Where it has something read-only that another engine's sandboxes have no mount for."""
+    one_user: bool = False
+    """Whether all sandboxes are of the user that starts them, who could give them no other."""
+    held: bool = True
+    """Whether control groups of its own hold it; without, `limits = best-effort` has accepted that."""
+
+
 class Inspectable(Engine, Protocol):
     """An engine that is there to be looked at: for the doctor, `ps`, and those who set a machine up."""
 
@@ -87,6 +103,9 @@ class Inspectable(Engine, Protocol):
 
     async def list(self) -> tuple[Listed, ...]:
         """Return all sandboxes that it has."""
+
+    async def shown(self, container: str) -> Shown:
+        """Return how the machine shows one of its sandboxes."""
 
     async def image(self, name: str) -> ImageInfo:
         """Return what it says of an image. Raises `ImageMissing` if it has none of that name."""

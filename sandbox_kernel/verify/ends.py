@@ -121,6 +121,7 @@ async def orphaned(settings: Settings, engine: Inspectable) -> Finding:
         "engine": engine.address,
         "runtime": settings.runtime,
         "image": settings.image,
+        "limits_kept": settings.limits_kept,
         "limits": asdict(settings.limits),
     }
     owner = await asyncio.create_subprocess_exec(
@@ -156,7 +157,7 @@ async def remains(engine: Inspectable, sessions: set[str], containers: set[str])
     """Look for what is left of sandboxes that have ended: in the engine's list, and among this machine's processes."""
     left = await _left(engine, sessions)
     text = f"{len(left)} of {len(sessions)} are left" if left else f"none of {len(sessions)} is left"
-    running = [pid for container in containers for pid in members(container)]
+    running = [pid for container in containers for pid in members(container, await engine.shown(container))]
     processes = f"{len(running)} are left" if running else f"none of {len(containers)} sandboxes' is left"
     return [decided("end-containers", not left, text), decided("end-processes", not running, processes)]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core.errors import SandboxError
 from ..core.model import MIB, Limits, Message, Settings
-from ..engines.about import EngineInfo, Inspectable
+from ..engines.about import EngineInfo, Inspectable, Shown
 from ..engines.select import BUBBLEWRAP, chosen, make_engine
 from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.execution import Execution
@@ -223,7 +223,9 @@ class _Run:
     async def _from_outside(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
         one = await session_of(main).started()
         other = await session_of(beside).started()
-        seen, near = await asyncio.to_thread(stand, one), await asyncio.to_thread(stand, other)
+        shown = await self.engine.shown(one)
+        seen = await asyncio.to_thread(stand, one, shown)
+        near = await asyncio.to_thread(stand, other, await self.engine.shown(other))
         limits, runtime = main.settings.limits, self.settings.runtime
         own = outside.own()
         self.found += standing.judge(seen, near, own, limits, gvisor=self.gvisor, runtime=runtime)
@@ -232,7 +234,7 @@ class _Run:
             self.found.append(not_applicable(code, standing.HIDDEN))
             return
         programs = await asyncio.to_thread(outside.called, str(self.bait.given["marker"]))
-        away = [pid for pid, groups in programs if one not in groups]
+        away = set(programs) - await asyncio.to_thread(outside.members, one, await self.engine.shown(one))
         inside = len(programs) - len(away)
         text = "it is no process of the host's" if not programs else f"{inside} in its sandbox's control group"
         fine = not away and (bool(programs) or self.gvisor)
@@ -256,14 +258,16 @@ class _Run:
         self.found.append(results(self.results, str(self.bait.given["marker"])))
 
 
-def stand(container: str) -> standing.Standing:
-    """Return how the host's kernel shows a container."""
-    processes = outside.processes(container)
+def stand(container: str, shown: Shown) -> standing.Standing:
+    """Return how the host's kernel shows a container; `shown` is what its engine knows of that."""
+    processes = outside.processes(container, shown)
     if not processes:
         return standing.Standing(())
     pid = processes[0].pid
     limits = {name: outside.limit(pid, name) for name in ("memory", "pids", "cpu")}
-    return standing.Standing(processes, outside.interfaces(pid), outside.routes(pid), outside.mounts(pid), limits)
+    return standing.Standing(
+        processes, outside.interfaces(pid), outside.routes(pid), outside.mounts(pid), limits, shown
+    )
 
 
 def of_denials(execution: Execution) -> Finding:

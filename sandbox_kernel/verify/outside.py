@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..engines.about import Shown
+
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
@@ -48,21 +50,22 @@ class Process:
         return found
 
 
-def processes(container: str) -> list[Process]:
-    """Return the processes of a container, found by its identity in their control groups."""
-    return [seen for pid in members(container) if (seen := _process(pid)) is not None]
+def processes(container: str, shown: Shown) -> list[Process]:
+    """Return the processes of a container; `shown` is what its engine knows of them."""
+    return [seen for pid in sorted(members(container, shown)) if (seen := _process(pid)) is not None]
 
 
-def members(container: str) -> list[int]:
-    """Return the numbers of its processes. An identity that is none has no members."""
-    if not _IDENTITY.fullmatch(container):
-        return []
-    return [pid for pid, groups in _everybody() if container in groups]
+def members(container: str, shown: Shown) -> set[int]:
+    """Return the numbers of its processes, found by its identity in their control groups, and by its engine."""
+    found = set(shown.inside)
+    if _IDENTITY.fullmatch(container):  # one that is none has no members
+        found |= {pid for pid, groups in _everybody() if container in groups}
+    return found - shown.own
 
 
-def called(word: str) -> list[tuple[int, str]]:
-    """Return the processes of this machine with `word` in their command, and their control groups."""
-    return [(pid, groups) for pid, groups in _everybody() if word in _command(pid)]
+def called(word: str) -> list[int]:
+    """Return the processes of this machine with `word` in their command."""
+    return [pid for pid, _ in _everybody() if word in _command(pid)]
 
 
 def own() -> Process | None:

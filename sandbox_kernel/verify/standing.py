@@ -6,9 +6,10 @@ None of it rests on a word of the sandbox. What cannot be read here is not appli
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core.model import Limits, format_bytes
+from ..engines.about import Shown
 from ..engines.attestation import FALLBACK_TUNNELS, known_mount
 from ..engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
 from .findings import Finding, decided, not_applicable
@@ -18,6 +19,10 @@ LEAST_USER = 100_000
 """User ids below this may be those of people and services of the machine."""
 HIDDEN = "the processes of this engine cannot be seen from here"
 GVISOR = "the cells are processes of gVisor's own kernel, and the host sees that kernel only"
+ONE_USER = (
+    "a sandbox that an ordinary user starts has that user, whom a namespace of users keeps from all that is theirs"
+)
+NOT_HELD = "no control group holds it, which limits = best-effort accepts: the host looks at what it uses"
 SHARED = ("ipc", "mnt", "net", "pid", "uts", "cgroup")
 OF_PROCESSES = (
     *("rights-user-of-processes", "rights-capabilities-of-processes", "rights-new-privileges", "technology-filter"),
@@ -35,6 +40,8 @@ class Standing:
     routes: Sequence[str] | None = None
     mounts: Sequence[Mapping[str, object]] | None = None
     limits: Mapping[str, int | None] | None = None
+    shown: Shown = field(default_factory=Shown)
+    """What its engine knows of it."""
 
 
 def judge(
@@ -45,14 +52,14 @@ def judge(
         for code in OF_PROCESSES:
             yield not_applicable(code, HIDDEN)
         return
-    yield from _rights(seen.processes, gvisor=gvisor)
-    yield from _spaces(seen.processes, beside.processes, own, gvisor=gvisor)
+    yield from _rights(seen.processes, own, gvisor=gvisor, one_user=seen.shown.one_user)
+    yield from _spaces(seen.processes, beside.processes, own, gvisor=gvisor, one_user=seen.shown.one_user)
     yield from _place(seen, gvisor=gvisor)
     yield from _limits(seen, limits, gvisor=gvisor)
     yield _kernel(seen.processes, gvisor=gvisor, runtime=runtime)
 
 
-def _rights(processes: Sequence[Process], *, gvisor: bool) -> Iterator[Finding]:
+def _rights(processes: Sequence[Process], own: Process, *, gvisor: bool, one_user: bool) -> Iterator[Finding]:
     count = f"{len(processes)} processes"
     filtered = all(process.status.get("Seccomp") == "2" for process in processes)
     modes = sorted({process.status.get("Seccomp", "?") for process in processes})
@@ -63,7 +70,11 @@ def _rights(processes: Sequence[Process], *, gvisor: bool) -> Iterator[Finding]:
         return
     users = set[int]().union(*(process.users for process in processes))
     fine = len(users) == 1 and min(users) >= LEAST_USER
-    yield decided("rights-user-of-processes", fine, f"{count} of user {', '.join(map(str, sorted(users)))}")
+    found = f"{count} of user {', '.join(map(str, sorted(users)))}"
+    if one_user and users <= own.users and 0 not in users:
+        yield not_applicable("rights-user-of-processes", f"{found}: {ONE_USER}")
+    else:
+        yield decided("rights-user-of-processes", fine, found)
     capabilities = 0
     for process in processes:
         capabilities |= process.capabilities
@@ -75,7 +86,7 @@ def _rights(processes: Sequence[Process], *, gvisor: bool) -> Iterator[Finding]:
 
 
 def _spaces(
-    processes: Sequence[Process], beside: Sequence[Process], own: Process, *, gvisor: bool
+    processes: Sequence[Process], beside: Sequence[Process], own: Process, *, gvisor: bool, one_user: bool
 ) -> Iterator[Finding]:
     shown = [process for process in processes if process.namespaces]
     if not shown or not own.namespaces:
@@ -91,6 +102,8 @@ def _spaces(
     others = [process for process in beside if process.namespaces]
     both = {kind for kind in SHARED for one in shown for other in others if _same(one, other, kind)}
     users = set[int]().union(*(one.users for one in processes)) & set[int]().union(*(one.users for one in beside))
+    if one_user:
+        users -= own.users  # there is no other; that it gives no power over another is for the attacks
     if gvisor:
         users, both = set(), {kind for kind in both if kind == "net"}
     problems = [*sorted(both | shared), *(f"user {user}" for user in sorted(users))]
@@ -120,7 +133,7 @@ def _place(seen: Standing, *, gvisor: bool) -> Iterator[Finding]:
     if gvisor or seen.mounts is None:
         yield not_applicable("technology-writable", GVISOR if gvisor else HIDDEN)
         return
-    strange = [str(mount.get("path")) for mount in seen.mounts if not known_mount(mount)]
+    strange = [str(mount.get("path")) for mount in seen.mounts if not known_mount(mount, seen.shown.mounts)]
     root = [mount for mount in seen.mounts if mount.get("path") == "/"]
     fixed = bool(root) and "ro" in (root[-1].get("options") or ())  # type: ignore[operator]
     found = (
@@ -137,6 +150,9 @@ def _limits(seen: Standing, limits: Limits, *, gvisor: bool) -> Iterator[Finding
     }
     for code, (name, most) in wanted.items():
         held = (seen.limits or {}).get(name)
+        if not seen.shown.held:
+            yield not_applicable(code, NOT_HELD)
+            continue
         if held is None:
             yield not_applicable(code, "its control groups cannot be read from here")
             continue

@@ -21,15 +21,16 @@ from ..hardening import protections
 from ..owner import Owner
 from ..pipe import Pipe
 from . import cgroups, errors, roots
+from .arguments import mounts
 from .cgroups import Group, NoCgroup
 from .container import BubblewrapContainer, adopted
 from .discovery import bubblewrap_program, reachable
 from .finding import Found, age_of, holders, mark_of, sandboxes
 from .launch import drops, launch
-from .watch import MayUse
+from .watch import MayUse, family
 
 if TYPE_CHECKING:
-    from ..about import Condition, EngineInfo, ImageInfo, Listed
+    from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
 
 REAP_PAUSE = 1.0
 """Between two looks at who has a sandbox: a pipe may be on its way from one process to the next."""
@@ -176,6 +177,20 @@ class BubblewrapEngine:
         from .conditions import conditions
 
         return await asyncio.to_thread(conditions, self._found())
+
+    async def shown(self, container: str) -> Shown:
+        from ..about import Shown
+
+        def look() -> Shown:
+            found = next((one for one in sandboxes() if one.name == container), None)
+            if found is None:
+                return Shown(one_user=not drops())
+            inside = frozenset(family(found.pid)) - {found.pid}
+            groups = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8")
+            root = roots.find(found.image)
+            return Shown(inside, frozenset({found.pid}), mounts(root), not drops(), found.name in groups)
+
+        return await asyncio.to_thread(look)
 
     async def image(self, name: str) -> ImageInfo:
         from ..about import ImageInfo

@@ -30,7 +30,7 @@ from .stream import Demultiplexer
 
 if TYPE_CHECKING:
     from .. import base
-    from ..about import Condition, EngineInfo, ImageInfo, Listed
+    from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
 
 Rows = list[dict[str, Any]]
 
@@ -183,6 +183,11 @@ class DockerEngine:
 
     async def conditions(self) -> tuple[Condition, ...]:
         return ()
+
+    async def shown(self, container: str) -> Shown:
+        from ..about import Shown
+
+        return Shown()
 
     async def image(self, name: str) -> ImageInfo:
         from .documents import image_info
