@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,10 @@ STACK_BYTES = 8 << 20
 KIB = 1024
 PRIVATE = ("RssAnon", "VmSwap")
 SHARED = "RssShmem"
+SHARES = ("Pss_Anon", "SwapPss")
+"""What `PRIVATE` is, each page divided by the number of processes that have it."""
+PAUSE_FOR_WEIGHING = 4
+"""How many times as long as a look at every page took, until the next look."""
 
 
 PLACES = ("/tmp", SCRATCH, "/dev/shm")  # noqa: S108 (inside)
@@ -52,24 +57,47 @@ class UsageWatch:
         self._first, self._most, self._over = first, most, over
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+        self._closed = False
 
     def close(self) -> None:
         """Look no longer; idempotent, and works without a loop."""
+        self._closed = True
         self._timer.cancel()
 
     def _look(self) -> None:
         memory, count = self.usage()
-        if memory > self._most.memory_bytes or count > self._most.pids:
+        if count > self._most.pids:
+            self._over()
+        elif memory > self._most.memory_bytes:
+            self._loop.run_in_executor(None, self._weigh).add_done_callback(self._weighed)
+        else:
+            self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def _weigh(self) -> tuple[int, float]:
+        began = time.monotonic()
+        return self.usage(shares=True)[0], time.monotonic() - began
+
+    def _weighed(self, done: asyncio.Future[tuple[int, float]]) -> None:
+        if self._closed or done.cancelled():
+            return
+        memory, seconds = done.result()
+        if memory > self._most.memory_bytes:
             self._over()
             return
-        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+        pause = max(INTERVAL_SECONDS, seconds * PAUSE_FOR_WEIGHING)
+        self._timer = self._loop.call_later(pause, self._look)
 
-    def usage(self) -> tuple[int, int]:
-        """Return the bytes of memory in use, files in memory included, and the number of threads."""
+    def usage(self, *, shares: bool = False) -> tuple[int, int]:
+        """Return the bytes of memory in use, files in memory included, and the number of threads.
+
+        What processes share since one forked from the other is counted for each of them, unless its `shares` are asked
+        for, which takes the system longer: it looks at each page.
+        """
         private = shared = threads = 0
         for pid in family(self._first):
-            rows = dict(_rows(pid))
-            private += sum(rows.get(name, 0) for name in PRIVATE) * KIB
+            rows = dict(_rows(pid, "status", {*PRIVATE, SHARED, "Threads"}))
+            weighed = dict(_rows(pid, "smaps_rollup", set(SHARES))) if shares else {}
+            private += sum((weighed or rows).get(name, 0) for name in (SHARES if weighed else PRIVATE)) * KIB
             shared = max(shared, rows.get(SHARED, 0) * KIB)
             threads += rows.get("Threads", 0)
         files = 0
@@ -92,9 +120,9 @@ def family(first: int) -> Iterator[int]:
                 left += map(int, text.split())
 
 
-def _rows(pid: int) -> Iterator[tuple[str, int]]:
+def _rows(pid: int, file: str, names: set[str]) -> Iterator[tuple[str, int]]:
     with contextlib.suppress(OSError):
-        for row in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+        for row in Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = row.partition(":")
-            if name in {*PRIVATE, SHARED, "Threads"}:
+            if name in names:
                 yield name, int(value.split()[0])

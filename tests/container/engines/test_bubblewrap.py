@@ -30,6 +30,7 @@ from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import holders, sandboxes
+from sandbox_kernel.engines.bubblewrap.watch import UsageWatch
 from sandbox_kernel.engines.limit_watch import own_folders
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
@@ -364,6 +365,46 @@ async def test_a_bubblewrap_that_says_no_is_translated(says_no: Path) -> None:
     with pytest.raises(EngineError, match="sandbox-kernel doctor"):
         await BubblewrapEngine(str(fake)).start(spec)
     assert await UNDER.left(spec.session_id) == []
+
+
+FORKS = """
+import os, sys, time
+data = bytearray(b"x") * (60 << 20)
+for _ in range(6):
+    if os.fork() == 0:
+        time.sleep(600)
+        os._exit(0)
+print("forked", flush=True)
+while line := sys.stdin.readline():
+    print(line, end="", flush=True)
+"""
+
+
+async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven processes have one's 60 MiB, of 192 MiB that the sandbox may use: the sum of what each has is more."""
+    found: list[tuple[bool, int]] = []
+    usage = UsageWatch.usage
+
+    def noting(watch: UsageWatch, *, shares: bool = False) -> tuple[int, int]:
+        memory, threads = usage(watch, shares=shares)
+        found.append((shares, memory))
+        return memory, threads
+
+    monkeypatch.setattr(UsageWatch, "usage", noting)
+    spec = UNDER.spec(FORKS, limits_kept="best-effort")
+    most = spec.limits.memory_bytes
+    container = await BubblewrapEngine(cgroup=False).start(spec)
+    try:
+        assert await receive_line(container) == b"forked\n"
+        async with within(10):
+            while sum(weighed for weighed, _ in found) < 3:  # noqa: ASYNC110 (it looks by itself)
+                await asyncio.sleep(0.01)
+        await container.send(b"still there\n")
+        assert await receive_line(container) == b"still there\n"
+        assert max(memory for weighed, memory in found if not weighed) > most
+        assert all(60 * MIB < memory < most for weighed, memory in found if weighed), found
+    finally:
+        await container.kill()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandboxes run as that user")
