@@ -271,13 +271,13 @@ class Agent:
 
     # --- the loop ---
 
-    def begin(self, wake_read: int, zmq: Any, context: Any, status: str) -> None:
+    def begin(self, wake_read: int, zmq: Any, context: Any, status: str, filters: dict[str, int | None]) -> None:
         """Say what the sandbox sees of itself, and connect to the first kernel, which is on its way."""
         self.zmq, self.context = zmq, context
         self.poller = zmq.Poller()
         self.poller.register(STDIN, zmq.POLLIN)
         self.poller.register(wake_read, zmq.POLLIN)
-        self.event("hello", report=report.collect(report.own_status(status)), number=self.kernels)
+        self.event("hello", report=report.collect(report.own_status(status), filters), number=self.kernels)
         self.flush()
         if self.kernel is not None:
             self.attach(self.kernel)

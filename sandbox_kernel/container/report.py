@@ -41,10 +41,11 @@ CAPABILITIES = {
 }
 
 
-def collect(status: dict[str, str]) -> dict[str, object]:
+def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str, object]:
     """Return the self-report, as plain JSON. A value that cannot be read is None.
 
-    `status` is `own_status()` from before this process put a filter around itself, which would look like the engine's.
+    `status` is `own_status()` from before this process put filters around itself, which would look like the engine's;
+    `filters` says what became of these.
     """
     mounts = _mounts()
     return {
@@ -56,6 +57,7 @@ def collect(status: dict[str, str]) -> dict[str, object]:
         "no_new_privileges": _number(status.get("NoNewPrivs")),
         "seccomp_mode": _number(status.get("Seccomp")),
         "seccomp_filters": _number(status.get("Seccomp_filters")),
+        "own_filters": filters,
         "mounts": mounts,
         "interfaces": _interfaces(),
         "rlimits": {

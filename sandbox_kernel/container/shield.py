@@ -1,8 +1,9 @@
-"""A second system call filter, around all that the agent starts: nobody in there slows, stops or limits the agent.
+"""Two system call filters around all that the agent starts: the host's list, and what keeps cells off the agent.
 
-The cells share the agent's uid, so a kernel would let them. Only the agent knows which threads are its own, and no
-engine's filter is in force within gVisor, whose kernel knows such filters too. A filter is for ever and for all
-descendants. Runs inside the container, where the host ships its source: standard library only, Python 3.9 and later.
+The first is compiled by the host, and holds on every engine: on one that takes no list, and within gVisor, where the
+engine's is not in force. The second is assembled here, for only the agent knows which threads are its own: the cells
+share its uid, so a kernel would let them slow, stop or limit it. A filter is for ever and for all descendants.
+Runs inside the container, where the host ships its source: standard library only, Python 3.9 and later.
 """
 
 from __future__ import annotations
@@ -59,21 +60,49 @@ The call does nothing and says that it succeeded: a connection is then closed in
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JGE|K, BPF_RET|K
 _ALLOW, _REFUSE, _IGNORE = 0x7FFF0000, 0x00050000 | EPERM, 0x00050000
-_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
+_AF_NETLINK, _SOCK_RAW = 16, 3
+STEP_BYTES = 8
+"""Of one instruction of such a program."""
 
 Instruction = tuple[int, int, int, int]
 
 
-def raise_shield() -> bool:
-    """Put the filter around this thread and what it starts from now on; return whether the system did.
+def raise_shield(calls: bytes) -> dict[str, int | None]:
+    """Put both filters around this thread and what it starts from now on; `calls` is the host's.
 
-    Call when all threads of this process run: they stay without it, and are those that it protects.
+    Return how many the system took; how many more it counts than before, None where it does not count them; and with
+    which error it refused a netlink socket before, which is the work of the engine's filter alone.
+    Call when all threads of this process run: they stay without them, and are those that the second one protects.
     """
+    before = _counted()
     try:
-        program = assemble(os.uname().machine, sorted(int(name) for name in os.listdir("/proc/self/task")))
+        threads = sorted(int(name) for name in os.listdir("/proc/self/task"))
+        own = b"".join(struct.pack("=HBBI", *step) for step in assemble(os.uname().machine, threads))
     except LookupError:
+        own = b""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # the engine has done so, and else no filter would be taken
+    alone = _netlink(libc)
+    taken = sum(_put(libc, code) for code in (calls, own))
+    after = _counted()
+    counted = None if before is None or after is None else after - before
+    return {"taken": taken, "counted": counted, "netlink before": alone}
+
+
+def _netlink(libc: ctypes.CDLL) -> int:
+    """Return the number of the error with which a netlink socket is refused, 0 if it is not."""
+    opened = int(libc.socket(_AF_NETLINK, _SOCK_RAW, 0))
+    if opened < 0:
+        return ctypes.get_errno()
+    os.close(opened)
+    return 0
+
+
+def _put(libc: ctypes.CDLL, code: bytes) -> bool:
+    """Put one filter around this thread, for ever; return whether the system took it."""
+    if not code:
         return False
-    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
 
     class Program(ctypes.Structure):
@@ -81,9 +110,17 @@ def raise_shield() -> bool:
 
         _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
 
-    argument = Program(len(program), ctypes.addressof(buffer))
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return bool(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(argument), 0, 0) == 0)
+    argument = Program(len(code) // STEP_BYTES, ctypes.addressof(buffer))
+    return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(argument), 0, 0) == 0)
+
+
+def _counted() -> int | None:
+    """Return how many filters this thread has; None where the system does not say (before Linux 5.9, and gVisor)."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("Seccomp_filters:"):
+                return int(line.split()[1])
+    return None
 
 
 def assemble(machine: str, threads: list[int]) -> list[Instruction]:

@@ -21,7 +21,8 @@ CACHE = ".cache"
 """Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large."""
 
 
-def main() -> None:
+def main(calls: bytes) -> None:
+    """Start the kernel, and then the agent; `calls` is the host's filter of system calls."""
     config = eval(sys.argv[1])  # noqa: S307 (the host's own, as this program is; a parser takes longer to load)
     prepare(config)
     wake_read = process.prepare_pipes(STDIN, STDOUT)
@@ -38,7 +39,7 @@ def main() -> None:
 
         watch = Watch(config["environment"]["HOME"])
     status, threads = process.read("/proc/self/status"), process.threads()
-    shield.raise_shield()
+    filters = shield.raise_shield(calls)
     if watch is not None:
         watch.listen()
     kernel = Kernel(config, 1)
@@ -66,7 +67,7 @@ def main() -> None:
     if watch is not None:
         kind = watch.watching(kind)
     agent = kind(config, kernel)
-    agent.begin(wake_read, zmq, context, status)
+    agent.begin(wake_read, zmq, context, status, filters)
     if process.threads() != threads:
         sys.stderr.write("the agent has threads that its shield does not know\n")
         os._exit(1)

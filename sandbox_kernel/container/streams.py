@@ -298,12 +298,12 @@ class Relay:
 class StreamingAgent(Agent):
     """The agent of a sandbox whose cells may open connections."""
 
-    def begin(self, wake_read: int, zmq: Any, context: Any, status: str) -> None:
+    def begin(self, wake_read: int, zmq: Any, context: Any, status: str, filters: dict[str, int | None]) -> None:
         self.relay = Relay(self.config["port"], lambda parts: self.send(wire.STREAM, parts), lambda: self.pending_bytes)
         self.bulk = False
         self.decoder = wire.Decoder(self.config["max_frame"], BULK)
         self.spare = memoryview(bytearray(READ))
-        super().begin(wake_read, zmq, context, status)
+        super().begin(wake_read, zmq, context, status, filters)
         self.poller.register(self.relay.epoll.fileno(), zmq.POLLIN)
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:

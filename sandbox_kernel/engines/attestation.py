@@ -27,6 +27,9 @@ ALL_CLOSED = {
     "signal to the agent": EPERM,
 }
 
+OWN_FILTERS = 2
+"""The list of calls, and what keeps cells off the agent."""
+
 TMPFS = {"/tmp", SCRATCH, "/dev/shm"}  # noqa: S108
 """The only places where a cell may write."""
 
@@ -59,6 +62,7 @@ FALLBACK_TUNNELS = {"tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0"
 ENVIRONMENT = {"PATH", "HOSTNAME", "HOME", "LC_CTYPE", "container"}
 """Set by the engines, and by Python itself (PEP 538)."""
 
+_ENGINE_S_FILTER = "system call filter of the engine alone for AF_NETLINK"
 _OUTSIDE = "gVisor runs inside the limits that the engine sets and does not show them; the engine's word is checked"
 _OWN = "gVisor is a kernel of its own: the engine's filter is for the host's, and gVisor puts one around itself"
 
@@ -72,13 +76,7 @@ EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "ambient capabilities": ("nothing", "gVisor has none"),
         "no_new_privs": ("nothing", "gVisor does not honour setuid files and does not report the flag"),
         "seccomp mode": ("0", _OWN),
-        "system call filter for AF_NETLINK (error number)": (
-            "0",
-            "gVisor's own netlink, which knows the loopback only",
-        ),
-        "system call filter for AF_ALG (error number)": ("97", _OWN),
-        "system call filter for AF_VSOCK (error number)": ("97", _OWN),
-        "system call filter for TIOCSTI (error number)": ("25", "gVisor does not implement it"),
+        f"{_ENGINE_S_FILTER} (error number)": ("0", "gVisor's own netlink knows the loopback only"),
         "memory limit": ("nothing", _OUTSIDE),
         "process limit": ("nothing", _OUTSIDE),
         "CPU quota and period": ("[None, None]", _OUTSIDE),
@@ -161,6 +159,8 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
         yield same(f"{kind} capabilities", 0, at(report, "capabilities", kind))
     yield same("no_new_privs", 1, report.get("no_new_privileges"))
     yield same("seccomp mode", 2, report.get("seccomp_mode"))
+    yield same(f"{_ENGINE_S_FILTER} (error number)", EINVAL, at(report, "own_filters", "netlink before"))
+    yield _own_filters(report.get("own_filters"))
     for name, expected in ALL_CLOSED.items():
         yield same(f"system call filter for {name} (error number)", expected, at(report, "probes", name))
     yield only("network interfaces besides lo", {"lo", *FALLBACK_TUNNELS}, report.get("interfaces"))
@@ -175,6 +175,14 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
+
+
+def _own_filters(found: object) -> Check:
+    """The agent put its filters around its kernels; a system that counts the filters of a process counts them, too."""
+    taken, counted = at(found, "taken"), at(found, "counted")
+    ok = type(taken) is int and taken == OWN_FILTERS and (counted is None or counted == taken)
+    shown = str(taken) if ok else f"{short(taken)}, of which the system counts {short(counted)}"
+    return Check("system call filters of the agent", str(OWN_FILTERS), shown, ok)
 
 
 def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:

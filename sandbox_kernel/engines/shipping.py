@@ -13,6 +13,8 @@ from functools import cache
 from ..core.model import SCRATCH, SERVICE_PORT, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
 from ..core.zone import of_machine
+from . import filter as system_calls
+from .seccomp import rules
 
 PYTHON = "python3"
 MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
@@ -28,6 +30,7 @@ _UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))
 _BOOT = """\
 import sys
 SOURCES = {sources!r}
+CALLS = {calls!r}
 class Shipped:
     def find_spec(self, name, path=None, target=None):
         return type(sys.__spec__)(name, self, is_package=name == "container") if name in SOURCES else None
@@ -38,7 +41,7 @@ class Shipped:
         exec(compile(SOURCES[module.__name__], path, "exec", dont_inherit=True), module.__dict__)
 sys.meta_path.insert(0, Shipped())
 from container import start
-start.main()
+start.main(CALLS)
 """
 """The modules are a package, as on the host; each is compiled when it is imported, and the kernel waits for few."""
 
@@ -48,7 +51,20 @@ def agent_source(modules: tuple[str, ...] = MODULES) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
     sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
-    return _BOOT.format(sources={"container": ""} | sources)
+    return _BOOT.format(sources={"container": ""} | sources, calls=calls())
+
+
+@cache
+def calls() -> bytes:
+    """Return the list of system calls as the agent's own filter; b"" for a processor of which they are not known.
+
+    The attestation then refuses the sandbox. An engine is on this machine, or in a virtual one of the same processor.
+    """
+    machine = os.uname().machine
+    try:
+        return system_calls.program(rules(), {"arm64": "aarch64"}.get(machine, machine))
+    except LookupError:
+        return b""
 
 
 @cache

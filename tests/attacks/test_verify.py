@@ -22,8 +22,10 @@ import pytest
 
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Limits, Settings
-from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines import hardening, shipping
 from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.bubblewrap import arguments, cgroups, launch
+from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.policy import Verdict as PolicyVerdict
@@ -34,7 +36,9 @@ from sandbox_kernel.verify.findings import Finding, Verdict
 from sandbox_kernel.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.verify.shipped import PROGRAM
 from tests.attacks.escape.alterations import Alteration, Body, Given, both, folder, host, no_filter, root, secret, tmpfs
+from tests.attacks.escape.tools import BUBBLEWRAP
 from tests.support.engines import IMAGE, docker_runtimes
+from tests.support.roots import root_of_tests
 
 ON_GVISOR = {probe.code for probe in PROBES if probe.where is Where.HOST} - {
     *("end-kernel", "end-output", "end-time", "end-owner", "plant-next", "limit-memory", "limit-processes"),
@@ -146,7 +150,7 @@ def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
 
 
 def without_a_shield(patch: pytest.MonkeyPatch) -> None:
-    agent(patch, "def raise_shield() -> bool:\\n", "def raise_shield() -> bool:\\n    return True\\n")
+    agent(patch, "    return bool(libc.prctl(_PR_SET_SECCOMP", "    return bool(1 or libc.prctl(_PR_SET_SECCOMP")
 
 
 SPAWNED, HANDED_ON = "argv = [sys.executable]", 'os.set_inheritable(os.open("/", os.O_RDONLY), True); '
@@ -362,6 +366,73 @@ def test_probes_turn_on_gvisor_as_well(weaken: Callable[[Weakened], None]) -> No
     assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
     assert untried(found) == {}
     assert {one.word for one in found.values()} == set(Word)
+
+
+# --- on bubblewrap ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bubblewrap() -> str:
+    """Return the root that its sandboxes have."""
+    if why := BUBBLEWRAP.absent():
+        pytest.skip(why)
+    return root_of_tests()
+
+
+def test_sandboxes_of_bubblewrap_pass_as_they_are(bubblewrap: str) -> None:
+    settings = from_keywords(engine="bubblewrap", image=bubblewrap, memory="512M", network=["files.test"])
+    found = asyncio.run(verified(settings))
+    assert said(found, Verdict.FAIL) == {}
+    assert said(found, Verdict.NOT_APPLICABLE).keys() == {"technology-kernel", "limit-files"}
+
+
+BUBBLEWRAP_WEAKENED = codes("""
+    network-netlink network-families network-host-loopback network-host-sockets network-interfaces
+    neighbour-memory neighbour-sockets neighbour-namespaces
+    leak-file plant-anywhere rights-namespaces
+    limit-memory-set limit-processes-set limit-processors-set limit-first-to-go
+    technology-attested technology-filter technology-namespaces technology-writable
+""")
+
+
+async def test_probes_turn_on_bubblewrap_as_well(
+    bubblewrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another root, the machine's network and its IPC, no filter, and control groups without limits."""
+    given: dict[str, Any] = {}
+    lay, real = bait.laid, arguments.arguments
+    for each in (tmp_path, *list(tmp_path.parents)[:3]):
+        each.chmod(0o755)  # so that only the sandbox is in the way
+
+    @contextlib.contextmanager
+    def laid(session: str, place: Path) -> Iterator[bait.Bait]:
+        place.chmod(0o777)
+        with lay(session, place) as found:
+            given.update(found.given)
+            yield found
+
+    def weakened(*asked: Any) -> list[str]:
+        words = real(*asked)
+        for left_out in ("--unshare-net", "--unshare-ipc", "--unshare-uts"):
+            words.remove(left_out)
+        for option in ("--seccomp", "--hostname", "--remount-ro"):
+            at = len(words) - 1 - words[::-1].index(option)
+            del words[at : at + 2]
+        end = words.index("--")
+        return [*words[:end], "--bind", *[str(given["folder"])] * 2, *words[end:]]
+
+    async def accepted(*_: object) -> None:
+        """Take what the attestation would refuse."""
+
+    monkeypatch.setattr(examination, "laid", laid)
+    monkeypatch.setattr(launch, "arguments", weakened)
+    monkeypatch.setattr(hardening.Protections, "oom_score", 0)
+    monkeypatch.setattr(cgroups.Group, "limit", lambda *_: None)
+    monkeypatch.setattr(BubblewrapContainer, "attest", accepted)
+    without_a_shield(monkeypatch)
+    found = await verified(Settings(engine="bubblewrap", image=bubblewrap, limits=SMALL), BUBBLEWRAP_WEAKENED)
+    assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
+    assert untried(found) == {}
 
 
 # --- a sandbox that lies ----------------------------------------------------------------------------------------------

@@ -301,4 +301,4 @@ def test_without_a_monitor_nothing_is_laid_out_or_watched(plain: Sandbox) -> Non
     look = "import os\nprint(os.path.exists('/tmp/home/.aws'), len(os.listdir('/proc/1/task')), " + (
         "[line.split()[1] for line in open('/proc/self/status') if line.startswith('Seccomp_filters')])"
     )
-    assert "".join(plain.run_code(look).logs.stdout) == "False 3 ['2']\n"
+    assert "".join(plain.run_code(look).logs.stdout) == "False 3 ['3']\n"

@@ -19,6 +19,7 @@ import psutil
 from sandbox_kernel.container import report as agent_report
 from sandbox_kernel.container import shield as agent_shield
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
+from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.bubblewrap import cgroups
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
@@ -47,17 +48,18 @@ shield, module = {"__name__": "agent_shield"}, {"__name__": "agent_report"}
 exec(sys.argv[2], shield)
 exec(sys.argv[1], module)
 status = module["own_status"]()
-shield["raise_shield"]()
-print(json.dumps(module["collect"](status)), flush=True)
+filters = shield["raise_shield"](bytes.fromhex(sys.argv[3]))
+print(json.dumps(module["collect"](status, filters)), flush=True)
 sys.stdin.read()
 """
 
 
-def report_sources() -> tuple[str, str]:
-    """Return the programs that `REPORT` takes as its arguments."""
+def report_sources() -> tuple[str, str, str]:
+    """Return what `REPORT` takes as its arguments: two programs, and the filter that the agent is sent."""
     return (
         Path(agent_report.__file__).read_text(encoding="utf-8"),
         Path(agent_shield.__file__).read_text(encoding="utf-8"),
+        shipping.calls().hex(),
     )
 
 

@@ -47,6 +47,7 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
         "no_new_privileges": 1,
         "seccomp_mode": 2,
         "seccomp_filters": 1,
+        "own_filters": {"taken": 2, "counted": 2, "netlink before": 22},
         "mounts": [
             mount("/", "overlay", "ro,relatime"),
             mount("/proc", "proc", "rw,nosuid,nodev,noexec"),
@@ -166,7 +167,17 @@ def changed(document: dict[str, Any], path: tuple[Any, ...], change: Callable[[A
     return document
 
 
-NOT_NEEDED = {"kernel", "seccomp_filters", "super", "environment", "devices", "groups", "swap_kib", "swap_bytes"}
+NOT_NEEDED = {
+    "kernel",
+    "seccomp_filters",
+    "counted",
+    "super",
+    "environment",
+    "devices",
+    "groups",
+    "swap_kib",
+    "swap_bytes",
+}
 """Parts of a report that need not be there (a seccomp filter is known by its work), or of which less is better."""
 
 OPTIONAL_MOUNTS = ("/proc", "/dev", "/sys", "/etc")
@@ -193,6 +204,19 @@ def test_a_report_with_an_odd_value_is_refused(path: tuple[Any, ...], value: obj
         parent[key] = value
 
     assert differences(SPEC, changed(honest_report(), path, put), honest_engine())
+
+
+@pytest.mark.parametrize(
+    ("taken", "counted", "fine"),
+    [(2, 2, True), (2, None, True), (1, 1, False), (1, None, False), (2, 1, False), (2, 0, False), (2, "2", False)],
+)
+def test_both_filters_of_the_agent_are_wanted(taken: int, counted: object, fine: bool) -> None:
+    """A system that counts them has to count both; an old one, and gVisor, counts none."""
+    report = honest_report()
+    report["own_filters"] |= {"taken": taken, "counted": counted}
+    found = differences(SPEC, report, honest_engine())
+    assert (found == ()) == fine
+    assert all("system call filters of the agent: expected 2" in each for each in found)
 
 
 @each("name", [name for name in honest_report() if name not in NOT_NEEDED - {"environment", "devices", "groups"}])

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.core.model import SCRATCH, SandboxSpec
+from sandbox_kernel.engines.attestation import ALL_CLOSED
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.container import DockerContainer
 from tests.support.engines import REPORT, receive_line, report_sources
@@ -100,7 +101,7 @@ CASES: dict[str, tuple[Callable[[Body], object], str]] = {
     "seccomp off": (security("no-new-privileges", "seccomp=unconfined"), "seccomp mode: expected 2, found 0"),
     "the engine's own seccomp profile": (
         security("no-new-privileges"),
-        "AF_NETLINK (error number): expected 22, found 0",
+        "of the engine alone for AF_NETLINK (error number): expected 22, found 0",
     ),
     "no-new-privileges off": (security("seccomp={"), "no_new_privs: expected 1, found 0"),
     "root inside": (root, "user ids: expected [3"),
@@ -149,6 +150,14 @@ CASES: dict[str, tuple[Callable[[Body], object], str]] = {
         "engine: environment besides the image's: expected nothing else, found HTTP_PROXY",
     ),
 }
+
+
+async def test_the_agent_s_filter_holds_where_the_engine_has_none(start: Start, make_spec: MakeSpec) -> None:
+    """Such a sandbox is refused, and what the list of calls forbids is forbidden in it all the same."""
+    spec = make_spec(REPORT, *report_sources())
+    _, report = await changed(start, spec, security("no-new-privileges", "seccomp=unconfined"))
+    assert (report["seccomp_mode"], report["own_filters"]["netlink before"]) == (0, 0)
+    assert report["probes"] == ALL_CLOSED
 
 
 @pytest.mark.parametrize("case", CASES)
