@@ -150,6 +150,8 @@ def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
 
 
 def without_a_shield(patch: pytest.MonkeyPatch) -> None:
+    """Have the agent put no filter around what it starts, and leave new privileges to the engine."""
+    agent(patch, "    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)", "    pass")
     agent(patch, "    return bool(libc.prctl(_PR_SET_SECCOMP", "    return bool(1 or libc.prctl(_PR_SET_SECCOMP")
 
 
@@ -445,6 +447,13 @@ def _lie(function):
 kit.apart = _lie
 kit.main("""
 """Does everything, and says of everything that it was refused."""
+
+
+def with_lies(patch: pytest.MonkeyPatch, _: Path) -> None:
+    patch.setattr("sandbox_kernel.verify.shipped.PROGRAM", PROGRAM.replace("kit.main(", LIES))
+    without_a_shield(patch)
+
+
 LYING = Weakened(
     both(
         root(),
@@ -460,7 +469,7 @@ LYING = Weakened(
         technology-filter technology-namespaces technology-writable
         limit-memory-set limit-processes-set limit-processors-set limit-first-to-go
     """),
-    lambda patch, _: patch.setattr("sandbox_kernel.verify.shipped.PROGRAM", PROGRAM.replace("kit.main(", LIES)),
+    with_lies,
 )
 
 
