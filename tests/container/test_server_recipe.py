@@ -48,6 +48,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Ser
         yield found
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def served(folder: Path, image: str, *words: str) -> Iterator[Server]:
     """Run a Jupyter Server in a folder of its own, with further words of its command line."""
@@ -69,6 +74,7 @@ def served(folder: Path, image: str, *words: str) -> Iterator[Server]:
     try:
         eventually(lambda: found.exists() or process.poll() is not None, 60, "the server runs")
         assert found.exists(), (folder / "log").read_text()
+        eventually(lambda: listens(port), 60, "the server listens")  # it writes that file a little before
         yield Server(process, json.loads(found.read_text())["url"], token)
     finally:
         process.send_signal(signal.SIGTERM)
