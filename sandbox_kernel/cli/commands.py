@@ -68,6 +68,11 @@ def set_up(options: argparse.Namespace) -> int:
         print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
     rows = diagnose(check(options.values), name=options.name, folder=folder, line_by_line=False)
     print("\n" + table(rows))
+    if "downloads" in options.values and "uploads" in options.values:
+        print(
+            f"\nFiles: what lies in the folder {options.values['uploads']!r} beside a notebook is there for its cells; "
+            f"what they save appears in {options.values['downloads']!r}."
+        )
     return FINE if all(row.ok for row in rows) else WRONG
 
 

@@ -245,6 +245,7 @@ def test_setup_on_a_machine_that_has_everything(tmp_path: Path) -> None:
     path = tmp_path / "share" / "jupyter" / "kernels" / "sandbox-python" / "kernel.json"
     assert {"--uploads=uploads", "--downloads=downloads", "--memory=1G"} <= set(json.loads(path.read_text())["argv"])
     assert "everything a session needs is there" in done.stdout
+    assert "Files: what lies in the folder 'uploads' beside a notebook" in done.stdout
     assert "building" not in done.stderr
 
 

@@ -78,6 +78,12 @@ def test_a_cell_that_reads_what_is_said_in_it_does_not_hear_what_lies_beside_the
     assert "lies beside the notebook" in kernel.run(READ).text("stderr")  # another page of displays
 
 
+def test_the_clock_of_a_cell_shows_the_time_of_the_zone(start) -> None:
+    kernel = start("--time-zone", "Asia/Tokyo")
+    assert kernel.run("import time; time.tzname").value == "('JST', 'JST')"
+    assert kernel.run("!date +%Z").text().strip() == "JST"
+
+
 def test_what_cells_ask_of_the_shell_is_answered(start) -> None:
     kernel = start()
     for code in ("!pip install sklearn", "%pip install sklearn", "!conda install x"):
