@@ -163,7 +163,7 @@ KERNELSPECS: dict[str, tuple[Change, str]] = {
     "no connection file": (lambda d: d["argv"].remove("{connection_file}"), "has no value"),
     "another connection file": (lambda d: d["argv"].__setitem__(5, "/c.json"), "does not pass the connection file on"),
     "a misspelt setting": (lambda d: d["argv"].append("--memroy=1G"), "did you mean memory"),
-    "a folder that is gone": (lambda d: d["argv"].append("--uploads=/nonexistent"), "not a folder"),
+    "a folder that is gone": (lambda d: d["argv"].append("--uploads=/nonexistent/none"), "not a folder"),
     "interrupts by signal": (lambda d: d.update(interrupt_mode="signal"), "interrupt_mode"),
     "a Python that is gone": (lambda d: d["argv"].__setitem__(0, "/nonexistent/python"), "does not run"),
     "a Python without the package": (lambda d: d["argv"].__setitem__(1, "-IS"), "does not find sandbox_kernel"),
