@@ -80,6 +80,13 @@ def packed(source: str) -> str:
     return program
 
 
+_PUBLISH_ALL = (
+    "(lambda thread: thread.schedule(lambda: setattr(thread.socket, 'sndhwm', 100_000)))"
+    "(get_ipython().kernel.iopub_thread)"
+)
+"""A socket belongs to its thread."""
+
+
 def agent_command(
     limits: Limits,
     inside: Inside | None = None,
@@ -125,6 +132,9 @@ def agent_command(
             # ipykernel sleeps 0.5 ms a cell so that outputs may overtake the reply; the host keeps every reply until
             # idle, the last of a cell's outputs, has come.
             "--IPythonKernel._execute_sleep=0",
+            # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
+            # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
+            f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
         ],
     }
     modules = MODULES
