@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -30,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # jsonschema, and so nbformat, makes a parser of IRIs at its import, if it finds that library: seconds for no test.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     config.addinivalue_line("markers", "alone: needs the machine for itself; no other worker runs a test meanwhile")
