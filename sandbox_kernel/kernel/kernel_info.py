@@ -13,6 +13,7 @@ from ..core.model import format_bytes
 from ..session import protocol
 from ..session.introduction import LANGUAGE
 from ..session.session import Session
+from .state_message import VERSION as STATE_VERSION
 
 HELP_LINKS = [
     {"text": "Python Reference", "url": "https://docs.python.org/3"},
@@ -24,7 +25,8 @@ def kernel_info(session: Session, *, problem: bool, file_messages: dict[str, Any
     """Return the reply to a kernel_info_request; `problem` says that there are no settings to speak of."""
     described = session.kernel_info
     features = described.get("supported_features", [])
-    about = {} if session.failure is None else {"problem": str(session.failure)}
+    about: dict[str, Any] = {} if session.failure is None else {"problem": str(session.failure)}
+    about |= {"state_message": {"version": STATE_VERSION}}
     if not problem:
         about |= _about(session) | {"file_messages": file_messages}
     return {

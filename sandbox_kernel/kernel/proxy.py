@@ -29,6 +29,7 @@ from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
 from .opening import Opening
 from .overflow import Overflow
+from .state_message import state
 
 if TYPE_CHECKING:
     from ..gateway.opening import WayOut
@@ -38,6 +39,8 @@ SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""
 PARENT_SECONDS = 1.0
 
+QUIET = frozenset({"sandbox_state_request"})
+"""Requests without statuses: asked every few seconds, these would make a kernel look busy, and in use."""
 NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
 
@@ -160,15 +163,17 @@ class Proxy:
     async def _answer(self, request: Message, client: bytes) -> None:
         """Answer with a reply and idle, whatever fails on the way."""
         try:
-            self._publish_status("busy", request.header)
+            if request.type not in QUIET:
+                self._publish_status("busy", request.header)
             content, buffers = await self._content(request)
             self._reply(request, client, {"status": "ok", **content}, buffers)
         except Exception as defect:
             # What a sandbox says may find a defect of ours; whoever asked must not wait for ever.
             self._failed(request, client, defect)
         else:
-            self._publish_status("idle", request.header)
-        if request.type not in NO_WORK:
+            if request.type not in QUIET:
+                self._publish_status("idle", request.header)
+        if request.type not in NO_WORK | QUIET:
             self._still_busy()
         if request.type == "shutdown_request":
             self._shutdown = (request, client)
@@ -209,6 +214,8 @@ class Proxy:
                 return await self._usage(), []
             case "shutdown_request":
                 return {"restart": bool(request.content.get("restart", False))}, []
+            case "sandbox_state_request":
+                return await state(self.session), []
             case _:
                 return await self.files.answer(request)
 

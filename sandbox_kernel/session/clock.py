@@ -74,6 +74,12 @@ class Clock:
         if self._left is not None:
             self.start(self._left)
 
+    def left(self) -> float | None:
+        """Return the seconds that the request may still run; None if its time does not count."""
+        if self._limit is None:
+            return self._left
+        return max(0.0, self._limit.when() - asyncio.get_running_loop().time())
+
     def wait_for_rest(self, seconds: float) -> None:
         """Wait for what the kernel still owes, reply or idle; anew if it was waited for already."""
         if self._rest is not None:
@@ -140,6 +146,10 @@ class Clocks:
         """Note that something was heard of a request: if its rest is waited for, that begins anew."""
         if self.waits_for_rest(request):
             self._clocks[request].wait_for_rest(PATIENCE_SECONDS)
+
+    def left(self, request: PendingRequest) -> float | None:
+        """Return the seconds that a request may still run; None if it has no time to count."""
+        return self._clocks[request].left() if request in self._clocks else None
 
     def waits_for_rest(self, request: PendingRequest) -> bool:
         return request in self._clocks and self._clocks[request].waits_for_rest

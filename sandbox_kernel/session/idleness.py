@@ -27,6 +27,12 @@ class Idleness:
         if self._timer is None:
             self._timer = loop.call_later(self._seconds, self._look)
 
+    def left(self) -> float | None:
+        """Return the seconds until it has to go if nobody uses it; None while it is used, or there is none."""
+        if self._timer is None or not self._watched() or self._working():
+            return None
+        return max(0.0, self._used + self._seconds - asyncio.get_running_loop().time())
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

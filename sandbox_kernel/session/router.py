@@ -122,6 +122,11 @@ class Router:
             self._fail(request, defect)
         self.pump()
 
+    def seconds_left(self) -> float | None:
+        """Return how long the running cell may still run: the shortest if there are several, None if there is none."""
+        known = [self._clocks.left(cell) for cell in self.requests.running_cells()]
+        return min((left for left in known if left is not None), default=None)
+
     def pump(self) -> None:
         """Send what may be sent now."""
         self._pump_again = True

@@ -140,6 +140,11 @@ class Session:
     def is_closed(self) -> bool:
         return self._life.state in LET_GO
 
+    @property
+    def idle_left(self) -> float | None:
+        """Seconds until the sandbox ends if nobody uses it; None while it is in use, or there is none."""
+        return self._idleness.left()
+
     # --- what a front door calls ---
 
     def launch(self) -> None:

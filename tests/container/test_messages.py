@@ -72,6 +72,26 @@ def test_usage_shows_the_limits_of_the_sandbox(kernel: Kernel) -> None:
     assert reply["cpu_count"] == 2
 
 
+def test_the_state_says_what_is_used_and_how_long_it_may_go_on(kernel: Kernel) -> None:
+    """Between cells and while one runs; the figures of the sandbox's own word are within its limits."""
+    kernel.run("open('some.bin', 'wb').write(bytes(5_000_000)); data = bytearray(30_000_000)")
+    reply = control(kernel.client, "sandbox_state_request")
+    assert (reply["status"], reply["version"], reply["state"], reply["problem"]) == ("ok", 1, "idle", "")
+    assert 5_000_000 <= reply["scratch_bytes"] <= 512 << 20
+    assert 30_000_000 < reply["memory_bytes"] <= 2 << 30
+    assert 0 < reply["processes"] <= 256
+    assert reply["cell_seconds"] is None
+    assert 0 < reply["idle_seconds"] <= 3600
+    again = control(kernel.client, "sandbox_state_request")
+    assert again["idle_seconds"] <= reply["idle_seconds"]  # asking is no use
+    message_id, begin = kernel.start("import time; print('runs', flush=True); time.sleep(60)", until="stream")
+    reply = control(kernel.client, "sandbox_state_request")
+    assert (reply["state"], reply["idle_seconds"]) == ("busy", None)
+    assert 0 < reply["cell_seconds"] <= 300
+    assert control(kernel.client, "interrupt_request")["status"] == "ok"
+    assert kernel.collect(message_id, begin).ename == "KeyboardInterrupt"
+
+
 def test_heartbeat_answers_while_a_cell_runs(kernel: Kernel) -> None:
     message_id, begin = kernel.start("import time; time.sleep(60)")
     kernel.client.hb_channel.unpause()

@@ -29,11 +29,14 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[Message] = []
         self.idle = asyncio.Event()
+        self.replied = asyncio.Event()
 
     def send(self, message: Message, client: bytes | None) -> None:
         self.sent.append(message)
         if message.content.get("execution_state") == "idle":
             self.idle.set()
+        if message.type.endswith("_reply"):
+            self.replied.set()
 
     def said(self) -> list[tuple[str, Any]]:
         return [(one.type, one.content.get("execution_state") or one.content["status"]) for one in self.sent]
@@ -74,6 +77,24 @@ async def test_control_the_same_request_that_does_not_fail_is_ok(tmp_path: Path)
     async with within(20):
         await wire.idle.wait()
     assert wire.said() == [("status", "busy"), ("usage_reply", "ok"), ("status", "idle")]
+    await proxy.session.close()
+
+
+async def test_how_the_sandbox_stands_is_said_without_statuses_and_starts_nothing(tmp_path: Path) -> None:
+    """A page asks it every few seconds: the kernel is not busy for that, and its server may cull it."""
+    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
+    proxy.sockets = wire  # type: ignore[assignment]
+    proxy.receive(request("sandbox_state_request"), b"client")
+    async with within(20):
+        await wire.replied.wait()
+    proxy.receive(request("usage_request"), b"client")
+    async with within(20):
+        await wire.idle.wait()
+    assert wire.said()[0] == ("sandbox_state_reply", "ok")
+    assert wire.said()[1:] == [("status", "busy"), ("usage_reply", "ok"), ("status", "idle")]
+    content = wire.sent[0].content
+    assert (content["state"], content["idle_seconds"], content["memory_bytes"]) == ("none", None, None)
+    assert proxy.session.is_new
     await proxy.session.close()
 
 
