@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test test-unit properties lint bench fuzz fuzz-renderers lock clean
+.PHONY: help demo lab setup test test-unit properties lint bench fuzz fuzz-renderers lock labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -97,8 +97,14 @@ lock: .cache/uv/bin/uv ## resolve the packages of images and roots anew
 			--output-file images/locks/$$name-$$python.lock; \
 	done; done
 
+# Its bundle is committed, so that nobody needs Node.js to install or to test; the last line says which sources it is of.
+labextension: $(VENV)/.for-tests ## build the JupyterLab extension anew from labextension/src; needs Node.js 20
+	@echo "--- building labextension/"
+	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund && rm -rf lib && npm run build
+	@$(BIN)/python -m tests.support.labextension
+
 clean: ## remove what the other targets made here; the engine and its images stay
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis output
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis output labextension/lib labextension/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .cache/uv/bin/uv:
@@ -106,13 +112,13 @@ clean: ## remove what the other targets made here; the engine and its images sta
 	@.cache/uv/bin/pip install --quiet --disable-pip-version-check uv
 
 # The demo and JupyterLab need little; the frameworks of the tests are ten times that.
-$(VENV)/.for-use: pyproject.toml
+$(VENV)/.for-use: pyproject.toml labextension/built/sha256
 	@echo "--- installing sandbox-kernel into $(VENV)"
 	@.ci/venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook,bubblewrap]'
 	@touch $@
 
-$(VENV)/.for-tests: pyproject.toml
+$(VENV)/.for-tests: pyproject.toml labextension/built/sha256
 	@echo "--- installing sandbox-kernel and the tools of its tests into $(VENV)"
 	@.ci/venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -28,7 +28,7 @@ import re
 from .blocks import blocks
 
 MIN_HEIGHT, DEFAULT_HEIGHT, MAX_HEIGHT = 80, 420, 1200
-"""CSS pixels. A frame without an origin cannot tell its height to the page, so it is guessed and can be dragged."""
+"""CSS pixels. What JupyterLab shows without our extension, and every other front end: a guess, which can be dragged."""
 LIBRARY = 100_000
 """Characters; a longer script is a library, whose numbers say nothing about this output."""
 
@@ -75,12 +75,22 @@ _WATCH = (
     "setInterval(()=>{const e=document.activeElement,now=e==a||document.hasFocus()&&e==document.body;"
     "if(!now){was=false;n=0}else if(!was){"
     "if(e==a&&(navigator.userActivation.isActive||performance.now()-k<1000))was=true;"
-    "else if(++n>(over?5:0)&&a.isConnected)stop()}},10)}"
+    "else if(++n>(over?5:0)&&a.isConnected)stop()}},10);"
+    "let h=-1,w=0;const tell=()=>{w=0;parent.postMessage({sandboxKernelHeight:h},'*')};"
+    "addEventListener('message',e=>{const m=e.data;if(!m||typeof m!='object')return;"
+    "if(e.source==a.contentWindow){const x=m.sandboxKernelHeight;"
+    "if(typeof x=='number'&&x>=0&&x<1e5&&Math.ceil(x)!=h){h=Math.ceil(x);if(!w)w=setTimeout(tell,50)}}"
+    "else if(e.source==parent){const t=m.sandboxKernelTheme,c=/^rgba?\\([\\d., ]{5,40}\\)$/;"
+    "if(t&&c.test(t.color)&&c.test(t.background)){const u={color:t.color,background:t.background,dark:t.dark===true};"
+    "document.documentElement.style.color=u.color;"
+    "if(a.isConnected)a.contentWindow.postMessage({sandboxKernelTheme:u},'*')}}})}"
 )
 """The script of the outer frame: stops the program if it comes to the focus in a way that its guard does not know.
 
 A click in the frame is an act in both frames, a key pressed in the outer one comes before Tab goes on to the inner one.
-It does nothing outside of a frame without an origin, so a page may allow it.
+It also stands between the program and the page: out goes a number, the height that the program's frame would like, at
+most every 50 ms; in go two colours. A page without our extension hears the number and does nothing. The script does
+nothing outside of a frame without an origin, so a page may allow it.
 """
 _RUNNER = _GUARD.replace("window.sandboxKernelRan=1", "") + (
     'if(self.origin==="null"&&!window.sandboxKernelRan)'
@@ -88,10 +98,21 @@ _RUNNER = _GUARD.replace("window.sandboxKernelRan=1", "") + (
     "/^(|(text|application)\\/(x-)?(java|ecma)script)$/i.test(s.type)){"
     'Object.defineProperty(document,"currentScript",{configurable:true,get:()=>s});'
     "try{(0,eval)(s.textContent)}catch(e){reportError(e)}}"
+    'if(self.origin==="null"&&parent!==self){const D=document.documentElement,b=document.body;let h=-1;'
+    "const say=()=>{if(!innerHeight||!innerWidth)return;"
+    "let x=b.getBoundingClientRect().bottom+scrollY+(parseFloat(getComputedStyle(b).marginBottom)||0);"
+    "if(D.scrollHeight>D.clientHeight)x=Math.max(x,D.scrollHeight);"
+    "if(D.scrollWidth>D.clientWidth)x+=innerHeight-D.clientHeight;x=Math.ceil(x);"
+    'if(x!==h)parent.postMessage({sandboxKernelHeight:h=x},"*")};'
+    "const o=new ResizeObserver(say);o.observe(b);o.observe(D);for(const c of b.children)o.observe(c);"
+    'addEventListener("load",say);'
+    'addEventListener("message",e=>{const t=e.source===parent&&e.data&&e.data.sandboxKernelTheme;if(t){'
+    'D.style.color=t.color;D.style.background=t.background;D.style.colorScheme=t.dark?"dark":"light"}})}'
 )
 """Runs the scripts of a frame where they did not run by themselves: a page whose policy knows no hash but this one.
 
-Each would have run in the same order. It does nothing outside of a frame without an origin, so a page may allow it.
+Each would have run in the same order. Then it says what height would fit, and takes the colours of the page. It does
+nothing outside of a frame without an origin, so a page may allow it.
 """
 
 
@@ -143,10 +164,9 @@ def wrap(source: str) -> str:
         hashes[_hash(code)] = None
         pieces += [source[position : block.start], code]
         position = block.end
-    ending = _ENDING if hashes else ""
-    allowed = " ".join([*hashes, *([RUNNER_HASH] if hashes else [])])
-    inner = _START.format(_CSP.format(allowed), _STYLE) + "".join(pieces) + source[position:] + ending
-    outer = _START.format(_CSP.format(f"{WATCH_HASH} {allowed}".strip()), _FILL) + _BEFORE + _quote(inner) + _AFTER
+    allowed = " ".join([*hashes, RUNNER_HASH])
+    inner = _START.format(_CSP.format(allowed), _STYLE) + "".join(pieces) + source[position:] + _ENDING
+    outer = _START.format(_CSP.format(f"{WATCH_HASH} {allowed}"), _FILL) + _BEFORE + _quote(inner) + _AFTER
     return _PAGE.format(_height(source), _quote(outer))
 
 

@@ -14,25 +14,25 @@ from tests.browser.lab import Lab, install_all, running_lab
 
 
 @pytest.fixture(scope="session")
-def _kernels(tmp_path_factory: pytest.TempPathFactory, image: str) -> Path:
+def kernels(tmp_path_factory: pytest.TempPathFactory, image: str) -> Path:
     return install_all(tmp_path_factory.mktemp("kernels"), image)
 
 
 @pytest.fixture(scope="session")
-def _one_lab(tmp_path_factory: pytest.TempPathFactory, _kernels: Path) -> Iterator[Lab]:
-    with running_lab(tmp_path_factory.mktemp("lab"), _kernels) as running:
+def _one_lab(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("lab"), kernels) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def _one_spoiled_lab(tmp_path_factory: pytest.TempPathFactory, _kernels: Path) -> Iterator[Lab]:
-    with running_lab(tmp_path_factory.mktemp("spoiled"), _kernels) as running:
+def _one_spoiled_lab(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("spoiled"), kernels) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def _one_walled_lab(tmp_path_factory: pytest.TempPathFactory, _kernels: Path) -> Iterator[Lab]:
-    with running_lab(tmp_path_factory.mktemp("walled"), _kernels, wall=True) as running:
+def _one_walled_lab(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("walled"), kernels, wall=True) as running:
         yield running
 
 

@@ -28,6 +28,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests.support.labextension import BUILT
 from tests.support.programs import program
 
 WAIT = 60.0
@@ -102,13 +103,13 @@ class Lab:
         self.url, self.token, self.pid = server
         self.folder, self.browser = folder, browser
 
-    def open(self, kernel: str, *cells: str) -> None:
-        """Open a new notebook of these cells, with a kernel that is ready."""
+    def open(self, kernel: str, *cells: str, page: str = "lab/tree") -> None:
+        """Open a new notebook of these cells, with a kernel that is ready; `page` is "notebooks" for Notebook 7."""
         document = nbformat.v4.new_notebook()
         document.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
         document.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
         nbformat.write(document, self.folder / "notebook.ipynb")
-        self.browser.get(f"{self.url}lab/tree/notebook.ipynb?reset&token={self.token}")
+        self.browser.get(f"{self.url}{page}/notebook.ipynb?reset&token={self.token}")
         ready = f"""const app = window.jupyterapp, panel = {NOTEBOOK};
             return panel?.context?.isReady && panel.content.widgets.length === arguments[0]
                 && panel.sessionContext.session?.kernel?.status === 'idle'
@@ -195,7 +196,8 @@ WALL = "sandbox_kernel.server_extension"
 
 
 def install_all(folder: Path, image: str, kernels: Mapping[str, Sequence[str]] = KERNELS) -> Path:
-    """Install kernels by name, each with its settings, and return the folder."""
+    """Install kernels by name, each with its settings, and the extension of the checkout; return the folder."""
+    shutil.copytree(BUILT, folder / "share/jupyter/labextensions" / BUILT.name)
     for name, settings in kernels.items():
         install(folder, name, image, *settings)
     return folder
@@ -242,6 +244,7 @@ def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[
         port = free.getsockname()[1]
     command = f"""--no-browser --allow-root --expose-app-in-browser --ServerApp.ip=127.0.0.1
         --ServerApp.port={port} --IdentityProvider.token={token} --LabApp.news_url=
+        --JupyterNotebookApp.expose_app_in_browser=True
         --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.extension_manager=readonly"""
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(

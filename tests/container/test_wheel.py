@@ -135,8 +135,13 @@ def test_the_wheel_holds_the_package_and_what_it_brings_along(wheel: Path) -> No
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert {"sandbox_kernel/batch/report.schema.json", "sandbox_kernel/py.typed"} <= package
     assert len(brought) >= 12
-    data = f"sandbox_kernel-{__version__}.data/data/etc/jupyter/jupyter_server_config.d/sandbox_kernel.json"
-    assert held == package | brought | {data}
+    data = f"sandbox_kernel-{__version__}.data/data"
+    built = "labextension/built/"
+    extension = {name.removeprefix(built) for name in names if name.startswith(f"{built}sandbox-kernel/")}
+    assert len(extension) >= 5
+    shared = {f"{data}/share/jupyter/labextensions/{name}" for name in extension | {"sandbox-kernel/install.json"}}
+    wall = f"{data}/etc/jupyter/jupyter_server_config.d/sandbox_kernel.json"
+    assert held == package | brought | shared | {wall}
 
 
 def test_nothing_of_the_checkout_is_within_reach(environment: Environment) -> None:
@@ -167,6 +172,14 @@ def test_jupyter_server_finds_the_second_wall(environment: Environment) -> None:
     [path] = environment.prefix.glob("etc/jupyter/jupyter_server_config.d/*.json")
     [name] = json.loads(path.read_text())["ServerApp"]["jpserver_extensions"]
     assert (environment.site / (name.replace(".", "/") + ".py")).is_file()
+
+
+def test_jupyterlab_finds_the_extension(environment: Environment) -> None:
+    """It lies where JupyterLab and Notebook 7 look for what is on at once, and the start that it names is there."""
+    [path] = environment.prefix.glob("share/jupyter/labextensions/*/install.json")
+    package = json.loads((path.parent / "package.json").read_text())
+    assert package["name"] == path.parent.name == "sandbox-kernel"
+    assert (path.parent / package["jupyterlab"]["_build"]["load"]).is_file()
 
 
 # --- what people do with it ------------------------------------------------------------------------------------------

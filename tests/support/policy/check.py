@@ -21,7 +21,7 @@ LOADS_CSS = re.compile(
     r"url\s*\(|image-set|@import|expression\s*\(|behavior\s*:|-moz-binding\s*:|javascript\s*:|\\|/\*", re.IGNORECASE
 )
 FRAME = {"sandbox": "allow-scripts", "referrerpolicy": "no-referrer"}
-WATCH = "32b3be946f4f7b5666ea002da8c2151105bfb13b1bb8dfb5f1b8c23379a8cdad"
+WATCH = "de30dee7dcd213fb59ca1ed3aac5c1d314381ecc1806f12d91681845c301d136"
 """The only script of an outer frame. Whoever changes it looks at it here once more: it runs next to hostile code."""
 TEX = re.compile(r"(?<!\\)(?:\\\\)*\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
 """After two backslashes stand the letters of a name: TeX reads those as the end of a line."""

@@ -1,0 +1,1165 @@
+"use strict";
+(self["webpackChunksandbox_kernel"] = self["webpackChunksandbox_kernel"] || []).push([["lib_index_js"],{
+
+/***/ "./lib/index.js"
+(__unused_webpack_module, __webpack_exports__, __webpack_require__) {
+
+// ESM COMPAT FLAG
+__webpack_require__.r(__webpack_exports__);
+
+// EXPORTS
+__webpack_require__.d(__webpack_exports__, {
+  "default": () => (/* binding */ lib)
+});
+
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/application@^4.2.0 (singleton)
+var application_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/application");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/apputils@^4.3.0 (singleton)
+var apputils_4_3_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/apputils");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/console@^4.2.0 (singleton)
+var console_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/console");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/filebrowser@^4.2.0 (singleton)
+var filebrowser_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/filebrowser");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/notebook@^4.2.0 (singleton)
+var notebook_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/notebook");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/statusbar@^4.2.0 (singleton)
+var statusbar_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/statusbar");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/ui-components@^4.2.0 (singleton)
+var ui_components_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/ui-components");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/coreutils@^6.2.0 (singleton)
+var coreutils_6_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/coreutils");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/services@^7.2.0 (singleton)
+var services_7_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/services");
+;// ./lib/said.js
+/**
+ * What a kernel says, as values: each number of its type and within its range, each text of bounded length, or nothing.
+ *
+ * Cells run behind the kernel, and a kernel may be another one than it says: nothing of what it sends is used that did
+ * not come through here. Pure.
+ */
+const MOST_BYTES = 2 ** 50;
+const LONGEST_SECONDS = 1e9;
+const LONGEST_PATH = 1024;
+const MOST_NAMES = 50;
+const LONGEST_NAME = 253;
+/** Controls, and what turns the direction of the text around it. */
+const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+function record(value) {
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+}
+/** A text on one line, in which every character can be seen; "" for what is none. */
+function said_text(value, longest) {
+    return typeof value === 'string' ? value.slice(0, longest).replace(INVISIBLE, '\ufffd') : '';
+}
+/** A whole number from 0 to `most`; null for all else. */
+function count(value, most) {
+    return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most ? value : null;
+}
+/** A duration; null for what is none. */
+function seconds(value) {
+    return typeof value === 'number' && value >= 0 && value <= LONGEST_SECONDS ? value : null;
+}
+function names(value) {
+    const list = Array.isArray(value) ? value.slice(0, MOST_NAMES) : [];
+    return list.map(one => said_text(one, LONGEST_NAME)).filter(one => one !== '');
+}
+/** The path of a file of scratch, as the kernel takes it back; null for what could not be one. */
+function path(value) {
+    if (typeof value !== 'string' || value.length > LONGEST_PATH || value.search(/[\u0000-\u001f\u007f]/) >= 0) {
+        return null;
+    }
+    const parts = value.split('/');
+    return parts.some(part => part === '' || part === '.' || part === '..') ? null : value;
+}
+const CHUNK_BYTES = 2 ** 20;
+/** A page holds what it downloads. */
+const FILE_BYTES = 2 ** 31;
+/** Read a kernel_info_reply; null if it is not of our kernel, or of a version that is not known here. */
+function about(info) {
+    const content = record(info);
+    const sandbox = record(content['sandbox']);
+    const files = record(sandbox['file_messages']);
+    const known = files['version'] === 1 && record(sandbox['state_message'])['version'] === 1;
+    if (content['implementation'] !== 'sandbox_kernel' || !known) {
+        return null;
+    }
+    const limits = record(sandbox['limits']);
+    const outputs = said_text(sandbox['outputs'], 20);
+    return {
+        chunkBytes: Math.max(1, count(files['chunk_bytes'], CHUNK_BYTES) ?? CHUNK_BYTES),
+        fileBytes: count(limits['file_bytes'], FILE_BYTES) ?? FILE_BYTES,
+        memoryBytes: count(limits['memory_bytes'], MOST_BYTES),
+        scratchBytes: count(limits['scratch_bytes'], MOST_BYTES),
+        cpus: seconds(limits['cpus']),
+        cellSeconds: seconds(limits['cell_seconds']),
+        idleSeconds: seconds(limits['idle_seconds']),
+        outputs: ['safe', 'strict', 'trusted'].includes(outputs) ? outputs : 'unknown',
+        network: names(sandbox['network']),
+        secrets: names(sandbox['secrets'])
+    };
+}
+const STANDINGS = ['none', 'starting', 'idle', 'busy'];
+function state(content) {
+    const standing = content['state'];
+    return {
+        state: STANDINGS.includes(standing) ? standing : 'none',
+        problem: said_text(content['problem'], 1000),
+        idleSeconds: seconds(content['idle_seconds']),
+        cellSeconds: seconds(content['cell_seconds']),
+        memoryBytes: count(content['memory_bytes'], MOST_BYTES),
+        scratchBytes: count(content['scratch_bytes'], MOST_BYTES),
+        processes: count(content['processes'], 2 ** 22)
+    };
+}
+/** One page of a list of files, without those whose name or size is none. */
+function page(content, most) {
+    const files = [];
+    for (const one of Array.isArray(content['files']) ? content['files'].slice(0, most) : []) {
+        const entry = record(one);
+        const name = path(entry['path']);
+        const size = count(entry['size'], MOST_BYTES);
+        if (name !== null && size !== null) {
+            files.push({ path: name, size, modified: time(entry['modified']) });
+        }
+    }
+    return { files, more: content['more'] === true, complete: content['complete'] === true };
+}
+function time(value) {
+    return typeof value === 'number' && value >= 0 && value < 2 ** 35 ? value : null;
+}
+/** The name under which a browser saves a file: one part, nothing hidden, nothing that a system reads as a device. */
+function downloadName(from) {
+    const last = from.slice(from.lastIndexOf('/') + 1);
+    let name = last.replace(INVISIBLE, '_').replace(/[\\/:*?"<>|]/g, '_');
+    name = name.replace(/^[.\s~-]+/, '_').replace(/[.\s]+$/, '');
+    if (/^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(name)) {
+        name = `_${name}`;
+    }
+    if (name.length > 120) {
+        const dot = name.lastIndexOf('.');
+        const ending = dot > 0 && name.length - dot <= 12 ? name.slice(dot) : '';
+        name = name.slice(0, 120 - ending.length) + ending;
+    }
+    return name || 'download';
+}
+
+;// ./lib/sandbox.js
+/**
+ * The sandbox behind one kernel: how it stands, and its files, over messages on the kernel's control channel.
+ *
+ * The messages are described in docs/jupyter-server.md. Every answer is bounded in time, and read by said.ts.
+ */
+
+
+const PATIENCE_MS = 90_000;
+/** More than a start may take, which a file request may begin. */
+const STATE_PATIENCE_MS = 10_000;
+const PAGE = 1000;
+const MOST_FILES = 5000;
+/** Why a request was refused or not answered, in words for a person. */
+class Refused extends Error {
+}
+class Sandbox {
+    kernel;
+    about;
+    constructor(kernel, about) {
+        this.kernel = kernel;
+        this.about = about;
+    }
+    async state() {
+        return state((await this.ask('state', {}, [], STATE_PATIENCE_MS)).content);
+    }
+    /** The files of scratch, `MOST_FILES` at most; `complete` says whether these are all. */
+    async list() {
+        const files = [];
+        let after = '';
+        while (files.length < MOST_FILES) {
+            const { content } = await this.ask('file_list', { after, limit: PAGE });
+            const next = page(content, PAGE);
+            files.push(...next.files);
+            const last = next.files.at(-1)?.path;
+            if (!next.more || !next.complete || last === undefined || last === after) {
+                return { files, complete: next.complete && !next.more };
+            }
+            after = last;
+        }
+        return { files: files.slice(0, MOST_FILES), complete: false };
+    }
+    /** Write a file, chunk by chunk; under its name once it is whole. */
+    async upload(source, path, progress, signal) {
+        if (source.size > this.about.fileBytes) {
+            throw new Refused(`it is larger than a file may be (${this.about.fileBytes} bytes, file_limit)`);
+        }
+        let offset = 0;
+        let token = '';
+        for (;;) {
+            const chunk = await source.slice(offset, offset + this.about.chunkBytes).arrayBuffer();
+            const final = offset + chunk.byteLength >= source.size;
+            if (signal.aborted) {
+                if (token !== '') {
+                    await this.ask('file_write', { path, upload: token, abort: true }, [new ArrayBuffer(0)]);
+                }
+                throw new Refused('given up');
+            }
+            const given = token === '' ? {} : { upload: token };
+            const { content } = await this.ask('file_write', { path, offset, final, size: source.size, ...given }, [chunk]);
+            offset += chunk.byteLength;
+            progress(offset, source.size);
+            if (final) {
+                return;
+            }
+            token = said_text(content['upload'], 100);
+            if (token === '' || chunk.byteLength === 0) {
+                throw new Refused('the kernel does not go on with it');
+            }
+        }
+    }
+    /** Read a file, as bytes that no browser takes for a page. */
+    async download(path, progress, signal) {
+        const parts = [];
+        let offset = 0;
+        let etag = '';
+        let total = null;
+        for (;;) {
+            if (signal.aborted) {
+                throw new Refused('given up');
+            }
+            const given = etag === '' ? {} : { etag };
+            const { content, buffers } = await this.ask('file_read', { path, offset, size: this.about.chunkBytes, ...given });
+            const size = count(content['size'], this.about.fileBytes);
+            const part = buffers.length === 1 ? copied(buffers[0]) : null;
+            const honest = size !== null && (total === null || size === total) && part !== null;
+            if (!honest || part.byteLength > this.about.chunkBytes || offset + part.byteLength > size) {
+                throw new Refused('the kernel sent what is no part of a file');
+            }
+            total = size;
+            parts.push(part);
+            offset += part.byteLength;
+            progress(offset, total);
+            if (offset === total) {
+                return new Blob(parts, { type: 'application/octet-stream' });
+            }
+            etag = said_text(content['etag'], 200);
+            if (part.byteLength === 0 || etag === '') {
+                throw new Refused('the kernel does not go on with it');
+            }
+        }
+    }
+    async remove(path) {
+        await this.ask('file_remove', { path });
+    }
+    /** Send one request and return its reply. Raises `Refused`. */
+    async ask(what, fields, buffers = [], patience = PATIENCE_MS) {
+        const kernel = this.kernel;
+        if (kernel.isDisposed || kernel.status === 'dead' || kernel.connectionStatus !== 'connected') {
+            throw new Refused('the kernel is not connected');
+        }
+        // The types of messages that JupyterLab knows of are a closed list; ours are none of them.
+        const message = services_7_2_singleton_.KernelMessage.createMessage({
+            msgType: `sandbox_${what}_request`,
+            channel: 'control',
+            session: kernel.clientId,
+            username: kernel.username,
+            content: { version: 1, ...fields },
+            buffers
+        });
+        const future = kernel.sendControlMessage(message, true, false);
+        future.done.catch(() => undefined);
+        let timer;
+        let ended;
+        try {
+            const reply = await new Promise((resolve, reject) => {
+                future.onReply = resolve;
+                timer = window.setTimeout(() => reject(new Refused('the kernel did not answer in time')), patience);
+                ended = () => {
+                    if (kernel.isDisposed || ['dead', 'restarting', 'autorestarting'].includes(kernel.status)) {
+                        reject(new Refused('the kernel went away'));
+                    }
+                };
+                kernel.statusChanged.connect(ended);
+                kernel.disposed.connect(ended);
+            });
+            const content = record(reply.content);
+            if (content['status'] !== 'ok') {
+                throw new Refused(said_text(content['evalue'], 500) || 'the kernel refused it');
+            }
+            return { content, buffers: reply.buffers ?? [] };
+        }
+        finally {
+            window.clearTimeout(timer);
+            if (ended !== undefined) {
+                kernel.statusChanged.disconnect(ended);
+                kernel.disposed.disconnect(ended);
+            }
+            future.dispose();
+        }
+    }
+}
+/** The bytes of a buffer, on their own: a message's buffers share one piece of memory. */
+function copied(buffer) {
+    if (buffer instanceof ArrayBuffer) {
+        return buffer.slice(0);
+    }
+    if (ArrayBuffer.isView(buffer)) {
+        return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength).slice().buffer;
+    }
+    return null;
+}
+
+;// ./lib/bring.js
+/** Files of the server's folders, for the sandbox. */
+
+
+
+class Bring {
+    contents;
+    settings;
+    current;
+    constructor(contents, settings, current) {
+        this.contents = contents;
+        this.settings = settings;
+        this.current = current;
+    }
+    /** What a file is called in the sandbox: its path from the notebook's folder if it lies below, else its name. */
+    target(path) {
+        const local = this.contents.localPath(path);
+        const folder = coreutils_6_2_singleton_.PathExt.dirname(this.contents.localPath(this.current.session?.path ?? ''));
+        const start = folder === '' ? '' : `${folder}/`;
+        return local.startsWith(start) ? local.slice(start.length) : coreutils_6_2_singleton_.PathExt.basename(local);
+    }
+    async fetch(path, signal) {
+        const url = await this.contents.getDownloadUrl(path);
+        const answer = await services_7_2_singleton_.ServerConnection.makeRequest(url, { method: 'GET', cache: 'no-store', signal }, this.settings);
+        if (!answer.ok) {
+            throw new Refused(`the server does not give it (${answer.status})`);
+        }
+        return answer.blob();
+    }
+}
+
+// EXTERNAL MODULE: consume shared module (default) @lumino/signaling@^2.1.0 (singleton)
+var signaling_2_1_singleton_ = __webpack_require__("webpack/sharing/consume/default/@lumino/signaling");
+;// ./lib/current.js
+/**
+ * Which sandbox is meant: that of the notebook or console that was used last, and how it stands.
+ *
+ * A kernel is ours if the server starts it with our module, and it says so itself: the first a kernel cannot forge, so
+ * one of another kind is asked nothing and given nothing.
+ */
+
+
+
+const EVERY_MS = 5000;
+const INFO_MS = 120_000;
+/** Between two looks that a kernel's messages bring about. */
+const GAP_MS = 1500;
+function isOurs(spec) {
+    const argv = spec?.argv;
+    return Array.isArray(argv) && argv.some((one, place) => one === '-m' && argv[place + 1] === 'sandbox_kernel');
+}
+class Current {
+    specs;
+    context = null;
+    kernel = null;
+    found = null;
+    stands = null;
+    looking = null;
+    lastLook = 0;
+    soon;
+    _changed = new signaling_2_1_singleton_.Signal(this);
+    _worked = new signaling_2_1_singleton_.Signal(this);
+    constructor(specs) {
+        this.specs = specs;
+        window.setInterval(() => {
+            if (document.visibilityState === 'visible') {
+                void this.look();
+            }
+        }, EVERY_MS);
+    }
+    /** Another sandbox is meant, or how it stands is known anew. */
+    get changed() {
+        return this._changed;
+    }
+    /** A cell has ended, so files may be others. */
+    get worked() {
+        return this._worked;
+    }
+    get session() {
+        return this.context;
+    }
+    /** The sandbox; null if there is no kernel, or it is not ours. */
+    get sandbox() {
+        return this.found;
+    }
+    /** How the sandbox stands; null if it is not known. */
+    get state() {
+        return this.stands;
+    }
+    /** From now on, what runs behind this notebook or console is meant. */
+    use(context) {
+        if (context === this.context) {
+            return;
+        }
+        this.context?.kernelChanged.disconnect(this.onKernel, this);
+        this.context = context !== null && !context.isDisposed ? context : null;
+        this.context?.kernelChanged.connect(this.onKernel, this);
+        this.context?.disposed.connect(this.onGone, this);
+        this.onKernel();
+    }
+    /** Ask how the sandbox stands, unless this one is being asked. */
+    async look() {
+        const kernel = this.kernel;
+        if (kernel === null || kernel.isDisposed || this.looking === kernel) {
+            return;
+        }
+        this.looking = kernel;
+        this.lastLook = Date.now();
+        try {
+            const sandbox = await this.sandboxOf(kernel);
+            const state = sandbox === null ? null : await sandbox.state().catch(() => null);
+            if (this.kernel === kernel) {
+                this.found = sandbox;
+                this.stands = state;
+                this._changed.emit();
+            }
+        }
+        finally {
+            if (this.looking === kernel) {
+                this.looking = null;
+            }
+        }
+    }
+    async sandboxOf(kernel) {
+        await this.specs.ready;
+        if (!isOurs(this.specs.specs?.kernelspecs[kernel.name])) {
+            return null;
+        }
+        const known = about(await within(kernel.info, INFO_MS));
+        return known === null ? null : new Sandbox(kernel, known);
+    }
+    onKernel() {
+        this.kernel?.anyMessage.disconnect(this.onMessage, this);
+        this.kernel?.statusChanged.disconnect(this.lookSoon, this);
+        this.kernel = this.context?.session?.kernel ?? null;
+        this.kernel?.anyMessage.connect(this.onMessage, this);
+        this.kernel?.statusChanged.connect(this.lookSoon, this);
+        this.found = null;
+        this.stands = null;
+        this._changed.emit();
+        void this.look();
+    }
+    onGone(context) {
+        if (context === this.context) {
+            this.use(null);
+        }
+    }
+    onMessage(_, { msg, direction }) {
+        if (direction === 'recv' && msg.header.msg_type === 'execute_reply') {
+            this._worked.emit();
+        }
+    }
+    lookSoon() {
+        if (this.soon === undefined) {
+            const wait = Math.max(50, this.lastLook + GAP_MS - Date.now());
+            this.soon = window.setTimeout(() => {
+                this.soon = undefined;
+                void this.look();
+            }, wait);
+        }
+    }
+}
+function within(promise, milliseconds) {
+    return Promise.race([
+        promise.catch(() => null),
+        new Promise(resolve => window.setTimeout(() => resolve(null), milliseconds))
+    ]);
+}
+
+;// ./lib/frames.js
+/**
+ * Frames of outputs: as high as what they show, in the colours of the theme.
+ *
+ * A frame is a program of a cell's. Of what it says, one number is taken, only from the window of a frame without an
+ * origin that lies in an output, held within bounds, and so many times. What goes in are two colours.
+ */
+
+const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
+const LOWEST = 24;
+const HIGHEST = 1600;
+/** Heights that one frame is given, so that none moves the page for ever. */
+const MOST = 40;
+function fitFrames(themes) {
+    const known = new WeakMap();
+    const frames = new WeakMap();
+    window.addEventListener('message', event => {
+        const said = record(event.data)['sandboxKernelHeight'];
+        if (event.source === null || typeof said !== 'number' || !Number.isFinite(said) || said < 0) {
+            return;
+        }
+        // Once for each window: one that floods the page makes it look for nothing.
+        let frame = frames.get(event.source);
+        if (frame === undefined) {
+            const all = [...document.querySelectorAll(FRAMES)];
+            frame = all.find(one => one.contentWindow === event.source) ?? null;
+            frames.set(event.source, frame);
+        }
+        if (frame === null || frame.contentWindow !== event.source) {
+            return;
+        }
+        let fitted = known.get(frame);
+        if (fitted === undefined) {
+            fitted = { set: frame.style.height, said: null, grew: 0, left: MOST };
+            known.set(frame, fitted);
+        }
+        if (fitted.said === null) {
+            paint(frame, themes);
+        }
+        fit(frame, fitted, Math.min(HIGHEST, Math.max(LOWEST, Math.ceil(said))));
+    });
+    themes?.themeChanged.connect(() => {
+        for (const frame of document.querySelectorAll(FRAMES)) {
+            if (known.has(frame)) {
+                paint(frame, themes);
+            }
+        }
+    });
+}
+function fit(frame, fitted, said) {
+    const before = fitted.said ?? frame.offsetHeight;
+    const grown = said - before;
+    if (fitted.left <= 0 || frame.style.height !== fitted.set || grown === 0) {
+        fitted.said ??= said;
+        return;
+    }
+    if (grown === fitted.grew) {
+        fitted.left = 0; // it is a little higher or lower than its window, whatever height that has
+        return;
+    }
+    frame.style.height = `${said}px`;
+    fitted.left -= 1;
+    fitted.set = frame.style.height;
+    fitted.said = said;
+    fitted.grew = grown;
+}
+/** Tell a frame the colours of the page around it. */
+function paint(frame, themes) {
+    const probe = document.createElement('div');
+    probe.style.color = 'var(--jp-content-font-color1)';
+    probe.style.backgroundColor = 'var(--jp-layout-color0)';
+    document.body.append(probe);
+    const { color, backgroundColor } = getComputedStyle(probe);
+    const dark = themes?.theme != null && !themes.isLight(themes.theme);
+    frame.contentWindow?.postMessage({ sandboxKernelTheme: { color, background: backgroundColor, dark } }, '*');
+    probe.remove();
+}
+
+// EXTERNAL MODULE: consume shared module (default) @lumino/widgets@^2.3.0 (singleton)
+var widgets_2_3_singleton_ = __webpack_require__("webpack/sharing/consume/default/@lumino/widgets");
+;// ./lib/acts.js
+/** What a person can do with a whole sandbox: restart its kernel, end it. Each asks first. */
+
+async function confirmed(title, body, label) {
+    const buttons = [apputils_4_3_singleton_.Dialog.cancelButton(), apputils_4_3_singleton_.Dialog.warnButton({ label })];
+    return (await (0,apputils_4_3_singleton_.showDialog)({ title, body, buttons })).button.accept;
+}
+async function restart(session, dialogs) {
+    await dialogs.restart(session);
+}
+async function end(session) {
+    const body = 'Its kernel is shut down. Variables and the files in the sandbox are removed.';
+    if (await confirmed('End the sandbox?', body, 'End')) {
+        await session.shutdown();
+    }
+}
+
+;// ./lib/dom.js
+/** Elements, made of tags and texts: nothing that a kernel says is ever read as HTML. */
+function dom_element(tag, className = '', text = '') {
+    const made = document.createElement(tag);
+    if (className !== '') {
+        made.className = className;
+    }
+    made.textContent = text;
+    return made;
+}
+function dom_button(label, title, act) {
+    const made = dom_element('button', 'sk-Button', label);
+    made.type = 'button';
+    made.title = title;
+    made.addEventListener('click', act);
+    return made;
+}
+
+;// ./lib/words.js
+/** What is shown of a sandbox, in words. Pure. */
+function bytes(value) {
+    if (value === null) {
+        return '?';
+    }
+    let rest = value;
+    for (const unit of ['B', 'KiB', 'MiB', 'GiB']) {
+        if (rest < 1024) {
+            return `${unit === 'B' || rest >= 100 ? Math.round(rest) : Number(rest.toFixed(1))} ${unit}`;
+        }
+        rest /= 1024;
+    }
+    return `${Number(rest.toFixed(1))} TiB`;
+}
+function duration(value) {
+    if (value === null) {
+        return '?';
+    }
+    const whole = Math.round(value);
+    if (whole < 60) {
+        return `${whole} s`;
+    }
+    if (whole < 3600) {
+        return whole < 600 && whole % 60 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.round(whole / 60)} min`;
+    }
+    return `${Number((whole / 3600).toFixed(1))} h`;
+}
+function network(about) {
+    if (about.network.length === 0) {
+        return 'no network';
+    }
+    return about.network.length === 1 ? '1 network rule' : `${about.network.length} network rules`;
+}
+function left(state) {
+    if (state.state === 'busy') {
+        return state.cellSeconds === null ? 'cell runs' : `cell has ${duration(state.cellSeconds)}`;
+    }
+    return state.idleSeconds === null ? '' : `ends in ${duration(state.idleSeconds)} if unused`;
+}
+/** One line: what it uses, how long it has, what it may reach. */
+function line(about, state) {
+    if (state === null) {
+        return 'Sandbox: no answer';
+    }
+    if (state.state === 'none') {
+        return state.problem === '' ? 'Sandbox: none yet' : 'Sandbox: ended';
+    }
+    if (state.state === 'starting') {
+        return 'Sandbox: starting';
+    }
+    const used = `${bytes(state.memoryBytes)} of ${bytes(about.memoryBytes)}`;
+    return [`Sandbox: ${used}`, left(state), network(about)].filter(part => part !== '').join(' · ');
+}
+/** Rows of a name and a value each. */
+function rows(about, state) {
+    const now = state !== null && (state.state === 'idle' || state.state === 'busy') ? state : null;
+    const of = (used, limit) => now === null ? `${bytes(limit)} at most` : `${bytes(used ?? null)} of ${bytes(limit)}`;
+    const result = [
+        ['State', state === null ? 'no answer' : state.state],
+        ['Memory', of(now?.memoryBytes, about.memoryBytes)],
+        ['Files', of(now?.scratchBytes, about.scratchBytes)],
+        ['Processors', about.cpus === null ? '?' : String(about.cpus)],
+        ['Time of a cell', `${duration(about.cellSeconds)} at most${now?.cellSeconds == null ? '' : `, ${duration(now.cellSeconds)} left`}`],
+        ['Unused', `ends after ${duration(about.idleSeconds)}${now?.idleSeconds == null ? '' : `, in ${duration(now.idleSeconds)}`}`],
+        ['Network', about.network.length === 0 ? 'none' : about.network.join(', ')],
+        ['Secrets', about.secrets.length === 0 ? 'none' : about.secrets.join(', ')],
+        ['Outputs', about.outputs]
+    ];
+    if (state !== null && state.problem !== '') {
+        result.push(['Ended', state.problem]);
+    }
+    return result;
+}
+
+;// ./lib/transfers.js
+/** Files on their way: each a row with a name, a bar and a way to give it up. Two are moved at a time. */
+
+
+
+
+const AT_ONCE = 2;
+const LONGEST_WHY = 300;
+class Transfers {
+    node = dom_element('div', 'sk-Transfers');
+    running = 0;
+    waiting = [];
+    constructor() {
+        this.node.setAttribute('aria-live', 'polite');
+    }
+    /** Show one transfer until it ends; a row that says why it failed stays until it is closed. True if it was done. */
+    async run(name, work) {
+        const row = dom_element('div', 'sk-Transfer');
+        const label = dom_element('bdi', 'sk-Transfer-name', said_text(name, 300));
+        const bar = dom_element('progress');
+        const said = dom_element('span', 'sk-Transfer-said', 'waiting');
+        const giveUp = new AbortController();
+        const stop = dom_button('×', 'Give it up', () => giveUp.abort());
+        bar.setAttribute('aria-label', label.textContent ?? '');
+        row.append(label, stop, bar, said);
+        this.node.append(row);
+        await this.turn();
+        try {
+            await work((done, total) => {
+                bar.max = Math.max(1, total);
+                bar.value = total === 0 ? 1 : done;
+                said.textContent = `${bytes(done)} of ${bytes(total)}`;
+            }, giveUp.signal);
+            row.remove();
+            return true;
+        }
+        catch (error) {
+            bar.remove();
+            row.classList.add('sk-mod-failed');
+            said.textContent = error instanceof Refused ? said_text(error.message, LONGEST_WHY) : 'it could not be read or written';
+            stop.title = 'Close';
+            stop.onclick = () => row.remove();
+            if (!(error instanceof Refused)) {
+                console.error('sandbox-kernel:', error);
+            }
+            return false;
+        }
+        finally {
+            this.running -= 1;
+            this.waiting.shift()?.();
+        }
+    }
+    async turn() {
+        while (this.running >= AT_ONCE) {
+            await new Promise(resolve => this.waiting.push(resolve));
+        }
+        this.running += 1;
+    }
+}
+
+;// ./lib/panel.js
+/** The panel "Sandbox files": what is in the sandbox of the notebook, files in, files out. */
+
+
+
+
+
+
+
+const SHOWN = 1000;
+/** Between two lists that cells bring about. */
+const panel_GAP_MS = 1000;
+const DRAGGED = 'application/x-jupyter-icontents';
+class FilesPanel extends widgets_2_3_singleton_.Widget {
+    current;
+    bring;
+    status = dom_element('div', 'sk-Status');
+    note = dom_element('div', 'sk-Note');
+    list = dom_element('ul', 'sk-List');
+    tools = dom_element('div', 'sk-Tools');
+    transfers = new Transfers();
+    chooser = dom_element('input');
+    shownOf = null;
+    names = new Set();
+    listing = false;
+    again = false;
+    /** A sandbox is awaited, whose files are to be listed. */
+    pending = false;
+    timer;
+    constructor(current, bring, dialogs) {
+        super();
+        this.current = current;
+        this.bring = bring;
+        this.addClass('sk-Panel');
+        this.title.label = 'Sandbox files';
+        this.chooser.type = 'file';
+        this.chooser.multiple = true;
+        this.chooser.hidden = true;
+        this.chooser.addEventListener('change', () => {
+            void this.upload([...(this.chooser.files ?? [])]);
+            this.chooser.value = '';
+        });
+        this.tools.append(dom_button('Upload', 'Put files of yours into the sandbox', () => this.chooser.click()), dom_button('Refresh', 'List the files anew', () => void this.refresh()), dom_button('Restart', 'Restart the kernel: variables go, files stay', () => {
+            if (current.session !== null) {
+                void restart(current.session, dialogs);
+            }
+        }), dom_button('End', 'End the sandbox: variables and files go', () => {
+            if (current.session !== null) {
+                void end(current.session);
+            }
+        }));
+        this.list.setAttribute('aria-label', 'Files in the sandbox');
+        this.note.setAttribute('role', 'status');
+        this.node.append(this.status, this.tools, this.chooser, this.transfers.node, this.note, this.list);
+        current.changed.connect(this.onChanged, this);
+        current.worked.connect(this.refreshSoon, this);
+        this.onChanged();
+    }
+    /** Write files into the sandbox; one that takes the place of another only when that is wanted. */
+    async upload(files) {
+        for (const file of files) {
+            await this.put(file, file.name);
+        }
+    }
+    /** Write what lies in the server's folders into the sandbox. */
+    async bringIn(paths) {
+        for (const path of paths) {
+            await this.put(path, this.bring.target(path));
+        }
+    }
+    handleEvent(event) {
+        switch (event.type) {
+            case 'dragenter':
+            case 'dragover':
+                this.over(event, [...(event.dataTransfer?.types ?? [])].includes('Files'));
+                break;
+            case 'lm-dragenter':
+            case 'lm-dragover': {
+                const drag = event;
+                this.over(drag, drag.mimeData.hasData(DRAGGED));
+                drag.dropAction = 'copy';
+                break;
+            }
+            case 'dragleave':
+            case 'lm-dragleave':
+                this.removeClass('sk-mod-over');
+                break;
+            case 'drop':
+                this.over(event, true);
+                this.removeClass('sk-mod-over');
+                void this.upload(dropped(event.dataTransfer, folder => this.say(folder)));
+                break;
+            case 'lm-drop': {
+                const drag = event;
+                this.over(drag, true);
+                this.removeClass('sk-mod-over');
+                const paths = drag.mimeData.getData(DRAGGED);
+                void this.bringIn(Array.isArray(paths) ? paths.filter(one => typeof one === 'string') : []);
+                break;
+            }
+        }
+    }
+    onAfterAttach(message) {
+        super.onAfterAttach(message);
+        for (const kind of EVENTS) {
+            this.node.addEventListener(kind, this);
+        }
+    }
+    onBeforeDetach(message) {
+        for (const kind of EVENTS) {
+            this.node.removeEventListener(kind, this);
+        }
+        super.onBeforeDetach(message);
+    }
+    onAfterShow(message) {
+        super.onAfterShow(message);
+        void this.current.look();
+        this.refreshSoon();
+    }
+    async put(source, name) {
+        const sandbox = this.current.sandbox;
+        if (sandbox === null) {
+            this.say('The notebook in front has no sandbox.');
+            return;
+        }
+        const shown = said_text(name, 200);
+        if (this.names.has(name) && !(await confirmed('Replace the file?', `"${shown}" is in the sandbox already.`, 'Replace'))) {
+            return;
+        }
+        const done = await this.transfers.run(name, async (progress, signal) => {
+            const blob = typeof source === 'string' ? await this.bring.fetch(source, signal) : source;
+            await sandbox.upload(blob, name, progress, signal);
+        });
+        if (done) {
+            this.refreshSoon();
+        }
+    }
+    over(event, taken) {
+        if (taken && this.current.sandbox !== null) {
+            event.preventDefault();
+            event.stopPropagation();
+            this.addClass('sk-mod-over');
+        }
+    }
+    say(what) {
+        this.note.textContent = what;
+    }
+    onChanged() {
+        const { sandbox, state } = this.current;
+        this.tools.hidden = sandbox === null;
+        this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : line(sandbox.about, state);
+        this.status.title = state?.problem ?? '';
+        if (sandbox?.kernel !== this.shownOf?.kernel) {
+            this.shownOf = sandbox;
+            this.fill([], true);
+            this.say('');
+            this.refreshSoon();
+        }
+        else if (sandbox !== null && state?.state === 'none' && this.names.size > 0) {
+            this.fill([], true);
+        }
+        else if (this.pending && state !== null && state.state !== 'starting') {
+            this.refreshSoon();
+        }
+    }
+    refreshSoon() {
+        if (this.timer === undefined) {
+            this.timer = window.setTimeout(() => {
+                this.timer = undefined;
+                void this.refreshIfThere();
+            }, panel_GAP_MS);
+        }
+    }
+    /** List without starting a sandbox for it. */
+    async refreshIfThere() {
+        const { sandbox, state } = this.current;
+        const there = state?.state === 'idle' || state?.state === 'busy';
+        this.pending = sandbox !== null && !there;
+        if (there && this.isVisible) {
+            await this.refresh();
+        }
+    }
+    async refresh() {
+        const sandbox = this.current.sandbox;
+        this.again = this.listing;
+        if (sandbox === null || this.listing) {
+            return;
+        }
+        this.listing = true;
+        try {
+            const { files, complete } = await sandbox.list();
+            if (this.current.sandbox?.kernel === sandbox.kernel) {
+                this.fill(files, complete);
+            }
+        }
+        catch (error) {
+            this.say(error instanceof Refused ? error.message : 'The files could not be listed.');
+        }
+        finally {
+            this.listing = false;
+        }
+        if (this.again) {
+            this.refreshSoon();
+        }
+    }
+    fill(files, complete) {
+        this.names = new Set(files.map(file => file.path));
+        this.list.replaceChildren(...files.slice(0, SHOWN).map(file => this.row(file)));
+        const total = complete ? `${files.length}` : `${Math.min(files.length, (/* inlined export .MOST_FILES */5000))} or more`;
+        if (files.length > SHOWN || !complete) {
+            this.say(`${Math.min(SHOWN, files.length)} of ${total} files are shown.`);
+        }
+        else {
+            this.say(files.length === 0 && this.current.sandbox !== null ? 'No files yet. Drop some here.' : '');
+        }
+    }
+    row(file) {
+        const row = dom_element('li', 'sk-File');
+        const shown = said_text(file.path, 1024);
+        const name = dom_element('bdi', 'sk-File-name', shown);
+        const when = file.modified === null ? '' : new Date(file.modified * 1000).toLocaleString();
+        row.title = [shown, bytes(file.size), when].filter(part => part !== '').join('\n');
+        row.append(name, dom_element('span', 'sk-File-size', bytes(file.size)), dom_button('↓', `Download ${shown}`, () => void this.download(file)), dom_button('×', `Delete ${shown}`, () => void this.remove(file)));
+        return row;
+    }
+    async download(file) {
+        const sandbox = this.current.sandbox;
+        if (sandbox === null) {
+            return;
+        }
+        await this.transfers.run(file.path, async (progress, signal) => {
+            const blob = await sandbox.download(file.path, progress, signal);
+            const link = dom_element('a');
+            link.href = URL.createObjectURL(blob);
+            link.download = downloadName(file.path);
+            link.click();
+            window.setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+        });
+    }
+    async remove(file) {
+        const sandbox = this.current.sandbox;
+        const body = `"${said_text(file.path, 200)}" is removed from the sandbox.`;
+        if (sandbox === null || !(await confirmed('Delete the file?', body, 'Delete'))) {
+            return;
+        }
+        try {
+            await sandbox.remove(file.path);
+        }
+        catch (error) {
+            this.say(error instanceof Refused ? error.message : 'The file could not be deleted.');
+            return;
+        }
+        await this.refresh();
+    }
+}
+const EVENTS = ['dragenter', 'dragover', 'dragleave', 'drop', 'lm-dragenter', 'lm-dragover', 'lm-dragleave', 'lm-drop'];
+function dropped(data, refuse) {
+    const files = [];
+    for (const item of data?.items ?? []) {
+        const file = item.getAsFile();
+        if (item.webkitGetAsEntry()?.isDirectory) {
+            refuse('A folder is not taken as a whole: drop its files.');
+        }
+        else if (file !== null) {
+            files.push(file);
+        }
+    }
+    return files;
+}
+
+;// ./lib/status.js
+/** One line about the sandbox, and all about it at a click. */
+
+
+
+
+
+class StatusLine extends widgets_2_3_singleton_.Widget {
+    current;
+    dialogs;
+    showFiles;
+    button = dom_element('button', 'sk-StatusLine-button');
+    constructor(current, dialogs, showFiles) {
+        super();
+        this.current = current;
+        this.dialogs = dialogs;
+        this.showFiles = showFiles;
+        this.addClass('sk-StatusLine');
+        this.button.type = 'button';
+        this.button.title = 'The sandbox of the notebook in front';
+        this.button.addEventListener('click', () => void this.tell());
+        this.node.append(this.button);
+        current.changed.connect(this.onChanged, this);
+        this.onChanged();
+    }
+    onChanged() {
+        const { sandbox, state } = this.current;
+        this.setHidden(sandbox === null);
+        this.button.textContent = sandbox === null ? '' : line(sandbox.about, state);
+    }
+    async tell() {
+        const { sandbox, state, session } = this.current;
+        if (sandbox === null || session === null) {
+            return;
+        }
+        const body = new widgets_2_3_singleton_.Widget();
+        const table = dom_element('table', 'sk-About');
+        for (const [name, value] of rows(sandbox.about, state)) {
+            const row = dom_element('tr');
+            const head = dom_element('th', '', name);
+            head.scope = 'row';
+            row.append(head, dom_element('td', '', value));
+            table.append(row);
+        }
+        body.node.append(table);
+        const buttons = [
+            apputils_4_3_singleton_.Dialog.createButton({ label: 'Files' }),
+            apputils_4_3_singleton_.Dialog.createButton({ label: 'Restart kernel…' }),
+            apputils_4_3_singleton_.Dialog.warnButton({ label: 'End sandbox…', accept: false }),
+            apputils_4_3_singleton_.Dialog.okButton({ label: 'Close' })
+        ];
+        const { button } = await (0,apputils_4_3_singleton_.showDialog)({ title: 'Sandbox', body, buttons, defaultButton: 3 });
+        if (button.label === 'Files') {
+            this.showFiles();
+        }
+        else if (button.label === 'Restart kernel…') {
+            await restart(session, this.dialogs);
+        }
+        else if (button.label === 'End sandbox…') {
+            await end(session);
+        }
+    }
+}
+
+;// ./lib/index.js
+/** The extension: the sandbox's files in a panel, a line about it, an entry in a menu, and frames that fit. */
+
+
+
+
+
+
+
+
+
+
+
+
+const SHOW = 'sandbox-kernel:show-files';
+const BRING_IN = 'sandbox-kernel:bring-in';
+const icon = new ui_components_4_2_singleton_.LabIcon({
+    name: 'sandbox-kernel:box',
+    svgstr: '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" ' +
+        'd="M12 2 3 6.5v11L12 22l9-4.5v-11zm0 2.2 5.9 3L12 10.1 6.1 7.2zM5 8.9l6 3v7.3l-6-3zm8 10.3v-7.3l6-3v7.3z"/></svg>'
+});
+const lib_plugin = {
+    id: 'sandbox-kernel:plugin',
+    description: 'Files and state of the sandbox behind a notebook.',
+    autoStart: true,
+    optional: [notebook_4_2_singleton_.INotebookTracker, console_4_2_singleton_.IConsoleTracker, apputils_4_3_singleton_.ISessionContextDialogs, filebrowser_4_2_singleton_.IFileBrowserFactory, statusbar_4_2_singleton_.IStatusBar, application_4_2_singleton_.ILabShell],
+    activate: (app, notebooks, consoles, given, browsers, statusBar, lab) => {
+        if (notebooks === null && consoles === null) {
+            return; // a page without kernels, such as Notebook's list of files
+        }
+        const dialogs = given ?? new apputils_4_3_singleton_.SessionContextDialogs();
+        const { contents, kernelspecs, serverSettings } = app.serviceManager;
+        const current = new Current(kernelspecs);
+        notebooks?.currentChanged.connect((_, one) => current.use(one?.sessionContext ?? null));
+        consoles?.currentChanged.connect((_, one) => current.use(one?.sessionContext ?? null));
+        lab?.currentChanged.connect((_, { newValue }) => {
+            // From a console back to the notebook that was the current one before: its tracker says nothing.
+            const known = [notebooks?.currentWidget, consoles?.currentWidget].find(one => one && one === newValue);
+            if (known) {
+                current.use(known.sessionContext);
+            }
+        });
+        current.use((notebooks?.currentWidget ?? consoles?.currentWidget)?.sessionContext ?? null);
+        const panel = new FilesPanel(current, new Bring(contents, serverSettings, current), dialogs);
+        panel.id = 'sandbox-kernel-files';
+        panel.title.caption = 'Sandbox files';
+        if (lab !== null) {
+            panel.title.label = '';
+            panel.title.icon = icon;
+        }
+        app.shell.add(panel, 'right', { rank: 700, type: 'Sandbox files' });
+        app.commands.addCommand(SHOW, {
+            label: 'Show Sandbox Files',
+            icon,
+            execute: () => {
+                const shell = app.shell;
+                if (lab === null) {
+                    shell.expandRight?.(panel.id); // Notebook 7 shows one of its side panels so
+                }
+                app.shell.activateById(panel.id);
+            }
+        });
+        const status = new StatusLine(current, dialogs, () => void app.commands.execute(SHOW));
+        if (statusBar !== null) {
+            statusBar.registerStatusItem('sandbox-kernel:status', {
+                item: status,
+                align: 'left',
+                rank: 20,
+                isActive: () => current.sandbox !== null,
+                activeStateChanged: current.changed
+            });
+        }
+        else {
+            status.id = 'sandbox-kernel-status';
+            app.shell.add(status, 'menu', { rank: 900 });
+        }
+        if (browsers !== null) {
+            const selected = () => [...(browsers.tracker.currentWidget?.selectedItems() ?? [])].filter(one => one.type !== 'directory');
+            app.commands.addCommand(BRING_IN, {
+                label: 'Bring into the Sandbox',
+                icon,
+                isVisible: () => current.sandbox !== null && selected().length > 0,
+                execute: async () => {
+                    await app.commands.execute(SHOW);
+                    await panel.bringIn(selected().map(one => one.path));
+                }
+            });
+            app.contextMenu.addItem({ command: BRING_IN, selector: '.jp-DirListing-item[data-isdir="false"]', rank: 5 });
+        }
+    }
+};
+const lib_frames = {
+    id: 'sandbox-kernel:frames',
+    description: 'Frames of outputs as high as what they show, in the colours of the theme.',
+    autoStart: true,
+    optional: [apputils_4_3_singleton_.IThemeManager],
+    activate: (_, themes) => fitFrames(themes)
+};
+/* harmony default export */ const lib = ([lib_plugin, lib_frames]);
+
+
+/***/ }
+
+}]);
