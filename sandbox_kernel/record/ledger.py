@@ -185,6 +185,9 @@ class Ledger:
         header = chain.parse(os.pread(self._fd, chain.MAX_LINE, 0).partition(b"\n")[0])
         tail = os.pread(self._fd, WINDOW, max(0, size - WINDOW))
         whole, newline, torn = tail.rpartition(b"\n")
+        if (unended := chain.parse(torn)) is not None and unended.is_by(self._key.mac):
+            os.write(self._fd, b"\n")  # a line that was broken off behind its last sign is whole
+            return self._resume(inode, self._file()[1], remembered)
         found = _last_sealed(whole.split(b"\n")) if newline else None
         if found is None or len(torn) >= chain.MAX_LINE:
             kind = Gap.SET_ASIDE if header is None else Gap.ALTERED

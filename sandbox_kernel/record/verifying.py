@@ -158,7 +158,10 @@ class Verifier:
         fields = sealed.fields()
         if self._row == 1:
             self._header(sealed, fields)
-        self._explain(fields if fields.get("event") == chain.GAP and self._is_genuine(sealed) else {})
+        gap = fields if fields.get("event") == chain.GAP and self._is_genuine(sealed) else {}
+        if self._torn is None and isinstance(gap.get("torn"), dict) and sealed.follows(self._head):
+            self._say(RecordCode.LINES_MISSING, "the one that was broken off, before this one", n=sealed.head.n)
+        self._explain(gap)
         if (before := self._place(sealed)) is not None:
             self._meaning(sealed, before, fields)
 

@@ -504,6 +504,34 @@ def test_a_line_that_was_broken_off_is_marked_by_the_next(bent: Folder) -> None:
     assert codes(verify(bent.path, bent.key)) == {RecordCode.LINE_FOREIGN}
 
 
+def test_a_line_that_was_broken_off_cannot_be_taken_out(bent: Folder) -> None:
+    """The line behind it says that it was there. What stays of it may be all that there is of a cell."""
+    with bent.path.open("ab") as file:
+        file.write(b'{"time":"2026-01-01T00:00:00.000+00:00","session":"four","eve')
+    write(bent.path, bent.key, "five")
+    whole = bent.path.read_bytes()
+    assert verify(bent.path, bent.key).is_as_written
+    bent.path.write_bytes(whole.replace(b'{"time":"2026-01-01T00:00:00.000+00:00","session":"four","eve\n', b""))
+    result = verify(bent.path, bent.key)
+    assert (codes(result), result.is_as_written) == ({RecordCode.LINES_MISSING}, False)
+
+
+def test_a_line_that_was_broken_off_behind_its_last_sign_is_whole(bent: Folder) -> None:
+    """As a kill leaves it, before the line was remembered; else the next one has its number as well."""
+    before, witness = bent.path.read_bytes(), bent.key.parent / "audit-heads" / witness_of(bent)
+    remembered = witness.read_bytes()
+    audit = Audit(str(bent.path), session="four", key=str(bent.key))
+    audit("cell", number=1)
+    audit.close()
+    line = bent.path.read_bytes().removeprefix(before).partition(b"\n")[0]
+    bent.path.write_bytes(before + line)
+    witness.write_bytes(remembered)
+    write(bent.path, bent.key, "five")
+    result = verify(bent.path, bent.key)
+    assert (codes(result), result.is_as_written) == ({RecordCode.NOT_ENDED}, True)
+    assert bent.path.read_bytes().startswith(before + line + b"\n{")
+
+
 def test_a_part_of_a_line_that_a_full_disk_took_is_taken_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
