@@ -96,7 +96,7 @@ class Load:
             code = f"total = {'total + ' if number > 1 else ''}{number}\nprint('cell {number}')\ntotal"
             await self._cell(sandbox, code, str(number * (number + 1) // 2), f"cell {number}\n")
         await self._cell(sandbox, "open('out.bin', 'wb').write(data[::-1])", str(len(self.content)))
-        if await self._timed("file read", sandbox.files.read("out.bin")) != self.content[::-1]:
+        if await self._timed("file read", sandbox.files.read("out.bin", "bytes")) != self.content[::-1]:
             raise Wrong("the file came back changed")
 
     async def _cell(self, sandbox: AsyncSandbox, code: str, text: str, printed: str = "") -> None:

@@ -12,42 +12,110 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .core.errors import CallbackFailed as CallbackFailed
+    from .core.errors import CellTimeout as CellTimeout
+    from .core.errors import CommandError as CommandError
+    from .core.errors import CommandExitException as CommandExitException
     from .core.errors import ConfigurationError as ConfigurationError
     from .core.errors import EngineError as EngineError
+    from .core.errors import FileNotThere as FileNotThere
     from .core.errors import FileRefused as FileRefused
     from .core.errors import SandboxClosed as SandboxClosed
     from .core.errors import SandboxDied as SandboxDied
     from .core.errors import SandboxError as SandboxError
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
+    from .sdk.charts import BarChart as BarChart
+    from .sdk.charts import BoxAndWhiskerChart as BoxAndWhiskerChart
+    from .sdk.charts import Chart as Chart
+    from .sdk.charts import ChartType as ChartType
+    from .sdk.charts import LineChart as LineChart
+    from .sdk.charts import PieChart as PieChart
+    from .sdk.charts import ScaleType as ScaleType
+    from .sdk.charts import ScatterChart as ScatterChart
+    from .sdk.charts import SuperChart as SuperChart
     from .sdk.client import AsyncSandbox as AsyncSandbox
+    from .sdk.commands import PtySize as PtySize
+    from .sdk.entries import EntryInfo as EntryInfo
+    from .sdk.entries import FileInfo as FileInfo
+    from .sdk.entries import FilesystemEvent as FilesystemEvent
+    from .sdk.entries import FilesystemEventType as FilesystemEventType
+    from .sdk.entries import FileType as FileType
     from .sdk.execution import Execution as Execution
     from .sdk.execution import ExecutionError as ExecutionError
     from .sdk.execution import Logs as Logs
-    from .sdk.execution import Result as Result
-    from .sdk.files import FileInfo as FileInfo
+    from .sdk.following import CommandResult as CommandResult
+    from .sdk.following import ProcessInfo as ProcessInfo
+    from .sdk.hosted import InvalidArgumentException as InvalidArgumentException
+    from .sdk.hosted import NotFoundException as NotFoundException
+    from .sdk.hosted import SandboxException as SandboxException
+    from .sdk.hosted import TimeoutException as TimeoutException
+    from .sdk.result import Result as Result
+    from .sdk.said import OutputMessage as OutputMessage
     from .sdk.values import CellUsage as CellUsage
     from .sdk.values import NetworkDenial as NetworkDenial
     from .sdk.values import NetworkUsage as NetworkUsage
     from .sdk.values import SandboxInfo as SandboxInfo
+    from .sdk.values import SandboxMetrics as SandboxMetrics
+    from .sdk.values import SandboxQuery as SandboxQuery
     from .sdk.values import SandboxUsage as SandboxUsage
 
 _PLACES = {
-    "sdk.blocking": ("Sandbox",),
-    "sdk.callbacks": ("Prompt",),
-    "sdk.client": ("AsyncSandbox",),
-    "sdk.files": ("FileInfo",),
-    "sdk.values": ("CellUsage", "NetworkDenial", "NetworkUsage", "SandboxInfo", "SandboxUsage"),
     "core.errors": (
         "CallbackFailed",
+        "CellTimeout",
+        "CommandError",
+        "CommandExitException",
         "ConfigurationError",
         "EngineError",
+        "FileNotThere",
         "FileRefused",
         "SandboxClosed",
         "SandboxDied",
         "SandboxError",
     ),
-    "sdk.execution": ("Execution", "ExecutionError", "Logs", "Result"),
+    "sdk.blocking": ("Sandbox",),
+    "sdk.callbacks": ("Prompt",),
+    "sdk.charts": (
+        "BarChart",
+        "BoxAndWhiskerChart",
+        "Chart",
+        "ChartType",
+        "LineChart",
+        "PieChart",
+        "ScaleType",
+        "ScatterChart",
+        "SuperChart",
+    ),
+    "sdk.client": ("AsyncSandbox",),
+    "sdk.commands": ("PtySize",),
+    "sdk.entries": (
+        "EntryInfo",
+        "FileInfo",
+        "FileType",
+        "FilesystemEvent",
+        "FilesystemEventType",
+    ),
+    "sdk.execution": (
+        "Execution",
+        "ExecutionError",
+        "Logs",
+    ),
+    "sdk.following": (
+        "CommandResult",
+        "ProcessInfo",
+    ),
+    "sdk.result": ("Result",),
+    "sdk.hosted": ("InvalidArgumentException", "NotFoundException", "SandboxException", "TimeoutException"),
+    "sdk.said": ("OutputMessage",),
+    "sdk.values": (
+        "CellUsage",
+        "NetworkDenial",
+        "NetworkUsage",
+        "SandboxInfo",
+        "SandboxMetrics",
+        "SandboxQuery",
+        "SandboxUsage",
+    ),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

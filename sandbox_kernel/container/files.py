@@ -15,6 +15,7 @@ import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any
 
 ROOT = "/mnt/data"
@@ -24,11 +25,13 @@ MAX_ENTRIES = 20_000
 MAX_DEPTH = 16
 MAX_NAMED = 100
 """Things that are no regular files which a listing names; the rest is only counted."""
+REMOVED_AT_ONCE = 2_000
 PARTIAL = ".upload-"
 """How the name of a file starts that is still being written."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
 _CODES = {
     errno.ENOENT: "missing",
@@ -52,7 +55,10 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
     file.read    path offset size                   stamp, and at most CHUNK_BYTES of data
     file.write   path token offset [size] [final]   stamp once it is final; until then the file has another name
     file.mkdir   path                               with all folders above it
-    file.remove  path                               a file, a link or an empty folder
+    file.remove  path [all]                         a file, a link or an empty folder; with all, a part of any: more
+    file.entries path depth limit                   entries [[path, kind, mode, link, *stamp]], complete; "" is the root
+    file.stat    path                               entry
+    file.rename  path to                            with the folders above it; a file there is replaced
     file.discard token                              ends an unfinished file.write
 
     A stamp is [size, mtime_ns, ctime_ns, inode].
@@ -64,7 +70,14 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
             with _folder([]) as root, suppress(FileNotFoundError):
                 os.unlink(_partial(request), dir_fd=root)
             return {"ok": True}, b""
+        if op == "file.entries":
+            return _entries(request["path"], int(request["depth"]), int(request["limit"])), b""
         parts = _parts(request["path"])
+        if op == "file.stat":
+            with _folder(parts[:-1]) as folder:
+                return {"ok": True, "entry": _entry(parts, folder)}, b""
+        if op == "file.rename":
+            return _rename(parts, _parts(request["to"])), b""
         if op == "file.read":
             return _read(parts, int(request["offset"]), int(request["size"]))
         if op == "file.write":
@@ -73,7 +86,7 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
             with _folder(parts, make=True):
                 return {"ok": True}, b""
         if op == "file.remove":
-            return _remove(parts), b""
+            return _remove_all(parts) if request.get("all") else _remove(parts), b""
     except OSError as error:
         return _refusal(_CODES.get(error.errno or 0, "failed"), error.strerror or str(error))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -186,6 +199,75 @@ def _remove(parts: list[str]) -> dict[str, Any]:
         else:
             os.unlink(parts[-1], dir_fd=folder)
     return {"ok": True}
+
+
+def _remove_all(parts: list[str]) -> dict[str, Any]:
+    """Remove what is in a folder, as much as one step may do, and the folder itself when it is empty."""
+    left, way = REMOVED_AT_ONCE, [parts]
+    while left:
+        with _folder(way[-1][:-1]) as folder:
+            status = os.stat(way[-1][-1], dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            _remove(way[-1])
+            return {"ok": True}
+        below: list[str] | None = None
+        with _folder(way[-1]) as folder:
+            with os.scandir(folder) as entries:
+                names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, left)]
+            for name, is_folder in names:
+                if is_folder:
+                    below = [*way[-1], name]
+                    break
+                os.unlink(name, dir_fd=folder)
+                left -= 1
+        if below is not None:
+            left -= 1
+            way.append(below)
+        elif not names:
+            _remove(way.pop())
+            if not way:
+                return {"ok": True}
+    return {"ok": True, "more": True}
+
+
+def _rename(parts: list[str], to: list[str]) -> dict[str, Any]:
+    with _folder(parts[:-1]) as source, _folder(to[:-1], make=True) as target:
+        os.rename(parts[-1], to[-1], src_dir_fd=source, dst_dir_fd=target)
+        return {"ok": True, "entry": _entry(to, target)}
+
+
+def _entry(parts: list[str], folder: int) -> list[Any]:
+    status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+    kind, link = _KINDS.get(stat.S_IFMT(status.st_mode), "other"), None
+    if kind == "link":
+        link = os.readlink(parts[-1], dir_fd=folder).encode("utf-8", "backslashreplace").decode()
+    return ["/".join(parts), kind, stat.S_IMODE(status.st_mode), link, *_stamp(status)]
+
+
+def _entries(path: str, depth: int, limit: int) -> dict[str, Any]:
+    """List a folder and those below it, so many levels deep, those near the root first."""
+    top = _parts(path) if path else []
+    with _folder(top):
+        pass  # it is one
+    found: list[list[Any]] = []
+    left = max(0, min(limit, MAX_ENTRIES))
+    folders = deque([(top, 1)])
+    while folders:
+        above, level = folders.popleft()
+        with suppress(OSError), _folder(above) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                if not left:
+                    return {"ok": True, "entries": found, "complete": False}
+                left -= 1
+                if not above and entry.name.startswith(PARTIAL):
+                    continue
+                with suppress(OSError, UnicodeEncodeError):
+                    entry.name.encode()
+                    row = _entry([*above, entry.name], folder)
+                    found.append(row)
+                    if row[1] == "dir" and level < min(depth, MAX_DEPTH):
+                        folders.append(([*above, entry.name], level + 1))
+    return {"ok": True, "entries": found, "complete": True}
 
 
 class _Listing:

@@ -26,6 +26,7 @@ class EndCode(Code):
     # --- limits of a cell ---
     CELL_TIMEOUT = "limit", "the cell ran longer than its time limit and was stopped", _TIME
     REQUEST_TIMEOUT = "limit", "a request ran longer than its time limit and was stopped", _TIME
+    COMMAND_TIMEOUT = "limit", "the command ran longer than its time limit and was ended", _TIME
     CELL_WAITED_TOO_LONG = "limit", "the cell waited too long for a person", "Answer sooner, or raise idle_timeout."
     OUT_OF_MEMORY = "limit", "the cell used more memory than the sandbox has", _MEMORY
     OUTPUT_TOO_LARGE = "limit", "the {who} sent too much output", _LESS
@@ -115,6 +116,15 @@ class EndCode(Code):
     WRONG_SETTING = "failure", "a setting has a value that cannot work", "Change the setting that is named."
     SANDBOX_CLOSED = "failure", "a sandbox was used after its end, or outside of its loop or process", _OWNER
     SANDBOX_KILLED = "failure", "the sandbox was killed: make a new one", "Make a new one."
+    COMMAND_FAILED = "failure", "the command ended with the exit code {code}", "Read its stderr."
+    COMMAND_NOT_STARTED = "failure", "the command could not be started: {why}", "Look at cwd, and at the limits."
+    COMMAND_GONE = "failure", "there is no such command: it ended, or its kernel did", "Start it again."
+    COMMAND_UNANSWERED = (
+        "violation",
+        "the sandbox gave no proper answer about a command",
+        "Look at what the code does: the sandbox's own answer was not in order.",
+    )
+    SANDBOX_NOT_HERE = "failure", "no sandbox of this process that is open has the id {id!r}", _OWNER
     SANDBOX_DROPPED = "failure", "the sandbox of these files is gone: nobody held it", _OWNER
     SANDBOX_OF_ANOTHER_PROCESS = (
         "failure",

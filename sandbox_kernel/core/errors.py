@@ -10,9 +10,12 @@ from typing import Any, ClassVar, Literal
 
 from .code import Code, Note, Survived
 from .end_codes import EndCode
+from .file_codes import FileCode
 from .message_codes import MessageCode
 from .network_codes import NetworkCode
 
+MOST_SAID = 2000
+"""Characters of what a command said last, in the text of an error."""
 MOST_FINDINGS_SAID = 30
 """Of one cell that is refused."""
 
@@ -134,6 +137,25 @@ class CellInterrupted(CellError):
         return KeyboardInterrupt.__name__
 
 
+class CommandError(SandboxError):
+    """A command could not be started, is not there any more, or is not properly told of."""
+
+    fault = "user code"
+    usual = EndCode.COMMAND_GONE
+
+
+class CommandExitException(CommandError):
+    """A command ended with another exit code than 0; `stdout` and `stderr` are what it had said."""
+
+    usual = EndCode.COMMAND_FAILED
+
+    def __init__(self, exit_code: int, stdout: str | None, stderr: str | None, error: str | None = None) -> None:
+        words = f"the command ended with the exit code {exit_code}"
+        said = (error or stderr or "").strip()[-MOST_SAID:]
+        super().__init__(self.usual, f"{words}\n{said}" if said else words)
+        self.exit_code, self.stdout, self.stderr, self.error = exit_code, stdout, stderr, error
+
+
 class SandboxDied(CellError):
     """The container is gone, with its files."""
 
@@ -251,7 +273,13 @@ class FileRefused(SandboxError):
     def about(self, words: str) -> FileRefused:
         """Return the same refusal with other words, such as the name of the file before them."""
         note = Note(self.code, words)
-        return FileRefused(note, limit=self.limit, value=self.value, setting=self.setting)
+        return type(self)(note, limit=self.limit, value=self.value, setting=self.setting)
+
+
+class FileNotThere(FileRefused):
+    """There is no such file in the sandbox."""
+
+    usual = FileCode.MISSING
 
 
 class ConfigurationError(SandboxError):

@@ -172,6 +172,10 @@ class Settings:
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""
     display_bytes: int = MIB
     """The same, in characters."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of the cells, by the caller of the SDK; no config file has them."""
+    charts: bool = False
+    """Whether a matplotlib figure brings its data along, for the caller of the SDK."""
     clients: Literal["own", "any"] = "own"
     """Whose processes may connect to a kernel's sockets: the user's and root's, or everybody's who reaches them."""
 

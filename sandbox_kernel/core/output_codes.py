@@ -27,6 +27,7 @@ class OutputCode(Code):
     TYPE_NOT_SHOWN = "notice", "removed {type}: not a type that is shown", _DATA
     JAVASCRIPT = "violation", "removed application/javascript: scripts may not run in your browser", _TRUSTED
     JSON_NOT_PLAIN = "notice", "removed application/json: {why}", "Show numbers that are finite, and less of them."
+    CHART_IMPROPER = "notice", "removed the data of a chart: they are not what a chart may hold", _SMALLER
     MARKUP_TOO_LARGE = "notice", "removed {type}: too much markup to look at", _SMALLER
     LATEX_AS_TEXT = (
         "notice",

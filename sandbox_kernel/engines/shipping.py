@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 import zlib
+from collections.abc import Mapping
 from functools import cache
 
 from ..core.model import SCRATCH, SERVICE_PORT, Inside, Limits, SandboxSpec, Settings
@@ -87,21 +88,19 @@ _PUBLISH_ALL = (
 """A socket belongs to its thread."""
 
 
-def agent_command(
-    limits: Limits,
-    inside: Inside | None = None,
-    *,
-    watched: bool = False,
-    zone: str | None = None,
-    python: str = PYTHON,
-    source: str | None = None,
-) -> tuple[str, ...]:
-    """Return the container's command for a session with these limits; `inside` if it has a way out.
+@cache
+def charts_line() -> str:
+    """Return a line for a kernel's start by which its figures bring their data along (`container/charts.py`)."""
+    source = (PACKAGE / "container" / "charts.py").read_text(encoding="utf-8") + "\ninstall_here()\n"
+    data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
+    # One expression, so that it leaves no name among the cells' own.
+    return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')), {{'__name__': 'charts'}})"
 
-    `zone` is the time zone of its clocks, None for UTC.
-    """
+
+def _environment(limits: Limits) -> dict[str, str]:
+    """Return the variables that all kernels have."""
     threads = str(max(1, int(limits.cpus)))
-    environment = {
+    return {
         "HOME": "/tmp/home",  # noqa: S108 (a path inside the container, on its own tmpfs)
         "LANG": "C.UTF-8",
         "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -119,7 +118,30 @@ def agent_command(
         "TMPDIR": "/tmp",  # noqa: S108
         "USER": "sandbox",
     }
-    if zone is not None:
+
+
+OWN_VARIABLES = frozenset(_environment(Limits()))
+"""What a caller cannot set for a whole sandbox."""
+
+
+def agent_command(
+    limits: Limits,
+    inside: Inside | None = None,
+    *,
+    watched: bool = False,
+    variables: Mapping[str, str] | None = None,
+    charts: bool = False,
+    zone: str | None = None,
+    python: str = PYTHON,
+    source: str | None = None,
+) -> tuple[str, ...]:
+    """Return the container's command for a session with these limits; `inside` if it has a way out.
+
+    `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
+    the time zone of its clocks, None for UTC.
+    """
+    environment = _environment(limits)
+    if zone is not None and "TZ" not in (variables or {}):
         environment["TZ"] = zone
     config = {
         "max_frame": limits.message_bytes + (1 << 20),
@@ -135,14 +157,16 @@ def agent_command(
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
             # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
+            *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
         ],
     }
+    config["environment"] = {**(variables or {}), **environment}  # what all have is not replaced
     modules = MODULES
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
         config["trust"] = (inside.trust, inside.certificates)
-        config["environment"] = {**inside.environment, **environment}  # what all have is not replaced
+        config["environment"] = {**(variables or {}), **inside.environment, **environment}
     if watched:
         modules += MODULES_OF_A_WATCH
         config["watch"] = True
@@ -154,7 +178,14 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
     low, high = UID_RANGE
     watched = settings.monitor is not None and settings.monitor.inside
     zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
-    command = agent_command(settings.limits, inside, watched=watched, zone=zone)
+    command = agent_command(
+        settings.limits,
+        inside,
+        watched=watched,
+        variables=dict(settings.environment),
+        charts=settings.charts,
+        zone=zone,
+    )
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,

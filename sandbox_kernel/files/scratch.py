@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
-from ..core.errors import FileRefused, SandboxError
+from ..core.errors import FileNotThere, FileRefused, SandboxError
 from ..core.file_codes import FileCode
 from .names import CHUNK_BYTES, FileLimits, check_name, check_size
 
@@ -25,7 +25,6 @@ MAX_LISTED = 20_000
 DISCARD_SECONDS = 2.0
 
 _REASONS = {
-    "missing": FileCode.MISSING,
     "link": FileCode.LINK_INSIDE,
     "is_folder": FileCode.IS_FOLDER,
     "not_folder": FileCode.NOT_FOLDER,
@@ -173,6 +172,8 @@ async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dic
     error = reply.get("error")
     if error == "no_space":
         raise FileRefused(FileCode.SCRATCH_FULL, setting="scratch_size")
+    if error == "missing":
+        raise FileNotThere(FileCode.MISSING)
     raise FileRefused(_REASONS.get(error, FileCode.NOT_DONE) if isinstance(error, str) else FileCode.NO_ANSWER)
 
 

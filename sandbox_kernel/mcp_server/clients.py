@@ -20,7 +20,7 @@ from ..core.model import Settings
 from ..core.tasks import Tasks
 from ..files.names import FileLimits, check_size
 from ..sdk.client import AsyncSandbox, session_of
-from ..sdk.files import relative
+from ..sdk.paths import relative
 from ..session.hints import Door
 from .output_store import SESSION_NAME, OutputStore
 

@@ -16,6 +16,7 @@
 - `html_cost`: What HTML costs our parser, and a browser that lays it out.
 - `html`: HTML: sanitised if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
+- `charts`: What a figure shows, as data that is built anew.
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
 - `budget`: How much a cell and a session may send.
 - `page`: How much of a cell's text goes onto the page of a person.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import html, markdown, raster, terminal, tex
+from . import charts, html, markdown, raster, terminal, tex
 from .plain import NotPlainError, plain, values
 from .raster import MAGIC, image_type
 from .verdict import Notes, named
@@ -102,6 +102,11 @@ class Bundles:
                 kept[name] = _texts(plain(value))
             except NotPlainError as error:
                 notes.add(OutputCode.JSON_NOT_PLAIN, why=error.why)
+        elif name == charts.TYPE:
+            if (chart := charts.checked(value)) is not None:
+                kept[name] = chart
+            else:
+                notes.add(OutputCode.CHART_IMPROPER)
         elif name == "application/vnd.jupyter.widget-view+json":
             self._widget(name, value, kept, notes)
         elif isinstance(name, str) and _ALTERNATIVES.fullmatch(name):

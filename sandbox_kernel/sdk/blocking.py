@@ -6,25 +6,29 @@ Callbacks are called in the thread that calls `run_code`, so they may use the sa
 from __future__ import annotations
 
 import asyncio
+import builtins
 import concurrent.futures
 import os
 import queue
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.model import Message, Settings
 from .background import Background
+from .blocking_commands import Caller, Commands, Pty
+from .blocking_files import Files
 from .callbacks import Callbacks, Prompt
 from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
-from .files import AsyncFiles, Data, FileInfo, FileList, Name
-from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage
+from .identity import SandboxPaginator, unknown
+from .said import OutputMessage
+from .values import Keywords, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
@@ -39,7 +43,9 @@ class Sandbox:
     several threads; their cells run one after another. What every method does is told at `AsyncSandbox`.
     """
 
-    def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
+    _known: ClassVar[weakref.WeakValueDictionary[str, Sandbox]] = weakref.WeakValueDictionary()
+
+    def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         self._inner = AsyncSandbox(settings, **keywords)
         self._pid = os.getpid()
@@ -47,10 +53,14 @@ class Sandbox:
         self._background: Background | None = None
         self._killed = False
         self._lock = threading.Lock()
-        self.files = Files(self._inner.files, self._call)
+        call = Caller(self._call)
+        self.files = Files(self._inner.files, call)
+        self.commands = Commands(self._inner.commands, call)
+        self.pty = Pty(self._inner.commands, call)
+        self._known[self.id] = self
 
     @classmethod
-    def create(cls, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> Self:
+    def create(cls, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> Self:
         """Return a sandbox that has started. Raises `SandboxError` if none can start, and leaves nothing then."""
         return cls(settings, **keywords).__enter__()
 
@@ -76,13 +86,15 @@ class Sandbox:
         code: str,
         *,
         timeout: float | None = None,
-        on_stdout: Callable[[str], object] | None = None,
-        on_stderr: Callable[[str], object] | None = None,
+        on_stdout: Callable[[OutputMessage], object] | None = None,
+        on_stderr: Callable[[OutputMessage], object] | None = None,
         on_result: Callable[[Result], object] | None = None,
         on_error: Callable[[ExecutionError], object] | None = None,
         on_message: Callable[[Message], object] | None = None,
         on_input: Callable[[Prompt], str] | None = None,
         stop_on_error: bool = False,
+        envs: Mapping[str, str] | None = None,
+        request_timeout: float | None = None,
     ) -> Execution:
         """Run a cell and return what it brought; see `AsyncSandbox.run_code`. Ctrl-C interrupts the cell.
 
@@ -109,7 +121,7 @@ class Sandbox:
         background = self._join()
         background.check_thread()
         wanted: dict[str, Any] = {f"on_{name}": told_of(name) for name in callbacks.wanted}
-        work = self._inner.run_code(code, timeout=timeout, stop_on_error=stop_on_error, **wanted)
+        work = self._inner.run_code(code, timeout=timeout, stop_on_error=stop_on_error, envs=envs, **wanted)
         future = asyncio.run_coroutine_threadsafe(work, background.loop)
         future.add_done_callback(lambda _: told.put(None))
         try:
@@ -134,22 +146,40 @@ class Sandbox:
         """Start Python anew: variables are gone, files stay."""
         self._call(self._inner.restart())
 
-    def kill(self) -> None:
-        """End the sandbox with its variables and files. Idempotent."""
-        self._killed = True
+    def kill(self: Sandbox | str) -> bool:
+        """End the sandbox with its variables and files. Idempotent.
+
+        Returns whether there was one to end. `Sandbox.kill(sandbox_id)` ends another one of this process.
+        """
+        if isinstance(self, str):
+            found = Sandbox._known.get(self)
+            return found is not None and found.kill()
+        open_until_now, self._killed = not self._killed, True
+        self._known.pop(self.id, None)
         background, self._background = self._background, None
         if self._inner.is_new:
             session_of(self._inner).abandon()  # its audit may be open
         if background is not None and os.getpid() == self._pid:
             try:
-                background.run(self._inner.kill())
+                return background.run(self._inner.kill())
             finally:
                 self._finalizer.detach()
                 background.leave(self.id)
+        return open_until_now and os.getpid() == self._pid
 
     def usage(self) -> SandboxUsage:
         """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
         return self._call(self._inner.usage())
+
+    def get_metrics(
+        self, start: datetime | None = None, end: datetime | None = None, **service: Any
+    ) -> builtins.list[SandboxMetrics]:
+        """Return what the sandbox uses now, as one row; see `AsyncSandbox.get_metrics`."""
+        return self._call(self._inner.get_metrics(start, end, **service))
+
+    def set_timeout(self, timeout: float, **service: Any) -> None:
+        """Have the sandbox end `timeout` seconds from now on (before the start: from there), in use or not."""
+        self._call(self._inner.set_timeout(timeout, **service))
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
@@ -161,6 +191,49 @@ class Sandbox:
     @property
     def id(self) -> str:
         return self._inner.id
+
+    @property
+    def sandbox_id(self) -> str:
+        """The same as `id`, by the name of hosted interpreters."""
+        return self._inner.id
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the caller wrote on it."""
+        return self._inner.metadata
+
+    def is_running(self, request_timeout: float | None = None) -> bool:
+        """Return whether a container runs that was attested. `request_timeout` has no effect: no server is asked."""
+        return self.is_alive
+
+    def get_info(self, **service: Any) -> SandboxInfo:
+        """Return `info`. What says how a hosted service is reached has no effect."""
+        return self.info
+
+    @classmethod
+    def list(
+        cls,
+        query: SandboxQuery | None = None,
+        limit: int | None = None,
+        next_token: str | None = None,
+        **service: Any,
+    ) -> SandboxPaginator:
+        """Return the sandboxes of this process that run, or those that `query` is about; `limit` is for one page."""
+        return SandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token)
+
+    def connect(self: Sandbox | str, timeout: float | None = None, **service: Any) -> Sandbox:
+        """Return the sandbox with an id, which this process has made: `Sandbox.connect(sandbox_id)`.
+
+        It is the very same. With `timeout`, its time is set as by `set_timeout`. Raises `SandboxClosed` for an id that
+        no open sandbox has.
+        """
+        found = Sandbox._known.get(self) if isinstance(self, str) else self
+        if found is None:
+            raise unknown(str(self))
+        found.start()
+        if timeout is not None:
+            found.set_timeout(timeout)
+        return found
 
     @property
     def is_alive(self) -> bool:
@@ -201,74 +274,6 @@ class Sandbox:
         return background.run(work)
 
 
-class Files:
-    """The files of a blocking sandbox; see `AsyncFiles`."""
-
-    def __init__(self, inner: AsyncFiles, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._inner = inner
-        # Not the method itself: a cycle would keep a sandbox that nobody holds until the next collection.
-        self._bound = weakref.WeakMethod(call)
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        call = self._bound()
-        if call is None:
-            work.close()
-            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
-        result: T = call(work)
-        return result
-
-    def write(self, path: Name, data: Data) -> FileInfo:
-        """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
-        return self._call(self._inner.write(path, data))
-
-    @overload
-    def read(self, path: Name, format: Literal["bytes"] = "bytes") -> bytes: ...
-    @overload
-    def read(self, path: Name, format: Literal["text"]) -> str: ...
-    @overload
-    def read(self, path: Name, format: Literal["stream"]) -> Iterator[bytes]: ...
-    def read(
-        self,
-        path: Name,
-        format: Literal["bytes", "text", "stream"] = "bytes",  # noqa: A002 (the name people know)
-    ) -> bytes | str | Iterator[bytes]:
-        """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
-        found: Any = self._call(self._inner.read(path, format))
-        return self._pieces(found) if format == "stream" else found
-
-    def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
-        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
-        return self._call(self._inner.read_part(path, offset, size))
-
-    def list(self, path: Name = "") -> FileList:
-        """Return the regular files in a folder and in those below it, in the order of their paths."""
-        return self._call(self._inner.list(path))
-
-    def exists(self, path: Name) -> bool:
-        """Return whether there is a regular file, or a folder, of that name."""
-        return self._call(self._inner.exists(path))
-
-    def remove(self, path: Name) -> None:
-        """Remove a file or an empty folder."""
-        self._call(self._inner.remove(path))
-
-    def make_folder(self, path: Name) -> None:
-        """Make a folder and those above it; that it is there already is fine."""
-        self._call(self._inner.make_folder(path))
-
-    def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
-        """Copy a file of this machine, or a folder with all its regular files."""
-        return self._call(self._inner.upload(local, path))
-
-    def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
-        """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder."""
-        return self._call(self._inner.download(path, local))
-
-    def _pieces(self, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
-        while (piece := self._call(_next(pieces))) is not None:
-            yield piece
-
-
 def cell_of(sandbox: Sandbox, code: str) -> concurrent.futures.Future[Execution]:
     """Start a cell, and return its future: for callers that await it on a loop of their own. Cancelled, it ends.
 
@@ -278,10 +283,6 @@ def cell_of(sandbox: Sandbox, code: str) -> concurrent.futures.Future[Execution]
         sandbox._inner.run_code(code),  # noqa: SLF001 (a part of the class that its users need not see)
         sandbox._join().loop,  # noqa: SLF001
     )
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(pieces, None)
 
 
 async def _awaited(waiting: Any) -> Any:

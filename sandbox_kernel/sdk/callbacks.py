@@ -66,10 +66,14 @@ class Callbacks:
 
     def finish(self, execution: Execution) -> Execution:
         """Return what the cell brought. Raises `CallbackFailed` if a callback failed."""
-        if not self._failures:
-            return execution
-        name, error = self._failures[0]
-        raise CallbackFailed(f"on_{name} raised {type(error).__name__}: {error}", execution) from error
+        self.check(execution)
+        return execution
+
+    def check(self, brought: object) -> None:
+        """Raise `CallbackFailed` if a callback failed; `brought` is what there is all the same."""
+        if self._failures:
+            name, error = self._failures[0]
+            raise CallbackFailed(f"on_{name} raised {type(error).__name__}: {error}", brought) from error
 
     def _failed(self, name: str, error: Exception) -> None:
         self._failures.append((name, error))

@@ -23,6 +23,8 @@ from .values import CellUsage, NetworkDenial
 
 MOST_DENIALS = 100
 """Of one cell, that its execution lists."""
+SILENT_SECONDS = 60.0
+"""What a cell of ours may take at most; an honest one needs milliseconds."""
 
 
 class Front:
@@ -65,7 +67,7 @@ class Cell:
         content = {
             "code": self._recorder.execution.code,
             "silent": False,
-            "store_history": True,
+            "store_history": self._reads is None,  # a cell of ours has no number
             "user_expressions": {},
             "allow_stdin": "input" in self._wanted,
             "stop_on_error": stop_on_error,
@@ -157,6 +159,18 @@ class Cell:
         if isinstance(verdict, (EngineError, ConfigurationError)):
             raise verdict
         return execution
+
+
+def submit_silently(session: Session, code: str) -> None:
+    """Submit a cell of ours, if there is one, whose messages nobody takes."""
+    if code:
+        content = {"code": code, "silent": True, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+        request = Message(
+            channel="shell",
+            header=header("execute_request", session.id),
+            content={**content, "stop_on_error": False},
+        )
+        session.submit(request, request.id.encode(), SILENT_SECONDS, "")
 
 
 def header(kind: str, session: str, identity: str | None = None) -> dict[str, str]:

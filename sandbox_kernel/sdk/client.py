@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from ..config.sources import from_keywords
 from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
-from ..core.model import Message, Settings, format_bytes
+from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.select import chosen, make_engine
 from ..files.names import FileLimits
 from ..session.session import Session
-from . import starts
+from . import starts, variables
 from .callbacks import Callback, Callbacks, Prompt
-from .cell import Cell, Front
+from .cell import Cell, Front, submit_silently
+from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
+from .identity import AsyncSandboxPaginator, Identity, Lifetime, unknown
 from .lifetimes import Finalizers
 from .network import Network
-from .values import Keywords, NetworkUsage, SandboxInfo, SandboxUsage, seconds
+from .opening import Opening
+from .said import OutputMessage
+from .values import Keywords, SandboxQuery, seconds
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
@@ -37,7 +41,7 @@ MARGIN_SECONDS = 5.0
 Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 
-class AsyncSandbox:
+class AsyncSandbox(Identity):
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
     `async with AsyncSandbox(memory="1G") as sandbox` starts it and ends it; so do `create` and `kill`. It belongs to
@@ -46,15 +50,14 @@ class AsyncSandbox:
     """
 
     _reaped: ClassVar[bool] = False
+    _known: ClassVar[weakref.WeakValueDictionary[str, AsyncSandbox]] = weakref.WeakValueDictionary()
 
-    def __init__(self, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> None:
+    def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
-        if settings is not None and keywords:
-            raise ConfigurationError(
-                UsageCode.NOT_TOGETHER, "give either settings or keywords", setting=next(iter(keywords))
-            )
-        self.settings = settings or from_keywords(**keywords)
+        opening = Opening.of(settings, keywords)
+        self.settings = opening.settings
         self._engine = chosen(self.settings)
+        self.metadata = opening.metadata
         self._cells: dict[str, Cell] = {}
         self._network = network = Network(self.settings, self._cells)
         self._session = Session(
@@ -72,9 +75,13 @@ class AsyncSandbox:
         self._closing: asyncio.Task[None] | None = None
         self._tasks = Tasks(noted_in(self._session.audit))
         self._calls = self._interrupts = 0
+        self._life = Lifetime(opening.seconds)
+        self.commands = AsyncCommands(self.settings, self._run)
+        self.pty = AsyncPty(self.commands)
+        self._known[self.id] = self
 
     @classmethod
-    async def create(cls, settings: Settings | None = None, /, **keywords: Unpack[Keywords]) -> Self:
+    async def create(cls, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> Self:
         """Return a sandbox that has started. Raises `SandboxError` if none can start, and leaves nothing then."""
         return await cls(settings, **keywords).__aenter__()
 
@@ -102,19 +109,22 @@ class AsyncSandbox:
         code: str,
         *,
         timeout: float | None = None,
-        on_stdout: Callback[str] | None = None,
-        on_stderr: Callback[str] | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
         on_result: Callback[Result] | None = None,
         on_error: Callback[ExecutionError] | None = None,
         on_message: Callback[Message] | None = None,
         on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
         stop_on_error: bool = False,
+        envs: Mapping[str, str] | None = None,
+        request_timeout: float | None = None,
     ) -> Execution:
         """Run a cell and return what it brought; code that fails, or meets a limit, gives `Execution.error`.
 
         Calls of one sandbox run one after another, in the order of the calls; each is independent of the others unless
         `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
-        moment the cell runs, and never extends `cell_timeout`. Cancelling the call interrupts the cell.
+        moment the cell runs, and never extends `cell_timeout`; 0 is no shorter one. Cancelling the call interrupts the
+        cell. `envs` are variables of the environment for this call; `request_timeout` has no effect.
 
         The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
         `Result` in the execution, and only `on_message` hears of it. One that raises is not called
@@ -131,7 +141,10 @@ class AsyncSandbox:
             on_message=on_message,
             on_input=on_input,
         )
-        execution = await self._run(code, timeout, stop_on_error, callbacks.wanted, callbacks.call)
+        around = variables.around(envs)
+        execution = await self._run(
+            code, timeout or None, stop_on_error, callbacks.wanted, callbacks.call, around=around
+        )
         return callbacks.finish(execution)
 
     async def _run(
@@ -143,6 +156,7 @@ class AsyncSandbox:
         tell: Tell,
         *,
         reads: str | None = None,
+        around: tuple[str, str] | None = None,
     ) -> Execution:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         if not isinstance(code, str):
@@ -161,14 +175,21 @@ class AsyncSandbox:
                 if "error" in wanted:
                     await tell("error", error)
                 return Execution(code=code, error=error)
-            return await self._run_now(Cell(code, wanted, self._session, reads), limit, stop_on_error, tell)
+            cell = Cell(code, wanted, self._session, reads)
+            return await self._run_now(cell, limit, stop_on_error, tell, around)
         finally:
             self._calls -= 1
 
-    async def _run_now(self, cell: Cell, limit: float | None, stop_on_error: bool, tell: Tell) -> Execution:
+    async def _run_now(
+        self, cell: Cell, limit: float | None, stop_on_error: bool, tell: Tell, around: tuple[str, str] | None = None
+    ) -> Execution:
+        """`around` is what goes right before and right after the cell, as cells of ours that nobody hears of."""
         self._cells[cell.id] = cell
+        before, after = around or ("", "")
         try:
+            submit_silently(self._session, before)
             cell.submit(limit, stop_on_error)
+            submit_silently(self._session, after)
             while (event := await cell.events.get()) is not None:
                 if event[0] == "input":
                     await cell.ask(tell(*event))
@@ -179,7 +200,10 @@ class AsyncSandbox:
             raise
         finally:
             del self._cells[cell.id]
-        return await cell.finish()
+        execution = await cell.finish()
+        if stop_on_error and execution.error is not None:
+            submit_silently(self._session, after)  # it was aborted with what stood behind the cell
+        return execution
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
@@ -206,82 +230,62 @@ class AsyncSandbox:
         await self._session.restart()
         await self._ready(fresh=False, again=True)
 
-    # --- what it is ---
+    # --- those of this process ---
 
-    @property
-    def id(self) -> str:
-        return self._session.id
+    @classmethod
+    def list(
+        cls,
+        query: SandboxQuery | None = None,
+        limit: int | None = None,
+        next_token: str | None = None,
+        **service: Any,
+    ) -> AsyncSandboxPaginator:
+        """Return the sandboxes of this process that run, or those that `query` is about; `limit` is for one page."""
+        return AsyncSandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token)
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether a container runs that was attested."""
-        return self._session.is_open and self._pid == os.getpid()
+    async def connect(self: AsyncSandbox | str, timeout: float | None = None, **service: Any) -> AsyncSandbox:
+        """Return the sandbox with an id, which this process has made: `await AsyncSandbox.connect(sandbox_id)`.
 
-    @property
-    def is_new(self) -> bool:
-        """Whether it was never started."""
-        return self._loop is None
-
-    @property
-    def info(self) -> SandboxInfo:
-        language = self._session.kernel_info.get("language_info", {})
-        return SandboxInfo(
-            id=self.id,
-            image=self.settings.image,
-            engine=self._engine,
-            runtime=self.settings.runtime or "default",
-            outputs=self.settings.outputs,
-            network=self.settings.network or "none",
-            secrets=tuple(secret.name for secret in self.settings.secrets),
-            limits=self.settings.limits,
-            python=str(language["version"]) if "version" in language else None,
-        )
-
-    @property
-    def network_usage(self) -> NetworkUsage:
-        """What the connections of its cells came to until now."""
-        return self._network.usage
-
-    async def usage(self) -> SandboxUsage:
-        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
-        await self._ready(fresh=False)
-        said = await self._session.usage()
-        return SandboxUsage(
-            memory_bytes=said.memory_bytes,
-            cpu_seconds=said.cpu_seconds,
-            processes=said.processes,
-            scratch_bytes=said.scratch_bytes,
-        )
-
-    def __repr__(self) -> str:
-        limits = self.settings.limits
-        state = "killed" if self._closing is not None else "not started" if self._session.is_new else ""
-        return (
-            f"<{type(self).__name__} {self.id[:12]}{' ' if state else ''}{state}: {self.settings.image}, "
-            f"{format_bytes(limits.memory_bytes)} of memory, {limits.cell_seconds:g} s a cell>"
-        )
+        It is the very same. With `timeout`, its time is set as by `set_timeout`. Raises `SandboxClosed` for an id that
+        no open sandbox has.
+        """
+        found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
+        if found is None:
+            raise unknown(str(self))
+        await found.start()
+        if timeout is not None:
+            await found.set_timeout(timeout)
+        return found
 
     # --- from start to end ---
 
-    async def kill(self) -> None:
-        """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent."""
+    async def kill(self: AsyncSandbox | str) -> bool:
+        """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent.
+
+        Returns whether there was one to end. `AsyncSandbox.kill(sandbox_id)` ends another one of this process.
+        """
+        if isinstance(self, str):
+            found = AsyncSandbox._known.get(self)
+            return found is not None and await found.kill()
         if self._pid != os.getpid():
-            return  # its connection was closed with the fork
+            return False  # its connection was closed with the fork
+        open_until_now = self._closing is None and not self._session.is_closed
+        self._known.pop(self.id, None)
         running, own = asyncio.get_running_loop(), self._loop or asyncio.get_running_loop()
         if own.is_closed():
             self._session.abandon()
         elif own is not running and own.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.kill(), own))
         elif own is not running:
-            raise SandboxClosed(
-                EndCode.LOOP_STOPPED,
-            )
+            raise SandboxClosed(EndCode.LOOP_STOPPED)
         else:
             self._closing = self._closing or self._tasks.hold(self._close(), "the end of a sandbox")
             await asyncio.shield(self._closing)
+        return open_until_now
 
     async def _close(self) -> None:
         session = self._session
+        self._life.stop()
         session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await session.close()
@@ -306,7 +310,7 @@ class AsyncSandbox:
                 await self._started()
         if not AsyncSandbox._reaped:
             AsyncSandbox._reaped = True
-            self._tasks.start(self._reap(), "removing what others left")
+            self._tasks.start(starts.reap(self._session), "removing what others left")
 
     async def _started(self) -> None:
         """Start, within the time that is set for it."""
@@ -320,17 +324,10 @@ class AsyncSandbox:
             self._check()  # killed meanwhile: that is the reason, then
             raise
 
-    async def _reap(self) -> None:
-        """Remove, once in a process, what others left that were killed between creating a container and starting it."""
-        try:
-            if count := await self._session.engine.reap():
-                self._session.audit("reaped", containers=count)
-        except (SandboxError, TimeoutError, OSError) as error:
-            self._session.audit("reap_failed", reason=str(error))
-
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._finalizers is None:
             self._loop = loop
+            self._life.begin(loop, self.kill)
             self._finalizers = Finalizers(self, self._session, loop)
 
     def _check(self) -> None:

@@ -16,100 +16,14 @@ from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.shown import Stream, plain, tree
+from .result import Result, short
+from .said import JsonText, OutputMessage
 from .values import CellUsage, NetworkDenial
 
 if TYPE_CHECKING:
     from ..policy.screen import Finding
 
-_WIDGET = "application/vnd.jupyter.widget-view+json"
-_FORMATS = {
-    "text": "text/plain",
-    "html": "text/html",
-    "markdown": "text/markdown",
-    "svg": "image/svg+xml",
-    "png": "image/png",
-    "jpeg": "image/jpeg",
-    "latex": "text/latex",
-    "json": "application/json",
-    "javascript": "application/javascript",
-}
-"""The names people use, in the order in which `Result.formats` gives them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One thing that a cell displayed, or its last expression: a value in one or more representations."""
-
-    data: Mapping[str, Any]
-    """Representations by MIME type, as Jupyter has them: images are base64 text, JSON is decoded."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    is_main_result: bool = False
-    """Whether it is the value of the cell's last expression; everything else was displayed."""
-    display_id: str | None = None
-
-    @property
-    def text(self) -> str | None:
-        return self._text("text")
-
-    @property
-    def html(self) -> str | None:
-        """A table, or in a frame of its own what is a program (plotly, altair, bokeh)."""
-        return self._text("html")
-
-    @property
-    def markdown(self) -> str | None:
-        return self._text("markdown")
-
-    @property
-    def svg(self) -> str | None:
-        """None unless `outputs` is `trusted`: the other modes turn a drawing into an image in `html`."""
-        return self._text("svg")
-
-    @property
-    def png(self) -> str | None:
-        """Base64 text."""
-        return self._text("png")
-
-    @property
-    def jpeg(self) -> str | None:
-        """Base64 text."""
-        return self._text("jpeg")
-
-    @property
-    def latex(self) -> str | None:
-        return self._text("latex")
-
-    @property
-    def json(self) -> Any:
-        return self.data.get(_FORMATS["json"])
-
-    @property
-    def javascript(self) -> str | None:
-        """None unless `outputs` is `trusted`."""
-        return self._text("javascript")
-
-    def formats(self) -> list[str]:
-        """Return what this result has, by these names; a type without a name is given in full."""
-        known = [name for name, kind in _FORMATS.items() if kind in self.data]
-        return known + [kind for kind in self.data if kind not in _FORMATS.values()]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        return asdict(self)
-
-    def _text(self, name: str) -> str | None:
-        value = self.data.get(_FORMATS[name])
-        return value if isinstance(value, str) else None
-
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A widget's model lives in another page, if anywhere.
-        return {kind: value for kind, value in self.data.items() if kind != _WIDGET}, dict(self.metadata)
-
-    def __repr__(self) -> str:
-        text = f", text={_short(self.text)}" if self.text is not None else ""
-        return f"Result({', '.join(self.formats())}{text})"
+__all__ = ["Event", "Execution", "ExecutionError", "Logs", "Recorder", "Result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +33,16 @@ class Logs:
     stdout: list[str] = field(default_factory=list)
     stderr: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return both as plain JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return both as values of JSON."""
         return asdict(self)
 
+    def to_json(self) -> JsonText:
+        """Return both as JSON."""
+        return JsonText.of(self.to_dict())
+
     def __repr__(self) -> str:
-        return f"Logs(stdout={_short(''.join(self.stdout))}, stderr={_short(''.join(self.stderr))})"
+        return f"Logs(stdout={short(''.join(self.stdout))}, stderr={short(''.join(self.stderr))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,15 +86,19 @@ class ExecutionError:
             setting=error.setting,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
         return asdict(self)
+
+    def to_json(self) -> JsonText:
+        """Return it as JSON."""
+        return JsonText.of(self.to_dict())
 
     def __str__(self) -> str:
         return f"{self.name}: {self.value}"
 
     def __repr__(self) -> str:
-        return f"ExecutionError({_short(str(self), 200)})"
+        return f"ExecutionError({short(str(self), 200)})"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,9 +127,13 @@ class Execution:
     def ok(self) -> bool:
         return self.error is None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
         return {"text": self.text, **asdict(self)}
+
+    def to_json(self) -> JsonText:
+        """Return it as JSON."""
+        return JsonText.of(self.to_dict())
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         parts = [_pre("".join(self.logs.stdout)), _pre("".join(self.logs.stderr), "background:#fdd;color:#000")]
@@ -217,11 +143,11 @@ class Execution:
         return {"text/plain": repr(self), "text/html": "".join(parts) or _pre("(no output)")}
 
     def __repr__(self) -> str:
-        shown: list[str] = [f"text={_short(self.text)}"] if self.text is not None else []
+        shown: list[str] = [f"text={short(self.text)}"] if self.text is not None else []
         if len(self.results) > (self.text is not None):
             shown.append(f"results={self.results!r}")
         shown += [
-            f"{name}={_short(''.join(pieces))}"
+            f"{name}={short(''.join(pieces))}"
             for name, pieces in (("stdout", self.logs.stdout), ("stderr", self.logs.stderr))
             if pieces
         ]
@@ -269,7 +195,7 @@ class Recorder:
                 name = "stderr" if content["name"] == "stderr" else "stdout"
                 text = self._stream.feed(name, str(content["text"]))
                 getattr(execution.logs, name).append(text)
-                yield name, text
+                yield name, OutputMessage.of(text, error=name == "stderr")
             case "display_data" | "execute_result":
                 transient = content.get("transient")
                 result = Result(
@@ -325,11 +251,6 @@ class Recorder:
             error = ExecutionError(name=name, value=value, traceback=traceback)
         self._execution.error = error
         yield "error", error
-
-
-def _short(text: str | None, limit: int = 60) -> str:
-    text = text or ""
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 def _html_of(result: Result) -> str:

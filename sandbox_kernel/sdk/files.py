@@ -10,54 +10,25 @@ import hashlib
 import os
 import stat
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, Literal, Protocol, TypeVar, overload
+from typing import IO, Any, Literal, TypeVar, overload
 
 from ..core.codes import EndCode, FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxClosed
-from ..core.model import SCRATCH, format_bytes
 from ..files import scratch
-from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_name, check_size, printable
+from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, printable
 from ..files.places import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch import Ask, Stamp
 from ..session.session import Session
+from .entries import FileInfo, FileList
+from .folders import AsyncFolders, Scratch, check_service
+from .paths import Name, about, named, relative
 
 T = TypeVar("T")
-Name = str | PurePath
 Data = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """A file of the sandbox."""
-
-    path: str
-    """Relative to /mnt/data."""
-    size: int
-    """Bytes."""
-
-    def __repr__(self) -> str:
-        return f"FileInfo({self.path!r}, {format_bytes(self.size)})"
-
-
-FileList = list[FileInfo]
-
-
-class Scratch(Protocol):
-    """What files need of a sandbox."""
-
-    async def ask(self, *, fresh: bool) -> Ask:
-        """Return the way to ask the agent; with `fresh`, a sandbox that is gone is replaced by a new one."""
-
-    def arrived(self, path: str, stamp: Stamp) -> None:
-        """Note that a file was written by the caller, and not by a cell."""
-
-    def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
-        """Write down that a file went in or came out."""
 
 
 class Place:
@@ -80,15 +51,16 @@ class Place:
         self._session.audit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
 
 
-class AsyncFiles:
+class AsyncFiles(AsyncFolders):
     """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
 
     def __init__(self, place: Scratch, limits: FileLimits) -> None:
         self._place = place
         self._limits = limits
 
-    async def write(self, path: Name, data: Data) -> FileInfo:
+    async def write(self, path: Name, data: Data, **service: Any) -> FileInfo:
         """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
+        check_service(service)
         name = relative(path)
         if isinstance(data, os.PathLike):
             with open_local(data) as file:
@@ -104,17 +76,22 @@ class AsyncFiles:
         return await self._write(name, data)
 
     @overload
-    async def read(self, path: Name, format: Literal["bytes"] = "bytes") -> bytes: ...
+    async def read(self, path: Name, format: Literal["text"] = "text", **service: Any) -> str: ...
     @overload
-    async def read(self, path: Name, format: Literal["text"]) -> str: ...
+    async def read(self, path: Name, format: Literal["bytes"], **service: Any) -> bytes: ...
     @overload
-    async def read(self, path: Name, format: Literal["stream"]) -> AsyncIterator[bytes]: ...
+    async def read(self, path: Name, format: Literal["stream"], **service: Any) -> AsyncIterator[bytes]: ...
     async def read(
         self,
         path: Name,
-        format: Literal["bytes", "text", "stream"] = "bytes",  # noqa: A002 (the name people know)
+        format: Literal["text", "bytes", "stream"] = "text",  # noqa: A002 (the name people know)
+        **service: Any,
     ) -> bytes | str | AsyncIterator[bytes]:
-        """Return a file: its bytes, its text (UTF-8), or its pieces of at most 1 MiB."""
+        """Return a file: its text (UTF-8), its bytes, or its pieces of at most 1 MiB.
+
+        What is no text is refused as such: `read(path, "bytes")`.
+        """
+        check_service(service)
         if format not in {"bytes", "text", "stream"}:
             raise ConfigurationError(
                 UsageCode.WRONG_ARGUMENT,
@@ -136,28 +113,6 @@ class AsyncFiles:
         """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
         name = relative(path)
         return await named(name, self._part(name, offset, size))
-
-    async def list(self, path: Name = "") -> FileList:
-        """Return the regular files in a folder and in those below it, in the order of their paths."""
-        folder = str(path).rstrip("/") or str(path)
-        under = relative(folder) + "/" if folder not in {"", ".", SCRATCH} else ""
-        found = await scratch.listing(await self._place.ask(fresh=False))
-        return [FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under)]
-
-    async def exists(self, path: Name) -> bool:
-        """Return whether there is a regular file, or a folder, of that name."""
-        reply, _ = await (await self._place.ask(fresh=False))("file.read", path=relative(path), offset=0, size=0)
-        return reply.get("ok") is True or reply.get("error") == "is_folder"
-
-    async def remove(self, path: Name) -> None:
-        """Remove a file or an empty folder."""
-        name = relative(path)
-        await named(name, scratch.remove(await self._place.ask(fresh=False), name))
-
-    async def make_folder(self, path: Name) -> None:
-        """Make a folder and those above it; that it is there already is fine."""
-        name = relative(path)
-        await named(name, scratch.make_folder(await self._place.ask(fresh=True), name))
 
     async def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
         """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
@@ -201,6 +156,15 @@ class AsyncFiles:
         with os.fdopen(descriptor, "rb") as file:
             return await self._write(name, file)
 
+    async def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> FileList:
+        """Write several files, one after another: `[{"path": "a.txt", "data": "text"}, ...]`."""
+        check_service(service)
+        if not all(isinstance(file, Mapping) and file.keys() == {"path", "data"} for file in files):
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, "each file is a mapping with a path and data", setting="files"
+            )
+        return [await self.write(file["path"], file["data"]) for file in files]
+
     async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
         whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
         done, digest = 0, hashlib.sha256()
@@ -213,10 +177,8 @@ class AsyncFiles:
                     piece = bytes(whole[done : done + CHUNK_BYTES])
                 else:
                     piece = await asyncio.to_thread(data.read, CHUNK_BYTES)  # type: ignore[union-attr]
-                    if not isinstance(piece, bytes):
-                        raise ConfigurationError(
-                            UsageCode.WRONG_ARGUMENT, "the file must be opened in binary mode", setting="data"
-                        )
+                    if isinstance(piece, str):  # a file opened as text, or StringIO
+                        piece = piece.encode()
                 if not piece:
                     return
                 done += len(piece)
@@ -264,37 +226,6 @@ class AsyncFiles:
         except FileRefused as error:
             raise about(name, error) from None
         self._place.record("read", name, done, digest.hexdigest())
-
-
-def relative(path: Name) -> str:
-    """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
-    if not isinstance(path, (str, PurePath)):
-        raise ConfigurationError(
-            UsageCode.WRONG_ARGUMENT, f"a path must be text, not {type(path).__name__}", setting="path"
-        )
-    text = str(path)
-    text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
-    while text.startswith("./"):
-        text = text[2:]
-    try:
-        return str(check_name(text))
-    except FileRefused as error:
-        if text.startswith("/"):
-            raise error.about(f"{text!r}: the sandbox's files are in {SCRATCH}") from None
-        raise about(text, error) from None
-
-
-def about(name: str, error: FileRefused) -> FileRefused:
-    """Return a refusal that says which file it is about."""
-    return error.about(f"{name!r}: {error.message}")
-
-
-async def named(name: str, work: Awaitable[T]) -> T:
-    """Wait for something that is done with a file, and name the file where it is refused."""
-    try:
-        return await work
-    except FileRefused as error:
-        raise about(name, error) from None
 
 
 def open_local(path: os.PathLike[str]) -> IO[bytes]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, TypedDict
 
 from ..config.values import seconds as parse_seconds
 from ..core.model import Limits, format_bytes
 
 
-class Keywords(TypedDict, total=False):
+class SettingKeywords(TypedDict, total=False):
     """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
 
     engine: str | None
@@ -37,7 +39,7 @@ class Keywords(TypedDict, total=False):
     display_lines: int | None
     display_size: str | int | None
     outputs: str | None
-    network: str | Sequence[str] | None
+    network: str | Sequence[str] | Mapping[str, Sequence[str]] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
     network_connections: int | None
     network_bytes: str | int | None
@@ -61,6 +63,34 @@ class Keywords(TypedDict, total=False):
     clients: str | None
 
 
+class Keywords(SettingKeywords, total=False):
+    """The settings, and what is of one sandbox; docs/e2b.md lists what hosted interpreters take besides."""
+
+    timeout: float | None
+    """Seconds after its start in which it ends, in use or not; `idle_timeout` counts from its last use."""
+    metadata: Mapping[str, str] | None
+    """Texts to find it by."""
+    envs: Mapping[str, str] | None
+    """Variables of its cells and commands."""
+    template: str | None
+    """The image, by the name that hosted interpreters have for it."""
+    allow_internet_access: bool | None
+    access_token: object
+    api_key: object
+    api_url: object
+    debug: object
+    domain: object
+    headers: object
+    logger: object
+    proxy: object
+    request_timeout: object
+    secure: object
+
+
+State = Literal["running", "not running", "ended"]
+"""Of a sandbox: one that is not running starts with the next call, one that has ended never does."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxInfo:
     """What a sandbox is."""
@@ -77,6 +107,74 @@ class SandboxInfo:
     limits: Limits
     python: str | None
     """Version of the Python in it; None before its first start."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    started_at: datetime | None = None
+    """When it was first started."""
+    end_at: datetime | None = None
+    """When it ends whoever uses it; None if nobody has set that."""
+    state: State = "not running"
+
+    @property
+    def sandbox_id(self) -> str:
+        return self.id
+
+    @property
+    def template_id(self) -> str:
+        """The image."""
+        return self.image
+
+    @property
+    def name(self) -> str:
+        """The image."""
+        return self.image
+
+    @property
+    def cpu_count(self) -> int:
+        return math.ceil(self.limits.cpus)
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB."""
+        return self.limits.memory_bytes >> 20
+
+    @property
+    def allow_internet_access(self) -> bool:
+        """Never: there are hosts that cells may reach (`network`), or none."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxMetrics:
+    """What a sandbox uses at a moment, as it says itself, and its limits; sizes in bytes."""
+
+    timestamp: datetime
+    cpu_count: int
+    cpu_used_pct: float
+    """Of one processor: two that are busy are 200."""
+    mem_used: int
+    mem_total: int
+    disk_used: int
+    """Of /mnt/data, which is a part of the memory."""
+    disk_total: int
+    mem_cache: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxQuery:
+    """Which sandboxes `list` is to return: all that have this metadata, are in one of these states, ..."""
+
+    metadata: Mapping[str, str] | None = None
+    state: Sequence[str] | None = None
+    started_after: datetime | None = None
+    template: str | None = None
+
+    def matches(self, info: SandboxInfo) -> bool:
+        return (
+            all(info.metadata.get(name) == value for name, value in (self.metadata or {}).items())
+            and (self.state is None or info.state in [getattr(one, "value", one) for one in self.state])
+            and (self.started_after is None or (info.started_at is not None and info.started_at > self.started_after))
+            and (self.template is None or info.image == self.template)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from sandbox_kernel.config.sources import SETTINGS, from_keywords
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.sdk.execution import Recorder
-from sandbox_kernel.sdk.values import Keywords
+from sandbox_kernel.sdk.values import SettingKeywords
 from tests.support.kernels import containers_of
 
 SOON = 20.0
@@ -85,7 +85,7 @@ def test_a_chart_and_a_table_come_back_by_their_names(shared: Sandbox) -> None:
     assert table.is_main_result
     assert table.formats() == ["text", "html"]
     assert execution.text == table.text
-    assert json.loads(json.dumps(execution.to_json()))["results"][1]["data"]["application/json"] == {"a": [1]}
+    assert json.loads(execution.to_json())["results"][1]["data"]["application/json"] == {"a": [1]}
 
 
 def test_javascript_is_not_among_the_results(shared: Sandbox) -> None:
@@ -252,7 +252,7 @@ def test_settings_are_checked_at_once_and_come_in_two_ways() -> None:
     assert AsyncSandbox(settings).settings is settings
     with pytest.raises(ConfigurationError, match="either"):
         AsyncSandbox(settings, memory="2G")
-    assert set(Keywords.__annotations__) == set(SETTINGS)
+    assert set(SettingKeywords.__annotations__) == set(SETTINGS)
 
 
 def test_a_sandbox_that_was_never_started_leaves_no_file_open(tmp_path: Path) -> None:
@@ -297,15 +297,15 @@ def test_the_types_help_a_caller(tmp_path: Any) -> None:
         "async def main() -> str | None:\n"
         "    async with AsyncSandbox(memory='1G', cell_timeout=30) as sandbox:\n"
         "        execution = await sandbox.run_code('1', on_stdout=print)\n"
-        "        data: bytes = await sandbox.files.read('x')\n"
+        "        data: bytes = await sandbox.files.read('x', 'bytes')\n"
         "        return execution.results[0].png\n"
         "with Sandbox() as sandbox:\n"
-        "    text: str = sandbox.files.read('x', 'text')\n"
+        "    text: str = sandbox.files.read('x')\n"
     )
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         "from sandbox_kernel import Sandbox\nSandbox(memroy='1G')\nsandbox = Sandbox()\n"
-        "sandbox.run_code(1)\nsandbox.files.read('x') + ''\n"
+        "sandbox.run_code(1)\nsandbox.files.read('x') + b''\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache")]
     done = subprocess.run([*command, str(right)], capture_output=True, text=True, timeout=170, check=False)

@@ -42,7 +42,7 @@ def test_control_the_same_cell_runs_where_nothing_is_blocked(sandbox: Sandbox) -
 def test_findings_are_data_for_programs(sandbox: Sandbox) -> None:
     execution = sandbox.run_code("import os\nos.path.exists('/etc/passwd')")
     assert [(one.code, one.line) for one in execution.findings] == [("file-read-system", 2)]
-    assert json.loads(json.dumps(execution.to_json()))["findings"][0]["code"] == "file-read-system"
+    assert json.loads(execution.to_json())["findings"][0]["code"] == "file-read-system"
     assert figures(execution, "main")["findings"][0]["weight"] == 40
     assert "".join(execution.logs.stderr).startswith("[sandbox_kernel] screen: line 2: file-read-system")
 

@@ -126,7 +126,7 @@ def test_no_text_of_an_execution_holds_what_a_terminal_obeys() -> None:
     execution = unfiltered()
     assert obeyed(BAD)
     assert len(execution.results) == len(TYPES) + 2
-    whole = execution.to_json()
+    whole = execution.to_dict()
     assert not any(map(obeyed, _texts(whole)))
     assert "\x1b[31m" in execution.results[1].text  # type: ignore[operator] # colours are honest
 

@@ -1,0 +1,256 @@
+"""Commands of a sandbox, awaited: run to their end, or beside the cells, with their streams, stdin and a terminal.
+
+A command is a process in the sandbox that its kernel starts, under the same limits. It has a clock of its own, which
+`cell_timeout` bounds. A cell that runs holds up what is asked of commands, and not the commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, overload
+
+from ..core.codes import EndCode
+from ..core.errors import CommandError, SandboxError
+from ..core.model import Settings
+from ..core.tasks import Tasks
+from .callbacks import Callback, Callbacks
+from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests, Run
+from .said import OutputMessage
+
+OnPty = Callable[[bytes], Awaitable[object] | object]
+
+
+@dataclass(frozen=True, slots=True)
+class PtySize:
+    """The size of a terminal, in characters."""
+
+    rows: int
+    cols: int
+
+
+class AsyncCommandHandle:
+    """A command that runs beside the cells. It is followed from its start on, whether `wait` is called or not."""
+
+    def __init__(self, following: Following, callbacks: Callbacks) -> None:
+        self._following = following
+        self._callbacks = callbacks
+        self._tasks = Tasks()
+        self._failure: SandboxError | None = None
+        self._task = self._tasks.hold(self._follow(), "a command")
+
+    @property
+    def pid(self) -> int:
+        return self._following.pid
+
+    @property
+    def stdout(self) -> str | None:
+        """What it has said until now."""
+        return self._following.text("stdout")
+
+    @property
+    def stderr(self) -> str | None:
+        """What it has said until now."""
+        return self._following.text("stderr")
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._following.exit_code
+
+    @property
+    def error(self) -> str | None:
+        """Why it is not followed any more, if that was not its end."""
+        return str(self._failure) if self._failure is not None else self._following.error
+
+    async def wait(self) -> CommandResult:
+        """Return how it ended.
+
+        Raises `CommandExitException` for an exit code other than 0, `CellTimeout`, `OutputLimit`, `CallbackFailed`,
+        and `CommandError` if it is gone with its kernel.
+        """
+        await asyncio.wait({self._task})
+        if self._task.cancelled():
+            raise CommandError(EndCode.COMMAND_GONE, "the command is not followed any more: connect to it again")
+        if self._failure is not None:
+            raise self._failure
+        self._callbacks.check(self._following)
+        return self._following.result()
+
+    async def kill(self) -> bool:
+        """End it with SIGKILL, and its children; return whether it ran."""
+        return await self._following.requests.kill(self.pid)
+
+    async def send_stdin(self, data: str | bytes, request_timeout: float | None = None) -> None:
+        """Write to its stdin, which needs `stdin=True`."""
+        await self._following.requests.send(self.pid, data)
+
+    async def close_stdin(self, request_timeout: float | None = None) -> None:
+        """End its stdin."""
+        await self._following.requests.send(self.pid, b"", end=True)
+
+    async def disconnect(self) -> None:
+        """Follow it no more; it runs on."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _follow(self) -> None:
+        try:
+            while not self._following.ended:
+                for stream, text in await self._following.step():
+                    await self._callbacks.call(stream, text.encode() if stream == "pty" else text)
+        except SandboxError as error:
+            self._failure = error
+
+
+class AsyncCommands:
+    """The commands of a sandbox; see the module."""
+
+    def __init__(self, settings: Settings, run: Run) -> None:
+        self.requests = Requests(settings, run)
+
+    @overload
+    async def run(
+        self,
+        cmd: str,
+        background: Literal[False] | None = None,
+        envs: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        stdin: bool | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> CommandResult: ...
+    @overload
+    async def run(
+        self,
+        cmd: str,
+        background: Literal[True],
+        envs: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        stdin: bool | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> AsyncCommandHandle: ...
+    async def run(  # noqa: PLR0917 (as are those of hosted interpreters)
+        self,
+        cmd: str,
+        background: bool | None = None,
+        envs: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        stdin: bool | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> CommandResult | AsyncCommandHandle:
+        """Run a command of bash; return how it ended, or with `background` at once what follows it.
+
+        `timeout` is in seconds; 0 and None are as long as `cell_timeout`, which also bounds the rest. `cwd` is relative
+        to /mnt/data. `user` may be None or "user": a process never becomes another one. Callbacks get pieces of text
+        as they come. Raises what `wait` does. If the call is cancelled, the command is killed.
+        """
+        callbacks = Callbacks(on_stdout=on_stdout, on_stderr=on_stderr)
+        pid = await self.requests.start(cmd, cwd=cwd, envs=envs, user=user, timeout=timeout, stdin=bool(stdin))
+        following = Following(self.requests, pid, after=0, timeout=timeout, retain=retain_output)
+        handle = AsyncCommandHandle(following, callbacks)
+        if background:
+            return handle
+        try:
+            return await handle.wait()
+        except asyncio.CancelledError:
+            await handle.disconnect()
+            await handle.kill()
+            raise
+
+    async def connect(
+        self,
+        pid: int,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> AsyncCommandHandle:
+        """Follow a command from now on; its clock stays as it is. Raises `CommandError` if it is not there."""
+        after = await self.requests.newest(pid)
+        following = Following(self.requests, pid, after=after, timeout=timeout, retain=retain_output)
+        return AsyncCommandHandle(following, Callbacks(on_stdout=on_stdout, on_stderr=on_stderr))
+
+    async def list(self, request_timeout: float | None = None) -> builtins.list[ProcessInfo]:
+        """Return the commands that run."""
+        return [ProcessInfo.of(row) for row in await self.requests.list()]
+
+    async def kill(self, pid: int, request_timeout: float | None = None) -> bool:
+        """End a command with SIGKILL, and its children; return whether it ran."""
+        return await self.requests.kill(pid)
+
+    async def send_stdin(self, pid: int, data: str | bytes, request_timeout: float | None = None) -> None:
+        """Write to the stdin of a command that was started with `stdin=True`."""
+        await self.requests.send(pid, data)
+
+    async def close_stdin(self, pid: int, request_timeout: float | None = None) -> None:
+        """End the stdin of a command."""
+        await self.requests.send(pid, b"", end=True)
+
+
+class AsyncPty:
+    """Shells with a terminal. What they say passes as text with colours: no sequence moves anybody's cursor or more."""
+
+    def __init__(self, commands: AsyncCommands) -> None:
+        self._requests = commands.requests
+
+    async def create(  # noqa: PLR0917 (as are those of hosted interpreters)
+        self,
+        size: PtySize,
+        on_data: OnPty,
+        user: str | None = None,
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+    ) -> AsyncCommandHandle:
+        """Start a shell with a terminal; `on_data` gets what it says, as bytes."""
+        pid = await self._requests.start(
+            "", cwd=cwd, envs=envs, user=user, timeout=timeout, size=(int(size.rows), int(size.cols))
+        )
+        following = Following(self._requests, pid, after=0, timeout=timeout)
+        return AsyncCommandHandle(following, Callbacks(on_pty=on_data))
+
+    async def connect(
+        self,
+        pid: int,
+        on_data: OnPty,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+    ) -> AsyncCommandHandle:
+        """Follow a shell from now on."""
+        following = Following(self._requests, pid, after=await self._requests.newest(pid), timeout=timeout)
+        return AsyncCommandHandle(following, Callbacks(on_pty=on_data))
+
+    async def send_stdin(self, pid: int, data: bytes, request_timeout: float | None = None) -> None:
+        """Type into a shell."""
+        await self._requests.send(pid, data)
+
+    async def resize(self, pid: int, size: PtySize, request_timeout: float | None = None) -> None:
+        """Change the size of a terminal."""
+        await self._requests.resize(pid, int(size.rows), int(size.cols))
+
+    async def kill(self, pid: int, request_timeout: float | None = None) -> bool:
+        """End a shell with SIGKILL; return whether it ran."""
+        return await self._requests.kill(pid)

@@ -1,0 +1,84 @@
+"""What a caller opens a sandbox with: the settings, and what is of the sandbox itself or of hosted ones.
+
+Imports config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..config.sources import from_keywords
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError
+from ..core.model import Settings
+from . import variables
+from .values import seconds
+
+HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
+"""Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
+OF_A_SERVICE = frozenset((
+    "access_token", "api_key", "api_url", "debug", "domain", "headers", "logger", "proxy", "request_timeout", "secure",
+))  # fmt: skip
+"""How a hosted service is reached: accepted, so that code which is moved over runs, and of no effect here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """See the module."""
+
+    settings: Settings
+    seconds: float | None
+    """How long the sandbox may last; None is as long as it is used."""
+    metadata: dict[str, str]
+
+    @classmethod
+    def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> Opening:
+        """Check what a caller gives. Raises `ConfigurationError`."""
+        rest = {name: value for name, value in keywords.items() if name not in OF_A_SERVICE}
+        life, metadata, envs = rest.pop("timeout", None), rest.pop("metadata", None), rest.pop("envs", None)
+        template, internet = rest.pop("template", None), rest.pop("allow_internet_access", None)
+        if internet:
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT,
+                "a sandbox has no way to the internet as a whole; name the hosts that its cells may reach",
+                setting="network",
+            )
+        if isinstance(given, str):
+            given, template = None, given
+        if given is None:
+            if template is not None and template not in HOSTED_TEMPLATES:
+                rest.setdefault("image", template)
+            if isinstance(rest.get("network"), Mapping):
+                rest["network"] = _allowed(rest["network"])
+            settings = replace(from_keywords(**rest), charts=True)
+        elif rest or template is not None:
+            name = next(iter(rest), "template")
+            raise ConfigurationError(UsageCode.NOT_TOGETHER, "give either settings or keywords", setting=name)
+        else:
+            settings = given
+        if envs:
+            settings = replace(settings, environment=variables.of_sandbox(envs))
+        return cls(settings, None if life is None else seconds(life), _texts(metadata))
+
+
+def _allowed(network: Mapping[str, Any]) -> list[str]:
+    """Return the rules in the form of hosted interpreters: `{"allow_out": [...]}`. What goes beyond is refused."""
+    if network.keys() - {"allow_out", "deny_out"} or not isinstance(network.get("allow_out", []), (list, tuple)):
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT,
+            'network is a list of hosts that cells may reach, or {"allow_out": [...]}; all else is denied',
+            setting="network",
+        )
+    return list(network.get("allow_out", []))
+
+
+def _texts(metadata: object) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping) or not all(
+        isinstance(part, str) for item in metadata.items() for part in item
+    ):
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "metadata is a mapping of text to text", setting="metadata")
+    return dict(metadata)

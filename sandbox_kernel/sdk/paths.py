@@ -1,0 +1,52 @@
+"""Paths of a sandbox, as callers write them, and refusals that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from pathlib import PurePath
+from typing import TypeVar
+
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError, FileRefused
+from ..core.model import SCRATCH
+from ..files.names import check_name
+
+T = TypeVar("T")
+Name = str | PurePath
+
+
+def relative(path: Name) -> str:
+    """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
+    if not isinstance(path, (str, PurePath)):
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT, f"a path must be text, not {type(path).__name__}", setting="path"
+        )
+    text = str(path)
+    text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
+    while text.startswith("./"):
+        text = text[2:]
+    try:
+        return str(check_name(text))
+    except FileRefused as error:
+        if text.startswith("/"):
+            raise error.about(f"{text!r}: the sandbox's files are in {SCRATCH}") from None
+        raise about(text, error) from None
+
+
+def about(name: str, error: FileRefused) -> FileRefused:
+    """Return a refusal that says which file it is about."""
+    return error.about(f"{name!r}: {error.message}")
+
+
+async def named(name: str, work: Awaitable[T]) -> T:
+    """Wait for something that is done with a file, and name the file where it is refused."""
+    try:
+        return await work
+    except FileRefused as error:
+        raise about(name, error) from None
+
+
+def folder_of(path: Name) -> str:
+    """Return a folder's path relative to /mnt/data, "" for that itself. Raises `FileRefused`."""
+    text = str(path).rstrip("/") or str(path)
+    return "" if text in {"", ".", SCRATCH} else relative(text)

@@ -1,0 +1,498 @@
+"""The names of hosted interpreters, each method and argument of them: docs/e2b.md says the same in a table."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel import (
+    AsyncSandbox,
+    BarChart,
+    BoxAndWhiskerChart,
+    CommandExitException,
+    ConfigurationError,
+    FileType,
+    InvalidArgumentException,
+    LineChart,
+    NotFoundException,
+    OutputMessage,
+    PieChart,
+    PtySize,
+    Sandbox,
+    SandboxClosed,
+    SandboxError,
+    SandboxQuery,
+    ScatterChart,
+    SuperChart,
+    TimeoutException,
+)
+from tests.support import ROOT
+from tests.support.kernels import containers_of, eventually
+from tests.support.patience import within
+
+
+@pytest.fixture(scope="module")
+def sandbox(image: str) -> Iterator[Sandbox]:
+    given: dict[str, Any] = {"metadata": {"test": "e2b"}, "envs": {"FOO": "bar"}, "debug": False, "api_key": "none"}
+    with Sandbox.create("code-interpreter-v1", timeout=600, image=image, memory="1G", cell_timeout=60, **given) as one:
+        yield one
+
+
+# --- sandboxes -------------------------------------------------------------------------------------------------------
+
+
+def test_what_it_is(sandbox: Sandbox) -> None:
+    info = sandbox.get_info(request_timeout=5)
+    assert sandbox.is_running(request_timeout=5)
+    assert info.sandbox_id == sandbox.sandbox_id == sandbox.id
+    assert (info.state, info.metadata, info.memory_mb) == ("running", {"test": "e2b"}, 1024)
+    assert info.template_id == info.name == sandbox.info.image
+    assert info.started_at is not None
+    assert info.end_at is not None
+    assert info.end_at - info.started_at == pytest.approx(timedelta(seconds=600), abs=timedelta(seconds=5))
+
+
+def test_it_is_found_in_its_process(sandbox: Sandbox) -> None:
+    assert sandbox.id in [info.sandbox_id for info in Sandbox.list()]
+    assert [info.sandbox_id for info in Sandbox.list(SandboxQuery(metadata={"test": "e2b"})).next_items()] == [
+        sandbox.id
+    ]
+    assert not Sandbox.list(SandboxQuery(metadata={"test": "other"})).has_next
+    pages = Sandbox.list(limit=1)
+    assert len(pages.next_items()) == 1
+    assert Sandbox.connect(sandbox.sandbox_id) is sandbox
+    assert sandbox.connect(timeout=600) is sandbox
+    with pytest.raises(SandboxClosed, match="no sandbox of this process"):
+        Sandbox.connect("no such id")
+
+
+def test_what_it_uses_is_one_row(sandbox: Sandbox) -> None:
+    sandbox.get_metrics()
+    sandbox.run_code("import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass")
+    (row,) = sandbox.get_metrics()
+    assert 0 < row.mem_used <= row.mem_total == 1 << 30
+    assert row.disk_used <= row.disk_total
+    assert row.cpu_used_pct > 1
+    assert row.cpu_count >= 1
+    assert not sandbox.get_metrics(end=datetime.now(UTC) - timedelta(hours=1))
+
+
+def test_it_ends_when_its_time_is_up_and_by_its_id(image: str) -> None:
+    one, other = Sandbox.create(image=image, memory="512M"), Sandbox.create(image=image, memory="512M", timeout=600)
+    one.set_timeout(0.2)
+    eventually(lambda: not one.is_running(), 20, "its end")
+    with pytest.raises(SandboxClosed):
+        one.run_code("1")
+    assert one.get_info().state == "ended"
+    assert Sandbox.kill(other.sandbox_id) is True
+    assert other.kill() is False
+    assert Sandbox.kill(other.sandbox_id) is False
+    assert not other.is_running()
+    one.kill()
+    assert not {one.id, other.id} & {row.session for row in containers_of(os.getpid())}
+
+
+def test_a_sandbox_that_was_never_started_can_be_killed(image: str) -> None:
+    assert Sandbox(image=image, timeout=5).kill() is True
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        ({"allow_internet_access": True}, "network"),
+        ({"network": {"allow_public_traffic": True}}, "network"),
+        ({"metadata": {"a": 1}}, "metadata"),
+        ({"envs": {"A B": "c"}}, "envs"),
+        ({"envs": {"A": 1}}, "envs"),
+        ({"envs": {"HOME": "/"}}, "envs"),
+        ({"envs": {"A": "x" * 40_000}}, "envs"),
+        ({"timeout": -1}, "timeout"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any], setting: str) -> None:
+    with pytest.raises(InvalidArgumentException) as raised:
+        Sandbox(**wrong)
+    assert raised.value.setting == setting
+
+
+def test_hosts_are_named_as_there(image: str) -> None:
+    assert Sandbox(image=image, network={"allow_out": ["a.example"]}).settings.network == ("a.example",)
+    assert Sandbox("an-image", allow_internet_access=False).settings.image == "an-image"
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_printed_is_a_message_and_text(sandbox: Sandbox) -> None:
+    said: list[OutputMessage] = []
+    sandbox.run_code(
+        "import sys; print('a'); print('b', file=sys.stderr)", on_stdout=said.append, on_stderr=said.append
+    )
+    assert sorted((message.line, message, message.error) for message in said) == [
+        ("a\n", "a\n", False),
+        ("b\n", "b\n", True),
+    ]
+    assert all(abs(message.timestamp / 1e9 - datetime.now(UTC).timestamp()) < 600 for message in said)
+    assert type(said[0].line) is str
+
+
+def test_json_is_text_and_has_keys(sandbox: Sandbox) -> None:
+    execution = sandbox.run_code("print('a'); 6 * 7")
+    assert json.loads(execution.to_json()) == execution.to_dict()
+    assert execution.to_json()["text"] == execution.results[0]["text"] == "42"
+    assert json.loads(execution.logs.to_json())["stdout"] == ["a\n"]
+    error = sandbox.run_code("1 / 0").error
+    assert error is not None
+    assert json.loads(error.to_json())["name"] == "ZeroDivisionError"
+
+
+def test_variables_of_a_sandbox_and_of_a_call(sandbox: Sandbox) -> None:
+    ask = "import os; os.getenv('FOO'), os.getenv('NEW')"
+    assert sandbox.run_code(ask).text == "('bar', None)"
+    assert sandbox.run_code(ask, envs={"FOO": "baz", "NEW": "1"}).text == "('baz', '1')"
+    assert sandbox.run_code(ask).text == "('bar', None)"
+    failed = sandbox.run_code("1 / 0", envs={"FOO": "baz"}, stop_on_error=True)
+    assert failed.error is not None
+    assert sandbox.run_code(ask).text == "('bar', None)"
+    assert sandbox.run_code("[name for name in dir() if 'sandbox' in name]").text == "[]"
+
+
+def test_cells_of_ours_are_not_counted(sandbox: Sandbox) -> None:
+    before = sandbox.run_code("1", envs={"A": "b"}, request_timeout=5, timeout=0).execution_count or 0
+    sandbox.commands.run("true")
+    assert sandbox.run_code("1").execution_count == before + 1
+
+
+# --- charts ----------------------------------------------------------------------------------------------------------
+
+
+def drawn(sandbox: Sandbox, code: str) -> Any:
+    execution = sandbox.run_code(f"import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\n{code}\nplt.show()")
+    assert execution.error is None, execution.error.traceback
+    (result,) = execution.results
+    assert {"png", "chart"} <= set(result.formats())
+    return result.chart
+
+
+def test_lines(sandbox: Sandbox) -> None:
+    code = "ax.plot([1, 2, float('nan')], [1, 4, 9], label='a'); ax.axhline(2)\n"
+    chart = drawn(sandbox, code + "ax.set(title='T', xlabel='Time (s)', ylabel='Force [N]', yscale='log')")
+    assert isinstance(chart, LineChart)
+    assert (chart.title, chart.x_label, chart.x_unit, chart.y_unit) == ("T", "Time (s)", "s", "N")
+    assert (chart.x_scale, chart.y_scale, chart.complete) == ("linear", "log", True)
+    assert [(line.label, line.points) for line in chart.elements] == [("a", [(1.0, 1.0), (2.0, 4.0), (None, 9.0)])]
+    assert all(isinstance(tick, float) for tick in chart.x_ticks)
+    assert len(chart.x_tick_labels) == len(chart.x_ticks)
+
+
+def test_times_and_categories(sandbox: Sandbox) -> None:
+    days = "import datetime; days = [datetime.date(2024, 1, day) for day in (1, 2)]\n"
+    chart = drawn(sandbox, days + "ax.plot(days, ['a', 'b'])")
+    assert (chart.x_scale, chart.y_scale) == ("datetime", "categorical")
+    assert chart.elements[0].points == [("2024-01-01", "a"), ("2024-01-02", "b")]
+    assert chart.x_ticks[0].startswith("20")
+
+
+def test_bars(sandbox: Sandbox) -> None:
+    chart = drawn(sandbox, "ax.bar(['a', 'b'], [1, 2], label='first'); ax.set(xlabel='x', ylabel='y')")
+    assert isinstance(chart, BarChart)
+    assert [(bar.label, bar.group, bar.value) for bar in chart.elements] == [("a", "first", 1.0), ("b", "first", 2.0)]
+    lying = drawn(sandbox, "ax.barh(['a', 'b'], [1, 2]); ax.set(xlabel='value', ylabel='name')")
+    assert [(bar.label, bar.value) for bar in lying.elements] == [("a", 1.0), ("b", 2.0)]
+    assert (lying.x_label, lying.y_label) == ("name", "value")
+
+
+def test_points_wedges_and_boxes(sandbox: Sandbox) -> None:
+    points = drawn(sandbox, "ax.scatter([1, 2], [3, 4], label='a')")
+    assert isinstance(points, ScatterChart)
+    assert points.elements[0].points == [(1.0, 3.0), (2.0, 4.0)]
+    wedges = drawn(sandbox, "ax.pie([90, 10], labels=['a', 'b'])")
+    assert isinstance(wedges, PieChart)
+    assert [(wedge.label, wedge.angle, wedge.radius) for wedge in wedges.elements] == [("a", 324, 1), ("b", 36, 1)]
+    for how in ("", ", patch_artist=True", ", orientation='horizontal'"):
+        boxes = drawn(sandbox, f"ax.boxplot([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50]], tick_labels=['a', 'b']{how})")
+        assert isinstance(boxes, BoxAndWhiskerChart)
+        box = boxes.elements[1]
+        assert (box.label, box.min, box.first_quartile, box.median, box.third_quartile) == ("b", 1, 2, 3, 4)
+        assert (box.max, box.outliers) == (4, [50])
+
+
+def test_figures_of_several_and_of_other_kinds(sandbox: Sandbox) -> None:
+    code = "plt.close(fig); fig, two = plt.subplots(1, 2); fig.suptitle('S'); two[0].plot([1, 2]); two[1].bar([1], [2])"
+    chart = drawn(sandbox, code)
+    assert isinstance(chart, SuperChart)
+    assert (chart.type, chart.title) == ("superchart", "S")
+    assert [type(part) for part in chart.elements] == [LineChart, BarChart]
+    other = drawn(sandbox, "ax.imshow([[1, 2]]); ax.set_title('I')")
+    assert (other.type, other.title, other.elements) == ("unknown", "I", [])
+    large = drawn(sandbox, "ax.plot(range(100_000))")
+    assert not large.complete
+    assert 1000 < len(large.elements[0].points) <= 10_000
+
+
+def test_a_kernel_that_is_new_brings_charts_too(sandbox: Sandbox) -> None:
+    sandbox.restart()
+    assert isinstance(drawn(sandbox, "ax.plot([1, 2])"), LineChart)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_runs_to_its_end(sandbox: Sandbox) -> None:
+    said: list[str] = []
+    done = sandbox.commands.run(
+        "echo $FOO $NEW; pwd; echo err >&2",
+        envs={"NEW": "1"},
+        user="user",
+        cwd="/tmp",
+        on_stdout=said.append,
+        on_stderr=lambda message: said.append(f"!{message.line}"),
+        timeout=30,
+        request_timeout=5,
+    )
+    assert (done.stdout, done.stderr, done.exit_code, done.error) == ("bar 1\n/tmp\n", "err\n", 0, None)
+    assert "".join(said).replace("!err\n", "") == "bar 1\n/tmp\n"
+    assert "!err\n" in said
+    assert sandbox.commands.run("echo a", retain_output=False).stdout is None
+    with pytest.raises(CommandExitException) as failed:
+        sandbox.commands.run("echo out; echo why >&2; exit 3")
+    assert (failed.value.exit_code, failed.value.stdout, failed.value.stderr) == (3, "out\n", "why\n")
+
+
+def test_what_a_command_cannot_have(sandbox: Sandbox) -> None:
+    with pytest.raises(ConfigurationError, match="not as 'root'"):
+        sandbox.commands.run("id", user="root")
+    with pytest.raises(Exception, match="no such file or folder"):
+        sandbox.commands.run("pwd", cwd="/nowhere")
+    with pytest.raises(TimeoutException) as late:
+        sandbox.commands.run("sleep 100", timeout=0.3)
+    assert (late.value.limit, late.value.setting) == ("0.3 s", "timeout")
+    assert not sandbox.commands.list()
+    with pytest.raises(CommandExitException, match="no-such-program"):
+        sandbox.commands.run("no-such-program")
+
+
+def test_a_command_in_the_background(sandbox: Sandbox) -> None:
+    handle = sandbox.commands.run("while read x; do echo got $x; done", background=True, stdin=True)
+    (row,) = sandbox.commands.list()
+    assert (row.pid, row.args) == (handle.pid, ("-c", "while read x; do echo got $x; done"))
+    assert sandbox.run_code("1 + 1").text == "2"  # beside it
+    handle.send_stdin("one\n")
+    sandbox.commands.send_stdin(handle.pid, b"two\n")
+    sandbox.commands.close_stdin(handle.pid)
+    said: list[str] = []
+    assert handle.wait(on_stdout=said.append).stdout == "".join(said) == "got one\ngot two\n"
+    assert handle.exit_code == 0
+    steps = sandbox.commands.run("echo a; sleep 0.2; echo b >&2", background=True)
+    assert [(out, err) for out, err, _ in steps] == [("a\n", None), (None, "b\n")]
+    sleeper = sandbox.commands.run("sleep 100", background=True)
+    other = sandbox.commands.connect(sleeper.pid)
+    assert sleeper.kill() is True
+    assert sandbox.commands.kill(sleeper.pid) is False
+    with pytest.raises(CommandExitException) as ended:
+        other.wait()
+    assert ended.value.exit_code == 137
+
+
+def test_much_output_comes_whole_and_without_what_terminals_obey(sandbox: Sandbox) -> None:
+    done = sandbox.commands.run("seq 300000; printf '\\033]0;title\\007\\033[31mred\\033[0m'")
+    assert done.stdout == "".join(f"{n}\n" for n in range(1, 300_001)) + "\x1b[31mred\x1b[0m"
+
+
+def test_a_shell_with_a_terminal(sandbox: Sandbox) -> None:
+    shell = sandbox.pty.create(PtySize(rows=20, cols=70), cwd="/tmp", envs={"PS1": "$ "})
+    sandbox.pty.resize(shell.pid, PtySize(rows=20, cols=90))
+    sandbox.pty.send_stdin(shell.pid, b"tput cols; pwd; exit 4\n")
+    said: list[bytes] = []
+    with pytest.raises(CommandExitException) as ended:
+        shell.wait(on_pty=said.append)
+    assert ended.value.exit_code == 4
+    assert re.search(rb"\n\r?90\r?\n/tmp\r?\n", b"".join(said))
+    again = sandbox.pty.create(PtySize(rows=20, cols=70))
+    assert sandbox.pty.connect(again.pid).pid == again.pid
+    assert sandbox.pty.kill(again.pid) is True
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_written_and_read(sandbox: Sandbox) -> None:
+    info = sandbox.files.write("w/a.txt", "ü", user="user", request_timeout=5, gzip=False)
+    assert (info.name, info.path, info.type) == ("a.txt", "w/a.txt", FileType.FILE)
+    assert sandbox.files.read("w/a.txt") == "ü"
+    assert sandbox.files.read("/mnt/data/w/a.txt", format="bytes", user="user") == "ü".encode()
+    assert b"".join(sandbox.files.read("w/a.txt", format="stream")) == "ü".encode()
+    several: list[dict[str, Any]] = [
+        {"path": "w/b", "data": b"\xff"},
+        {"path": "w/c", "data": io.BytesIO(b"c")},
+        {"path": "w/d", "data": io.StringIO("d")},
+    ]
+    assert [info.path for info in sandbox.files.write_files(several)] == ["w/b", "w/c", "w/d"]
+    assert sandbox.files.read("w/d") == "d"
+    with pytest.raises(NotFoundException):
+        sandbox.files.read("w/none")
+    with pytest.raises(ConfigurationError, match="not of 'root'"):
+        sandbox.files.read("w/a.txt", user="root")
+    with pytest.raises(TypeError, match="unexpected"):
+        sandbox.files.read("w/a.txt", colour="red")
+
+
+def test_folders_are_listed_made_moved_and_removed(sandbox: Sandbox) -> None:
+    files = sandbox.files
+    assert files.make_dir("f/g") is True
+    assert files.make_dir("f/g") is False
+    files.write("f/g/h/file", "12345")
+    sandbox.run_code("import os; os.symlink('/etc/passwd', 'f/link'); os.chmod('f/g/h/file', 0o640)")
+    assert [(entry.path, entry.type) for entry in files.list("f", depth=1)] == [("f/g", FileType.DIR), ("f/link", None)]
+    assert [entry.name for entry in files.list("f", 3)] == ["g", "h", "file", "link"]
+    assert [info.path for info in files.list("f")] == ["f/g/h/file"]
+    entry = files.get_info("f/g/h/file")
+    assert (entry.name, entry.size, entry.mode, entry.permissions) == ("file", 5, 0o640, "-rw-r-----")
+    assert (entry.owner, entry.group, entry.symlink_target) == ("sandbox", "sandbox", None)
+    assert abs(entry.modified_time - datetime.now(UTC)) < timedelta(minutes=10)
+    assert files.get_info("f/link").symlink_target == "/etc/passwd"
+    assert files.rename("f/g/h/file", "f/new/name").path == "f/new/name"
+    assert not files.exists("f/g/h/file")
+    with pytest.raises(NotFoundException):
+        files.get_info("f/g/h/file")
+    sandbox.run_code("for i in range(3000): open(f'f/g/{i}', 'w').close()")
+    files.remove("f", recursive=True)
+    assert not files.exists("f")
+    assert sandbox.run_code("os.path.exists('/etc/passwd')").text == "True"  # no link was followed
+    with pytest.raises(NotFoundException):
+        files.remove("f", recursive=True)
+    with pytest.raises(ConfigurationError):
+        files.list("", depth=0)
+
+
+def test_a_folder_is_watched(sandbox: Sandbox) -> None:
+    sandbox.run_code("import os\nos.makedirs('v/in', exist_ok=True)\nfor n in 'abc': open(f'v/{n}', 'w').write(n)")
+    handle = sandbox.files.watch_dir("v", recursive=True, include_entry=True, user="user")
+    assert handle.get_new_events() == []
+    sandbox.run_code("os.rename('v/a', 'v/z'); os.remove('v/b'); open('v/c', 'a').write('more'); open('v/in/d', 'w')")
+    seen = [(event.name, event.type.value, event.entry is not None) for event in handle.get_new_events()]
+    assert seen == [
+        ("a", "rename", False),
+        ("b", "remove", False),
+        ("in/d", "create", True),
+        ("z", "create", True),
+        ("c", "write", True),
+    ]
+    handle.stop()
+    with pytest.raises(SandboxClosed):
+        handle.get_new_events()
+
+
+# --- the same, awaited -----------------------------------------------------------------------------------------------
+
+
+async def test_awaited(image: str) -> None:
+    sandbox = await AsyncSandbox.create(
+        image=image, memory="1G", metadata={"who": "async"}, envs={"FOO": "bar"}, timeout=600
+    )
+    assert await sandbox.is_running()
+    assert (await sandbox.get_info()).metadata == {"who": "async"}
+    assert len(await sandbox.get_metrics()) == 1
+    pages = AsyncSandbox.list(SandboxQuery(metadata={"who": "async"}))
+    assert [info.sandbox_id async for info in pages] == [sandbox.sandbox_id]
+    assert not await pages.next_items()
+    assert await AsyncSandbox.connect(sandbox.sandbox_id) is sandbox
+    assert (await sandbox.run_code("import os; os.getenv('FOO')", envs={"FOO": "baz"})).text == "'baz'"
+
+    said: list[str] = []
+
+    async def hear(message: OutputMessage) -> None:
+        said.append(message.line)
+
+    assert (await sandbox.commands.run("echo $FOO", on_stdout=hear)).stdout == "bar\n"
+    assert said == ["bar\n"]
+    handle = await sandbox.commands.run("read x; echo got $x", background=True, stdin=True, on_stdout=hear)
+    assert [row.pid for row in await sandbox.commands.list()] == [handle.pid]
+    other = await sandbox.commands.connect(handle.pid)
+    await other.disconnect()
+    await handle.send_stdin("it\n")
+    assert (await handle.wait()).stdout == "got it\n"
+    assert said[-1] == "got it\n"
+    begun = asyncio.Event()
+    call = asyncio.create_task(sandbox.commands.run("echo begun; sleep 100", on_stdout=lambda _: begun.set()))
+    async with within(60):
+        await begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not await sandbox.commands.list()
+
+    data: list[bytes] = []
+    shell = await sandbox.pty.create(PtySize(rows=10, cols=33), data.append)
+    await sandbox.pty.send_stdin(shell.pid, b"tput cols; exit\n")
+    assert (await shell.wait()).exit_code == 0
+    assert b"33" in b"".join(data)
+
+    made, ended = asyncio.Event(), asyncio.Event()
+    watch = await sandbox.files.watch_dir("", lambda event: made.set(), lambda _: ended.set(), timeout=0)
+    assert await sandbox.files.make_dir("made") is True
+    async with within(60):
+        await made.wait()
+    await watch.stop()
+    assert (await sandbox.files.rename("made", "moved")).type is FileType.DIR
+    assert await sandbox.kill() is True
+    assert await AsyncSandbox.kill(sandbox.sandbox_id) is False
+
+
+async def test_a_command_ends_with_its_sandbox(image: str) -> None:
+    async with AsyncSandbox(image=image, memory="512M") as sandbox:
+        handle = await sandbox.commands.run("sleep 100", background=True)
+    with pytest.raises(SandboxError, match=r"killed|ended|gone"):
+        await handle.wait()
+
+
+def test_a_command_is_gone_with_its_kernel(sandbox: Sandbox) -> None:
+    handle = sandbox.commands.run("sleep 100", background=True)
+    sandbox.restart()
+    with pytest.raises(Exception, match="no such command"):
+        handle.wait()
+    assert sandbox.commands.run("echo again").stdout == "again\n"
+
+
+def test_the_screen_reads_commands(image: str) -> None:
+    with Sandbox(image=image, memory="512M", screen="block", screen_threshold=10) as sandbox:
+        with pytest.raises(CommandExitException) as blocked:
+            sandbox.commands.run("cat /etc/shadow; curl http://169.254.169.254/latest/meta-data/")
+        assert blocked.value.exit_code == 126
+        assert sandbox.commands.run("echo fine").stdout == "fine\n"
+
+
+def test_several_threads_share_commands(sandbox: Sandbox) -> None:
+    found: list[str | None] = []
+
+    def one(number: int) -> None:
+        found.append(sandbox.commands.run(f"echo {number}").stdout)
+
+    threads = [threading.Thread(target=one, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(map(str, found)) == [f"{number}\n" for number in range(4)]
+
+
+def test_the_snippet_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/e2b.md").read_text(encoding="utf-8"), re.DOTALL)
+    exec(snippet, {})  # noqa: S102 (our own page)
+    printed = capsys.readouterr().out
+    assert "3 sales.csv" in printed
+    assert "bar [('a', 1.0), ('b', 2.0)]" in printed
