@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from ..files.beside import Beside
 
 NOTEBOOK = Door(
-    bring="This kernel has no folder by which files come in; `sandbox-kernel setup` makes one that has.",
+    bring=(
+        'In JupyterLab\'s file browser, "Bring into the Sandbox" in the menu of the file does it. Elsewhere it takes a '
+        "kernel with an upload folder, as `sandbox-kernel setup` makes one."
+    ),
     bring_by_folder=(
-        "Put a copy into the folder `{uploads}` beside the notebook (make the folder if there is none), and run the "
-        "cell again."
+        'Put a copy into the folder `{uploads}` beside the notebook (make it if there is none), or choose "Bring into '
+        'the Sandbox" in the menu of the file in JupyterLab; then run the cell again.'
     ),
 )
 

@@ -305,7 +305,7 @@ def command_line(*arguments: str, before: str = "") -> subprocess.CompletedProce
 def test_a_missing_package_is_said_with_the_extra_that_brings_it() -> None:
     done = command_line(before="sys.modules['mcp'] = None")
     assert done.returncode == 2
-    assert "pip install 'sandbox-kernel[mcp]'" in done.stderr
+    assert "pip install 'mcp>=2' 'uvicorn>=0.30'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
