@@ -11,6 +11,7 @@
 - `frame`: Active HTML in two frames, without origin and network.
 - `raster`: Images of pixels: their type, and how many pixels their headers claim.
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
+- `svg_ink`: How much an SVG paints: pixels and edges, by how large its shapes are.
 - `svg_cost`: What an SVG costs to draw, with all that it refers to.
 - `svg`: SVG images: parsed here, and written anew from an allow-list.
 - `html_cost`: What HTML costs our parser, and a browser that lays it out.

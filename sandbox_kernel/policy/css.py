@@ -30,6 +30,8 @@ _NAME = re.compile(r"[a-z-]{1,60}")
 _VALUE = re.compile(r"[\w\s#%.,()+*/'\"!-]{0,2000}", re.ASCII)
 _NAMED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _STRING = re.compile(r"\"[^\"'\n]*\"|'[^\"'\n]*'")
+SLOW_VALUE = re.compile(r"caps|unicase", re.IGNORECASE)
+"""Small capitals: a browser cuts a text into pieces for them, and looks at all of these for each of them."""
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
 MAX_SHEET = 2_000_000
@@ -57,7 +59,7 @@ def allowed(name: str, value: str) -> bool:
     name = name.strip().lower()
     if name not in _PROPERTIES and not (_NAME.fullmatch(name) and name.split("-", 1)[0] in _FAMILIES):
         return False
-    if not _VALUE.fullmatch(value) or "/*" in value or not _closed(value):
+    if not _VALUE.fullmatch(value) or "/*" in value or not _closed(value) or SLOW_VALUE.search(value):
         return False
     value = value.strip().lower()
     if any(function and function not in _FUNCTIONS for function in _functions(value)):

@@ -122,14 +122,14 @@ def render(source: str, notes: Notes, *, frames: bool) -> str:
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
     source = lighter(_CONTROLS.sub("", source))
-    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS:
+    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not html_cost.is_long(source):
         return source
     if html_cost.is_costly(source) or html_cost.is_crowded(source):
         return _as_text(source, notes)
     if unwrapped := _unwrap(source):
         return unwrapped
     kept = _markup(source, notes)
-    if kept.count("<") > 2 * html_cost.MAX_TAGS or html_cost.is_spread(kept):
+    if kept.count("<") > 2 * html_cost.MAX_TAGS or html_cost.is_spread(kept) or html_cost.is_long(kept):
         return _as_text(source, notes)
     return _scoped(kept, contents(source, "style"), notes)
 
@@ -233,7 +233,8 @@ def _unwrap(source: str) -> str | None:
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet), styles, quiet)
-    return source if again == source and not html_cost.is_spread(kept) else None
+    slow = html_cost.is_spread(kept) or html_cost.is_long(kept)
+    return source if again == source and not slow else None
 
 
 class _Sanitiser(threading.local):

@@ -14,8 +14,11 @@ MAX_TAGS = 50_000
 MAX_ROWS = 200_000
 """Rows over which the cells of an output go, each counted by itself: for half a second. Others go over no more than
 their table has."""
+MAX_SHOWN = 500_000
+"""Characters of text that a page lays out within four seconds, whatever their style: slowest is one in each line."""
 MAX_ENTITIES = 200_000_000_000
-"""Ampersands and hard spaces times the characters of a source: the parser copies a text anew for each, for a second."""
+"""Ampersands, hard spaces and signs whose bytes begin like a hard space's, times the characters of a source: the parser
+copies a text anew for each, for a second."""
 MAX_OPENED = 1_000_000
 """Angle brackets of all kinds that are looked at."""
 MAX_RESULT = 60_000_000
@@ -28,8 +31,14 @@ _FLAT = frozenset(
 _FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{0,200}", re.IGNORECASE)
 """Formats that a parser opens again in every paragraph, once for each way they are written."""
 TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
+_WHOLE_TAG = re.compile(r"<(?:\"[^\"]*\"|[^\">])*>")
+_SIGNS = re.compile(r"[\x80-\xbf]+")
 _BLOCK = re.compile(r"<(?:p|div|td|th|li)\b", re.IGNORECASE)
 _ROWS = re.compile(r" rowspan=\"\s*+\+?([0-9]+)")
+
+
+def _count_signs(source: str) -> int:
+    return 0 if source.isascii() else len(source) - len(_SIGNS.sub("", source))
 
 
 def is_crowded(source: str) -> bool:
@@ -40,6 +49,11 @@ def is_crowded(source: str) -> bool:
         return False
     # Each block of a page is laid out by itself, unless a style makes it no block.
     return "display" in source.lower() or any(turns(block) > MAX_TURNS for block in _BLOCK.split(source))
+
+
+def is_long(kept: str) -> bool:
+    """Return whether the text between the tags that the sanitiser wrote is longer than a page lays out at once."""
+    return len(kept) > MAX_SHOWN and len(kept) - sum(map(len, _WHOLE_TAG.findall(kept))) > MAX_SHOWN
 
 
 def is_spread(kept: str) -> bool:
@@ -54,7 +68,7 @@ def is_costly(source: str) -> bool:
     longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
     if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
         return True
-    if (source.count("&") + 4 * source.count("\xa0")) * len(source) > MAX_ENTITIES:
+    if (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES:
         return True
     if opened <= MAX_NESTING // 100:
         return False

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
-from . import marks, raster, svg_cost
+from . import css, marks, raster, svg_cost
 from .svg_cost import (
     LINES,
     LOCAL,
@@ -76,12 +76,15 @@ _ADDRESS = re.compile(r"([\"'(=]?)\s{0,8}data:image/svg\+xml([;\w=-]{0,40}),", r
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def clean(source: str, left: Allowance | None = None) -> tuple[str, bool]:
-    """Return an SVG written anew, and whether something that could be seen is missing. Raises `RefusedError`."""
+def clean(source: str, left: Allowance | None = None, *, stretched: bool = False) -> tuple[str, bool]:
+    """Return an SVG written anew, and whether something that could be seen is missing. Raises `RefusedError`.
+
+    `stretched`: a page may show it larger than it is.
+    """
     left = left or Allowance()
     parser = _Parser(left)
     root = parser.parse(source)
-    charge(root, left)
+    charge(root, left, stretched=stretched)
     return "".join(_written(root, top=True)), parser.missed
 
 
@@ -100,7 +103,7 @@ def readdress(value: str, left: Allowance) -> str | None:
         left.pixels -= pixels
         return value
     try:
-        return address(clean(base64.b64decode(data).decode("utf-8", "replace"), left)[0])
+        return address(clean(base64.b64decode(data).decode("utf-8", "replace"), left, stretched=True)[0])
     except ValueError:
         return None
 
@@ -194,7 +197,7 @@ class _Parser:
             return
         value = re.sub(r"\s", " ", value)
         if key == "style":
-            kept = "; ".join(f"{one}: {of}" for one, of in declarations(value) if _is_allowed(element.tag, one, of))
+            kept = "; ".join(f"{one}: {of}" for one, of in declarations(value) if _in_style(element.tag, one, of))
         elif key == "href":
             kept = self._href(element.tag, value)
         elif key == "id":
@@ -248,9 +251,16 @@ def _is_allowed(tag: str, name: str, value: str) -> bool:
         return False
     if name in MARKERS and tag not in LINES:
         return False
+    if name.startswith("font") and css.SLOW_VALUE.search(value):
+        return False
     if "(" in value and "url" in value.lower():
         return name in REFERS and URL.fullmatch(value) is not None
     return ":" not in value or name not in _PROPERTIES
+
+
+def _in_style(tag: str, name: str, value: str) -> bool:
+    """Sizes and shapes are counted where they stand as attributes: a style has none."""
+    return (name in _PROPERTIES or name == "transform") and _is_allowed(tag, name, value)
 
 
 def _is_length(value: str) -> bool:

@@ -1,7 +1,7 @@
 """What an SVG costs to draw: each element with all that it refers to, as often as it refers to it.
 
 Two kilobytes of `<use>` in `<use>` are a billion shapes, and keep a browser busy for minutes; patterns, masks, clips
-and markers nest in the same way.
+and markers nest in the same way. What all of it paints is in svg_ink.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from . import raster
+from . import raster, svg_ink
 from .blocks import blocks
 
 MAX_MARKUP = 2_500_000
@@ -29,10 +29,14 @@ DEFINED = frozenset(
 LOCAL = re.compile(r"\s*#([A-Za-z_][\w:.-]{0,200})\s*")
 URL = re.compile(r"\s*url\(\s*[\"']?#([A-Za-z_][\w:.-]{0,200})[\"']?\s*+\)\s*+(?:none|currentColor|[#\w]{1,30})?\s*+")
 REFERS = ("fill", "stroke", "clip-path", "mask", "marker", "marker-start", "marker-mid", "marker-end")
+REFERS_AND_MOVES = frozenset(("clip-path", "style", "transform"))
 MARKERS = frozenset(("marker", "marker-start", "marker-mid", "marker-end"))
+TEXTS = frozenset(("text", "tspan", "textpath"))
+PLACES = ("x", "y", "dx", "dy", "rotate")
+"""Attributes of a text that may have a number for each letter, which is drawn by itself then."""
 LINES = frozenset(("path", "line", "polyline", "polygon"))
 """Elements that may have markers: others hand them on to all that they hold."""
-_NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,3})?")
+_IN_SHEET = re.compile(r"([a-z-]{1,40})\s{0,8}:([^;{}]{0,1000})")
 _COMMENT = re.compile(r"<!--(?:[^<>-]|-(?!-)){0,10000}-->|<!doctype\b[^<>]{0,1000}>", re.IGNORECASE)
 """Comments that every parser takes for the same: nothing in them begins or ends anything."""
 _DECLARED = re.compile(r"<[!?]")
@@ -61,6 +65,20 @@ class Element:
     attributes: dict[str, str]
     children: list[Element | str] = field(default_factory=list)
     cost: int | None = None
+    ink: svg_ink.Ink = field(default_factory=svg_ink.Ink)
+    """What it paints, in the units of what it lies in."""
+    levels: int = 0
+    """How many clips and layers as large as the picture lie in each other there: each costs the more for it."""
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """What holds for all elements of an SVG."""
+
+    named: dict[str, Element] = field(default_factory=dict)
+    widest: svg_ink.Widest = field(default_factory=svg_ink.Widest)
+    filled: bool = False
+    """Whether a style sheet may fill what says that it is not."""
 
 
 def is_costly_markup(source: str) -> bool:
@@ -99,7 +117,7 @@ def is_costly_markup(source: str) -> bool:
 
     try:
         Page().feed(source)
-        charge(root, Allowance())
+        charge(root, Allowance(), painted=False)
     except CostlyError:
         return True
     return False
@@ -121,35 +139,57 @@ def declarations(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip().lower(), value.strip()
 
 
-def charge(root: Element, left: Allowance) -> None:
-    named: dict[str, Element] = {}
+def charge(root: Element, left: Allowance, *, stretched: bool = False, painted: bool = True) -> None:
+    """Take what an SVG costs from what is left; raises `CostlyError` where that is not enough.
+
+    `stretched`: a page may show it larger than it is. Without `painted`, only its shapes are counted, not how large
+    they are: those of a page in a frame, which has a process of its own.
+    """
+    drawing = _Drawing()
     pending = [root]
     rules = 0
     elements = 0
     while pending:
         element = pending.pop()
         elements += 1
-        rules += sum(str(child).count("{") for child in element.children) if element.tag == "style" else 0
+        if element.tag == "style":
+            sheet = "".join(str(child) for child in element.children)
+            rules += sheet.count("{")
+            drawing.filled |= "fill" in sheet
+            drawing.widest.see(_IN_SHEET.findall(sheet), sheet=True)
         children = [child for child in element.children if isinstance(child, Element)]
         pending += reversed(children)
-        named.setdefault(element.attributes.get("id", ""), element)
-    cost = _children(root, named, 0) + elements // 4 + rules * elements // 50
+        if painted and element.tag == "pattern" and not svg_ink.is_tile(_values(element)):
+            raise CostlyError("a pattern of it is larger than any picture")
+        drawing.named.setdefault(element.attributes.get("id", ""), element)
+        drawing.widest.see(_values(element).items())
+    cost = _children(root, drawing, 0) + elements // 4 + rules * elements // 50
+    if painted:
+        cost += svg_ink.picture(_values(root), root.ink, stretched=stretched)
     if cost > left.cost:
         raise CostlyError("it would be larger than a browser bears, once expanded")
     left.cost -= cost
 
 
-def _children(element: Element, named: dict[str, Element], depth: int) -> int:
+def _values(element: Element) -> dict[str, str]:
+    """Return attributes and style of an element: the latter goes first."""
+    style = element.attributes.get("style", "")
+    return {**element.attributes, **dict(declarations(style))} if style else element.attributes
+
+
+def _children(element: Element, drawing: _Drawing, depth: int) -> int:
     total = 0
     for child in element.children:
         if isinstance(child, str):
             total += len(child) // 20
         elif child.tag in DRAWN or child.tag == "stop":
-            total += _cost(child, named, depth + 1)
+            total += _cost(child, drawing, depth + 1)
+            element.ink.add(child.ink)
+            element.levels = max(element.levels, child.levels)
     return min(total, MAX_COST + 1)
 
 
-def _cost(element: Element, named: dict[str, Element], depth: int) -> int:
+def _cost(element: Element, drawing: _Drawing, depth: int) -> int:
     """Return what it costs to draw an element with all that it holds and refers to; the same element is counted once.
 
     Raises `RefusedError` for what refers to itself: that is an error in SVG.
@@ -162,20 +202,73 @@ def _cost(element: Element, named: dict[str, Element], depth: int) -> int:
         raise CostlyError("its elements refer to each other too deep")
     element.cost = -1
     shape = element.attributes.get("d", "") or element.attributes.get("points", "")
-    drawn = _children(element, named, depth)
+    drawn = _children(element, drawing, depth)
     total = 1 + len(shape) // 150 + drawn + 20 * (element.tag == "image")
-    style = dict(declarations(element.attributes.get("style", "")))
-    values = {**element.attributes, **style}
+    values = _values(element)
+    if element.tag in SHAPES or element.tag in TEXTS:
+        total += _own(element, values, drawing)
+    layers = 0
     for name, target, times in _references(values, element.tag, shape):
         total += {"use": 2, "mask": 500, "fill": 5, "stroke": 5}.get(name, 1)
-        if target in named:
-            inside = _cost(named[target], named, depth + 1)
+        if (found := drawing.named.get(target)) is not None:
+            inside = _cost(found, drawing, depth + 1)
             drawn += inside if name == "use" else 0
-            total += inside * (max(times, drawn) if name in ("fill", "stroke") else times)
-    if dashes := values.get("stroke-dasharray"):
-        total += _dashes(dashes, shape, values)
+            often = max(times, drawn) if name in ("fill", "stroke") else times
+            total += inside * often
+            layers += _painted(element, name, found, often)
+            element.levels = max(element.levels, found.levels)
+    if values.get("opacity", "1").strip() not in ("1", "1.0", "") or drawing.widest.layered:
+        layers += svg_ink.layer(element.ink)
+    if layers:
+        element.levels += 1
+        element.ink.area(2.0**svg_ink.LARGE, layers * element.levels)
+    element.ink = svg_ink.placed(element.ink, values, box=element.tag == "svg")
     element.cost = min(total, MAX_COST + 1)
     return element.cost
+
+
+def _own(element: Element, values: dict[str, str], drawing: _Drawing) -> int:
+    """Add what an element itself paints; return what it costs besides: dashes, and letters that each have a place."""
+    text = "".join(child for child in element.children if isinstance(child, str))
+    tag = "text" if element.tag in TEXTS else element.tag
+    if tag == "use" or (tag == "text" and not text):
+        return 0
+    filled = drawing.filled or values.get("fill") != "none"
+    dashes = svg_ink.paint(element.ink, tag, values, text, drawing.widest, filled=filled)
+    if tag != "text":
+        return dashes
+    places = sum(len(values[name].replace(",", " ").split()) - 1 for name in PLACES if name in values)
+    return dashes + 3 * places + len(text) * (element.tag == "textpath")
+
+
+def _painted(element: Element, name: str, found: Element, times: int) -> int:
+    """Add what is painted by a reference; return of how many layers as large as the picture it makes use."""
+    ink = element.ink
+    if name == "use":
+        box = found.tag == "svg" or (found.tag == "symbol" and "viewBox" in found.attributes)
+        ink.add(found.ink, scale=None if box else 1.0)
+    elif name in ("fill", "stroke"):
+        ink.add(svg_ink.copied(ink), svg_ink.GRADIENT)
+        if found.tag == "pattern":
+            ink.add(found.ink, times, None)
+            return svg_ink.PATTERN
+    elif name == "clip-path":
+        shapes = [child for child in found.children if isinstance(child, Element)]
+        if [shape.tag for shape in shapes] == ["rect"] and not shapes[0].attributes.keys() & {
+            "transform",
+            "rx",
+            "ry",
+            "style",
+        }:
+            return int(bool(found.attributes.keys() & REFERS_AND_MOVES))
+        ink.add(found.ink, 1, None)
+        return svg_ink.PATTERN if any(shape.tag in TEXTS or shape.tag == "use" for shape in shapes) else 1
+    elif name == "mask":
+        ink.add(found.ink, 1, None)
+        return svg_ink.LAYER
+    elif name in MARKERS:
+        ink.add(found.ink, times, None)
+    return 0
 
 
 def _references(values: dict[str, str], tag: str, shape: str) -> Iterator[tuple[str, str, int]]:
@@ -189,11 +282,3 @@ def _references(values: dict[str, str], tag: str, shape: str) -> Iterator[tuple[
     for name in REFERS:
         if found := URL.fullmatch(values.get(name, "")):
             yield name, found[1], vertices if name in MARKERS else 1
-
-
-def _dashes(dashes: str, shape: str, values: dict[str, str]) -> int:
-    """Return about how many hundreds of dashes a line has: none is longer than the sum of its coordinates."""
-    lengths = [float(number) for number in _NUMBER.findall(dashes)]
-    around = [values.get(name, "") for name in ("x1", "x2", "y1", "y2", "r", "rx", "ry", "width", "height")]
-    length = sum(min(float(number), 1e9) for number in _NUMBER.findall(f"{shape} {' '.join(around)}"))
-    return int(min(7 * length / max(sum(lengths), 1e-6) / 100, MAX_COST))

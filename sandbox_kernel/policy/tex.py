@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .tex_words import COLUMNS, ENVIRONMENTS, MACROS, SYMBOLS, TOP
+from .tex_words import BUILT, COLUMNS, ENVIRONMENTS, MACROS, SYMBOLS, TOP
 
 MAX_FORMULA = 10_000
 """Characters of one formula. A matrix of sympy's with 400 terms has about as many."""
@@ -20,6 +20,8 @@ MAX_FORMULAS = 300
 """Formulas of one output: a page needs some milliseconds for each."""
 MAX_MATH = 40_000
 """Characters of all formulas of one output."""
+MAX_BOXES = 12_000
+"""Boxes that a page makes of all formulas of one output, within four seconds; a matrix of 400 terms has 8,000."""
 MAX_MARKS = 5_000
 """Delimiters of one output that are shown in an element of their own."""
 MAX_LOOKED_AT = 50_000
@@ -49,6 +51,8 @@ _TOKEN = re.compile(
     r"\\(?P<name>[A-Za-z]+)(?P<star>\*?)|\\(?P<symbol>.)|(?P<brace>[{}])|(?P<bad>[%#$\\]|\^\^|[\x00-\x08\x0b-\x1f\x7f-\x9f])",
     re.DOTALL,
 )
+_PIECE = re.compile(r"\\([A-Za-z]+)|\\.|\S", re.DOTALL)
+_LIGHT, _HEAVY = "}", ("&", "_", "^", "\\\\", "\\cr", "\\newline")
 _ENVIRONMENT = re.compile(r"\s{0,8}\{([A-Za-z]{1,12}\*?)\}")
 _COLUMNS = re.compile(r"\s{0,8}(?:\[[tcb]\]\s{0,8})?\{(?:[lcr|:. ]{0,200}|[0-9]{1,2})\}")
 _COLOUR = re.compile(r"\s{0,8}\{(?:[A-Za-z]{1,30}|#[0-9A-Fa-f]{3,6})\}")
@@ -68,6 +72,7 @@ class Allowance:
 
     formulas: int = MAX_FORMULAS
     characters: int = MAX_MATH
+    boxes: int = MAX_BOXES
     marks: int = MAX_MARKS
     tokens: int = MAX_TOKENS
     looked_at: int = MAX_LOOKED_AT
@@ -78,11 +83,25 @@ class Allowance:
         return self.looked_at >= 0
 
     def take(self, formula: str) -> bool:
-        if self.formulas < 1 or self.characters < len(formula):
+        if self.formulas < 1 or self.characters < len(formula) or self.boxes < (cost := boxes(formula)):
             return False
+        self.boxes -= cost
         self.formulas -= 1
         self.characters -= len(formula)
         return True
+
+
+def boxes(formula: str) -> int:
+    """Return about how many boxes a page makes of a formula, each of which costs a third of a millisecond.
+
+    It is what stands in it that costs, wherever that lies: a letter is one, what is built around others is four, cells
+    and rows are two. Braces, fences or roots in each other cost no more than as many beside each other.
+    """
+    total = 0
+    for piece in _PIECE.finditer(formula):
+        text = piece[0]
+        total += 4 if piece[1] in BUILT else 2 if text in _HEAVY else text != _LIGHT
+    return total
 
 
 def clean(text: str) -> str:

@@ -83,3 +83,17 @@ TOP = ENVIRONMENTS - {"matrix", "pmatrix", "bmatrix", "Bmatrix", "vmatrix", "Vma
 """Environments that are a formula without dollar signs around them."""
 COLUMNS = frozenset(("array", "tabular", "subarray", "alignat", "alignat*", "alignedat"))
 """Those that begin with an argument that says their columns."""
+BUILT = frozenset(
+    r"""
+    frac dfrac tfrac cfrac binom dbinom tbinom sqrt over atop choose brace brack stackrel overset underset substack
+    boxed not operatorname mathop limits
+    hat widehat check widecheck tilde widetilde acute grave dot ddot dddot ddddot breve bar vec mathring overline
+    underline overbrace underbrace overbracket underbracket overparen underparen overleftarrow overrightarrow
+    overleftrightarrow underleftarrow underrightarrow underleftrightarrow xleftarrow xrightarrow
+    cancel bcancel xcancel
+    left right middle big Big bigg Bigg bigl Bigl biggl Biggl bigr Bigr biggr Biggr bigm Bigm biggm Biggm
+    bra ket braket Bra Ket Braket set Set phantom hphantom vphantom color textcolor begin multicolumn cline hline
+    text textrm textbf textit textsf texttt textnormal textup mbox emph TeX LaTeX pmod
+    """.split()
+)
+"""Those that put something around, over or beside what they are given, and what is made of several pieces."""

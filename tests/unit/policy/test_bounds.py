@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import re
 import time
+from html import unescape
 from typing import Any
 
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, css, html, html_cost, markdown, marks
+from sandbox_kernel.policy import OutputPolicy, css, html, html_cost, markdown, marks, svg, tex
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -31,6 +32,15 @@ def test_a_table_of_a_quarter_of_a_million_cells_is_shown_as_text(mode: Any) -> 
     honest, verdict = filtered({"text/html": f"<table>{row * 2_000}</table>"}, OutputPolicy(mode))
     assert honest["text/html"].count("<td>") == 40_000
     assert verdict.reasons == ()
+
+
+@pytest.mark.parametrize("letter", "\x80\xad\xb0\xb7\xbf")
+def test_signs_that_the_sanitiser_takes_long_with_are_counted(letter: str) -> None:
+    """Of all letters whose bytes begin like a hard space's: 400,000 soft hyphens kept the host for 40 s."""
+    source = "<p>" + ("a" + letter) * 400_000
+    assert html_cost.is_costly(source) is html_cost.is_costly(source.replace(letter, "\xa0")) is True
+    assert not html_cost.is_costly(source.replace(letter, "\xe9"))
+    assert not html_cost.is_costly("<table>" + f"<td>20 {letter}C</td>" * 40_000 + "</table>")
 
 
 def test_elements_that_a_parser_adds_are_counted_too() -> None:
@@ -240,3 +250,114 @@ def test_only_a_small_json_is_unfolded() -> None:
         assert result is not None
         assert result.content["data"] == {"application/json": tree}
         assert result.content["metadata"] == {"application/json": {"root": "x"} | ({"expanded": True} if kept else {})}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_text_that_takes_long_to_lay_out_is_cut(mode: Any) -> None:
+    """Justified, three million letters keep a page for 22 s; one in each line, as long."""
+    words = "lorem ipsum " * 50_000
+    for source in (
+        f"<div style='text-align:justify;width:100px'>{words}</div>",
+        f"<p align=justify>{words}</p>",
+        f"<div style='width:1px;word-break:break-all'>{words}</div>",
+        f"<ul>{'<ul>' * 30}<li>{words}",
+        "<p>a</p>" * 2_000 + words,
+        words,
+    ):
+        data, verdict = filtered({"text/html": source}, OutputPolicy(mode))
+        assert len(data["text/html"]) < 3 * html.MAX_TEXT
+        assert [note.code for note in verdict.notes] == [OutputCode.HTML_AS_TEXT]
+        again, _ = filtered(data, OutputPolicy(mode))
+        assert again == data
+    settled = html.sanitise(f"<p style='color:red'>{words[:1000]}</p>", Notes())
+    assert html.sanitise(settled.replace(words[:900], words), Notes()).startswith("<div")
+    # A picture is no text, and neither is what stands in tags.
+    table = "<table>" + "<tr>" + "<td title='twelve words' style='color:red'>0.123456</td>" * 20 + "</tr>"
+    honest, verdict = filtered({"text/html": table * 1000 + "</table>"}, OutputPolicy(mode))
+    assert honest["text/html"].count("<td") == 20_000
+    article = "<p style='text-align:justify'>" + "lorem ipsum " * 8_000 + "</p>"
+    assert filtered({"text/html": article * 5}, OutputPolicy(mode))[0]["text/html"].count("justify") == 5
+    assert verdict.reasons == ()
+
+
+SMALL_CAPITALS = [
+    "font-variant:small-caps", "font-variant : SMALL-CAPS", "font-variant-caps:all-small-caps", "font:small-caps 12px serif",
+    "font-variant:ordinal petite-caps", "font-variant-caps:titling-caps", "font-variant:unicase", "font-variant-caps: all-petite-caps",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("style", SMALL_CAPITALS)
+def test_no_text_is_set_in_small_capitals(style: str) -> None:
+    """400,000 letters take 48 s: a browser looks at each piece of a text for each other."""
+    value = style.partition(":")[2]
+    for source in (f"<p style='{style}'>x</p>", f"<style>p{{{style}}}</style><p>x</p>"):
+        assert "ca" not in filtered({"text/html": source}, OutputPolicy("strict"))[0]["text/html"].split("<small>")[0]
+    for source in (
+        f"<svg><text style='{style}'>x</text></svg>",
+        f"<svg><style>text{{{style}}}</style><text>x</text></svg>",
+    ):
+        assert "ca" not in svg.clean(source)[0]
+    assert "caps" not in svg.clean(f"<svg><text font-variant='{value}' font='{value}'>x</text></svg>")[0]
+    policy = OutputPolicy("safe")
+    sent = policy.apply(model("w", "LabelStyleModel", font_variant=value, font_style="italic")).message
+    assert sent is not None
+    state = sent.content["data"]["state"]
+    assert (state.get("font_variant"), state["font_style"]) == (None, "italic")
+    assert css.allowed("font-variant", "tabular-nums")
+
+
+def nested(macros: str, depth: int = 36) -> str:
+    names = macros.split()
+    text = "x"
+    for level in range(depth):
+        text = f"\\{names[level % len(names)]}{{{text}}}"
+    return f"${text}$"
+
+
+FORMULAS = {
+    "nested": nested("overline underbrace sqrt"),
+    "accents": nested("hat widehat vec"),
+    "boxes": nested("boxed sqrt cancel"),
+    "fences": "$" + "\\left(" * 38 + "x" + "\\right)" * 38 + "$",
+    "indices": "$" + "x_{y}^{" * 38 + "x" + "}" * 38 + "$",
+    "letters": "$" + "x+" * 2_000 + "$",
+    "rows": "$\\begin{align}" + "a&=b\\\\" * 400 + "\\end{align}$",
+    "cells": "$\\begin{matrix}" + "&" * 2_000 + "\\end{matrix}$",
+    "all of them": nested("overline underbrace sqrt hat boxed vec") + " $x_{y}^{z}$",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_come_to_no_more_boxes_than_a_page_makes_at_once(name: str, mode: Any) -> None:
+    """Those of one output kept a page for 30 s, took 1.7 GB and crashed its tab."""
+    one = FORMULAS[name]
+    often = 38_000 // len(one)
+    for mime, source in (
+        ("text/markdown", "\n\n".join([one] * often)),
+        ("text/html", "<p>" + "<b>,</b>".join([one.replace("&", "&amp;")] * often)),
+    ):
+        shown = filtered({mime: source}, OutputPolicy(mode))[0]["text/html"]
+        typeset = [] if "<pre>" in shown else re.findall(r">(\$[^$<]+\$)<", shown)
+        assert sum(weight(unescape(formula)) for formula in typeset) <= tex.MAX_BOXES
+        few = filtered({mime: source[: len("<p>") * (mime == "text/html") + len(one)]}, OutputPolicy(mode))[0]
+        assert re.search(r">\$[^$<]+\$<", few["text/html"].replace("&", "")) or "&" in one
+
+
+def weight(formula: str) -> int:
+    """Count by another way than the policy: what is seen, and what is built around it, without names and braces."""
+    named = re.findall(r"\\([a-z]+)", formula)
+    return len(re.sub(r"\\[a-z]+|[{}\s\\]", "", formula)) + 4 * sum(name not in ("end", "right") for name in named) // 2
+
+
+def test_formulas_of_mathematics_stay() -> None:
+    entry = r"\cos{(\theta_{1})}"
+    rows = r"\\".join(" & ".join([entry] * 20) for _ in range(20))
+    matrix = rf"$\displaystyle \left[\begin{{matrix}}{rows}\end{{matrix}}\right]$"
+    assert tex.is_latex(matrix)
+    lecture = [
+        r"$\frac{\partial u}{\partial t} = \alpha \nabla^2 u$",
+        r"$$\int_0^\infty e^{-x^2} dx = \frac{\sqrt{\pi}}{2}$$",
+    ]
+    data, _ = filtered({"text/markdown": "\n\n".join(f"Number {n}: {lecture[n % 2]}" for n in range(300))})
+    assert data["text/html"].count("<span>$") == 300

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, raster, svg
+from sandbox_kernel.policy import OutputPolicy, raster, svg, svg_cost
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.check import faults
@@ -291,3 +291,120 @@ def test_what_one_parser_takes_for_a_comment_hides_no_drawing(hidden: str) -> No
     plain = "<!DOCTYPE html><!-- Created with a library -->{}".format
     assert svg.is_costly_page(plain(nested("<use href='#a{}'/>")))
     assert not svg.is_costly_page(plain("<svg><g id='a'/><use href='#a'/></svg>"))
+
+
+VIEW = "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' width='1000' height='1000'>"
+TILE = "<pattern id='p' width='2' height='2' patternUnits='userSpaceOnUse'><rect width='1' height='1'/></pattern>"
+FADE = "<linearGradient id='g'><stop offset='0' stop-color='red'/><stop offset='1' stop-color='blue'/></linearGradient>"
+ROUND = "<clipPath id='c'><circle r='500' cx='500' cy='500'/></clipPath>"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+def zigzag(corners: int, side: int) -> str:
+    return " ".join(f"{place * 7919 % side},{place * 104729 % side}" for place in range(corners))
+
+
+AREAS: dict[str, Any] = {
+    "rectangles": lambda side: f"<rect width='{side}' height='{side}' fill-opacity='.5'/>" * 9_000,
+    "circles": lambda side: f"<circle r='{side}' fill-opacity='.5'/>" * 9_000,
+    "by a scale": lambda side: f"<g transform='scale({side})'>" + "<rect width='1' height='1'/>" * 9_000 + "</g>",
+    "by a style": lambda side: f"<g style='transform: scale({side})'>" + "<rect width='1' height='1'/>" * 9_000 + "</g>",
+    "by a matrix": lambda side: f"<g transform='translate(9 9) matrix({side} 0 0 {side} 0 0)'>" + "<path d='M0 0H1V1z'/>" * 9_000 + "</g>",
+    "by a box": lambda side: f"<svg width='{side}' height='{side}' viewBox='0 0 1 1'><rect width='1' height='1'/></svg>" * 6_000,
+    "by use": lambda side: f"<defs><rect id='r' width='{side}' height='{side}'/></defs>" + "<use href='#r'/>" * 9_000,
+    "paths": lambda side: f"<path d='M0 0L{side} 0 {side} {side}z'/>" * 9_000,
+    "relative paths": lambda side: f"<path d='m0 0h{side}v{side}c0 0 0 0 0 0z'/>" * 9_000,
+    "arcs": lambda side: f"<path d='M0 0A{side} {side} 0 1 1 1 0z'/>" * 9_000,
+    "wide lines": lambda side: f"<line x2='{side}' y2='{side}' stroke-width='{side}' stroke='red'/>" * 9_000,
+    "wide lines by a group": lambda side: f"<g stroke-width='{side}' stroke='red'>" + f"<line x2='{side}'/>" * 9_000 + "</g>",
+    "wide lines by a sheet": lambda side: f"<style>line {{stroke-width: {side}}}</style>" + f"<line x2='{side}'/>" * 9_000,
+    "letters": lambda side: f"<text font-size='{side}'>abcd</text>" * 9_000,
+    "letters by a group": lambda side: f"<g style='font: bold {side}px serif'>" + "<text>abcd</text>" * 9_000 + "</g>",
+    "layers": lambda side: f"<g opacity='.5'><rect width='{side}' height='{side}'/></g>" * 9_000,
+    "gradients": lambda side: FADE + f"<rect width='{side}' height='{side}' fill='url(#g)'/>" * 9_000,
+    "pictures": lambda side: f"<image width='{side}' height='{side}' href='{PIXEL}'/>" * 5_000,
+    "one jagged path": lambda side: f"<path d='M{zigzag(40_000, side)}'/>",
+    "jagged lines": lambda side: f"<polyline points='{zigzag(40_000, side)}' fill='none' stroke='red' stroke-width='{side / 50}'/>",
+    "dashes": lambda side: "<g stroke-dasharray='.02'>" + f"<path d='M0 0L{side} {side}' stroke='red'/>" * 2_000 + "</g>",
+}  # fmt: skip
+"""Shapes as large as the picture, by every way in which one may become so; each with how large it is."""
+WHOLE = {
+    "patterns": TILE + "<rect width='1000' height='1000' fill='url(#p)'/>" * 3_000,
+    "layers in layers": ("<g opacity='.9'>" * 70 + "<rect width='1000' height='1000'/>" + "</g>" * 70) * 100,
+    "a percentage": "<rect width='100%' height='100%'/>" * 9_000,
+    "a pattern larger than any picture": TILE.replace("'2'", "'100000'") + "<rect width='9' height='9' fill='url(#p)'/>",
+    "a pattern that grows": TILE.replace("<pattern", "<pattern patternTransform='scale(9999)'") + "<rect width='9' height='9' fill='url(#p)'/>",
+    "clips in clips": ROUND + ("<g clip-path='url(#c)'>" * 70 + "<rect width='9' height='9'/>" + "</g>" * 70) * 30,
+    "clips of letters": "<clipPath id='c'><text y='900' font-size='900'>abcdef</text></clipPath>" + "<rect width='9' height='9' clip-path='url(#c)'/>" * 1_000,
+    "clips": ROUND + "<rect width='1000' height='1000' clip-path='url(#c)'/>" * 9_000,
+    "layers of several": "<g opacity='.5'><rect width='9' height='9'/><rect x='990' width='9' height='9'/><path d='M1 1H2V2z'/></g>" * 9_000,
+    "layers by a sheet": "<style>g {opacity: .5}</style>" + "<g><rect width='9' height='9'/><rect x='990' width='9' height='9'/></g>" * 15_000,
+    "places of letters": "<text x='" + "1 " * 100_000 + "'>" + "a" * 100_000 + "</text>",
+    "letters on a path": "<path id='w' d='M0 0L9 9'/><text><textPath href='#w'>" + "a" * 200_000 + "</textPath></text>",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AREAS)
+def test_large_areas_are_counted_as_large(name: str) -> None:
+    """Half a minute of a browser's time each, and more; the control has the same shapes, of a few pixels."""
+    large, small = (f"{VIEW}{AREAS[name](side)}</svg>" for side in (1000, 2))
+    with pytest.raises(svg.CostlyError, match="larger than a browser bears"):
+        svg.clean(large)
+    assert "<" in svg.clean(small)[0]
+    if name != "rectangles":
+        return
+    with pytest.raises(svg.CostlyError):
+        svg.clean(large.replace("width='1000' height='1000'>", "viewBox='0 0 1000 1000'>", 1))
+    # An address of data may be shown in any size.
+    shown = f"data:image/svg+xml;base64,{base64.b64encode(large.encode()).decode()}"
+    assert svg.readdress(shown, svg.Allowance()) is None
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_as_large_as_the_picture_is_counted_as_such(name: str) -> None:
+    with pytest.raises(svg.CostlyError, match="larger than"):
+        svg.clean(f"{VIEW}{WHOLE[name]}</svg>")
+
+
+GLYPH = "<path id='g' d='M 794 531 L 1825 531 L 1825 4091 L 703 3866 L 703 4441 L 1819 4666 Q 2375 4666 2375 531 z' transform='scale(0.015625)'/>"
+DRAWN = {
+    "10,000 points, half transparent": "<defs><path id='m' d='M 0 3 C 0.8 3 1.6 2.7 2.1 2.1 C 2.7 1.6 3 0.8 3 0 C 3 -0.8 2.7 -1.6 2.1 -2.1 z'/></defs>"
+    "<clipPath id='c'><rect x='57' y='41' width='357' height='266'/></clipPath>"
+    + "<g clip-path='url(#c)'><use href='#m' x='231' y='172' style='fill: #1f77b4; fill-opacity: 0.5; opacity: 0.5'/></g>" * 10_000,
+    "1,600 numbers of letters that are drawn": f"<defs>{GLYPH}</defs>"
+    + "<g transform='translate(60 70) scale(0.1 -0.1)'><use href='#g'/><use href='#g' transform='translate(63.6 0)'/>"
+    "<use href='#g' transform='translate(95.4 0)'/><use href='#g' transform='translate(159 0)'/></g>" * 1_600,
+    "10,000 cells": "<path d='M 57 307 L 61 307 L 61 304 L 57 304 L 57 307' style='fill: #440154'/>" * 10_000,
+    "200 dashed lines": ("<path d='M " + " L ".join(f"{n} {n * 7 % 266}" for n in range(200)) + "' style='fill: none; stroke-dasharray: 5.5,2.4; stroke: #00f'/>") * 200,
+    "a noisy line": f"<path d='M {zigzag(10_000, 266)}' style='fill: none; stroke: #1f77b4; stroke-width: 1.5'/>",
+    "60 hatched bars": "<defs><pattern id='p' patternUnits='userSpaceOnUse' width='72' height='72'><rect width='73' height='73'/><path d='M -36 36 L 36 -36 M -30 42 L 42 -30'/></pattern></defs>"
+    + "<path d='M 57 307 L 97 307 L 97 104 L 57 104 z' style='fill: url(#p); stroke: #000'/>" * 60,
+    "points on a disc": ROUND.replace("500", "150") + "<g clip-path='url(#c)'><path d='M0 0H3V3z'/></g>" * 3_000,
+    "a graph": "<g transform='scale(1 1) rotate(0) translate(4 40)'><polygon fill='white' points='-4,4 -4,-400 580,-400 580,4 -4,4'/>"
+    + "<g><ellipse fill='none' cx='27' cy='-18' rx='27' ry='18'/><text x='27' y='-14.3' font-size='14.00'>a node</text></g><path fill='none' stroke='black' d='M27,-71.7C27,-64 27,-54.5 27,-45.8'/><polygon points='30.5,-46.1 27,-36.1 23.5,-46.1 30.5,-46.1'/>" * 1_500 + "</g>",
+    "bars of a program": "<rect width='100%' height='100%' fill='white'/>" + "<path d='M100 200h10v100h-10Z' opacity='0.7' fill='#4c78a8'/>" * 5_000,
+    "traces that keep their width": "<path vector-effect='non-scaling-stroke' d='M" + zigzag(1_000, 300) + "' style='fill: none; stroke-width: 2px'/>"
+    + "<path transform='translate(9,9)' d='M3,0A3,3 0 1,1 0,-3A3,3 0 0,1 3,0Z' style='opacity: 0.6'/>" * 5_000,
+}  # fmt: skip
+"""What libraries draw, larger than most: each as often as it makes a full picture of 460 by 345 pixels."""
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_full_pictures_of_libraries_stay(name: str) -> None:
+    left = svg.Allowance()
+    source = f"{VIEW}{DRAWN[name]}</svg>".replace("1000", "460", 1).replace("1000", "345", 1)
+    shown, missed = svg.clean(source, left)
+    assert not missed
+    for element in ("<path", "<use", "<rect", "<text", "<ellipse", "<g"):
+        assert shown.count(element) == source.count(element)
+    assert left.cost > svg_cost.MAX_COST // 3
+
+
+def test_sizes_stand_in_attributes_alone() -> None:
+    """A path in a style would be drawn, and not counted."""
+    shown, _ = svg.clean(f"{VIEW}<path style='d: path(\"M0 0L9 9\"); r: 1000; width: 9px; fill: red'/></svg>")
+    assert "<path style=" in shown
+    assert 'style="fill: red"' in shown
