@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ..config.sources import SETTINGS, from_files
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
-from ..core.model import format_bytes
-from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, make_engine
+from ..core.model import Settings, format_bytes
+from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, explained, make_engine
 from ..engines.sightings import work_of
 from ..policy.shown import ours
 from ..setup.install import NAME, check, install, uninstall, values_of
@@ -229,6 +229,8 @@ def show_settings(options: argparse.Namespace) -> int:
         source = "argument" if name in given else "config file" if name in files else "default"
         value = (files | given).get(name, setting.default_for_people)
         rows.append({"name": name, "value": value, "from": source, "help": setting.help})
+        if name == "engine":
+            rows[-1]["here"] = explained(Settings(engine=str(value)))
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
     elif options.markdown:
@@ -237,7 +239,8 @@ def show_settings(options: argparse.Namespace) -> int:
         print(page(), end="")
     else:
         for row in rows:
-            print(f"{row['name']} = {row['value']}  ({row['from']})")
+            here = f"; here {row['here']}" if row["value"] == AUTO and "here" in row else ""
+            print(f"{row['name']} = {row['value']}  ({row['from']}{here})")
             print(textwrap.indent(textwrap.fill(row["help"], 96), "    "))
     return FINE
 

@@ -69,7 +69,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             ),
             'What makes the sandboxes: "docker" finds a local Docker socket; "unix:///PATH" is a socket that speaks '
             'the same API, such as Podman\'s; "bubblewrap" needs neither root nor a daemon; "auto" takes Docker if it '
-            "answers this user, and else bubblewrap.",
+            "answers this user, and else bubblewrap; what then fails is refused, and not replaced by the other.",
         ),
         Setting(
             "runtime",

@@ -20,7 +20,8 @@ AUTO, DOCKER, BUBBLEWRAP = "auto", "docker", "bubblewrap"
 def chosen(settings: Settings) -> str:
     """Return "docker", "bubblewrap" or the address of a socket; "auto" takes the first that is there for this user.
 
-    Where none is, it is Docker, whose error says what to do.
+    Where none is, it is Docker, whose error says what to do. What is there and then refuses a sandbox, or fails its
+    attestation, is not replaced by the next: that could be a weaker wall, and somebody should look at the first.
     """
     if settings.engine != AUTO:
         return settings.engine
@@ -29,6 +30,18 @@ def chosen(settings: Settings) -> str:
     if answers() or bubblewrap_program() is None:
         return DOCKER
     return BUBBLEWRAP
+
+
+def explained(settings: Settings) -> str:
+    """Return which engine is `chosen`, and for "auto" why, as it is said to people."""
+    engine = chosen(settings)
+    if settings.engine != AUTO:
+        return engine
+    if engine == BUBBLEWRAP:
+        return f"{engine}, for no Docker answers this user"
+    from .docker.discovery import answers
+
+    return f"{engine}, which {'answers' if answers() else 'does not answer'} this user"
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:

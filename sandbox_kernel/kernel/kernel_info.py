@@ -21,20 +21,23 @@ HELP_LINKS = [
 ]
 
 
-def kernel_info(session: Session, *, problem: bool, file_messages: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply to a kernel_info_request; `problem` says that there are no settings to speak of."""
+def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any]) -> dict[str, Any]:
+    """Return the reply to a kernel_info_request.
+
+    `engine` is the address of what makes the sandboxes, "" if there are no settings to speak of.
+    """
     described = session.kernel_info
     features = described.get("supported_features", [])
     about: dict[str, Any] = {} if session.failure is None else {"problem": str(session.failure)}
     about |= {"state_message": {"version": STATE_VERSION}}
-    if not problem:
-        about |= _about(session) | {"file_messages": file_messages}
+    if engine:
+        about |= _about(session) | {"engine": engine, "file_messages": file_messages}
     return {
         "protocol_version": protocol.PROTOCOL_VERSION,
         "implementation": "sandbox_kernel",
         "implementation_version": __version__,
         "language_info": described.get("language_info", LANGUAGE),
-        "banner": f"sandbox_kernel {__version__}: {_banner(session)}",
+        "banner": f"sandbox_kernel {__version__}: {_banner(session, engine)}",
         "help_links": HELP_LINKS,
         "supported_features": features,
         "debugger": "debugger" in features,
@@ -42,17 +45,25 @@ def kernel_info(session: Session, *, problem: bool, file_messages: dict[str, Any
     }
 
 
-def _banner(session: Session) -> str:
+def _banner(session: Session, engine: str) -> str:
     if session.failure is not None:
         return f"no sandbox is running.\n{session.failure.name}: {session.failure}"
     version, limits = session.kernel_info.get("implementation_version", ""), session.limits
     reach = session.settings.reach
     where = "without network" if reach is None else f"that reaches nothing but {reach}"
     return (
-        f"IPython {version} in a container {where}.\n"
-        f"Limits: {format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
+        f"IPython {version} in a container {where}, on {_wall(session, engine)}.\n"
+        f"Limits{', as far as they go' if session.settings.limits_kept == 'best-effort' else ''}: "
+        f"{format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
         f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
     )
+
+
+def _wall(session: Session, engine: str) -> str:
+    """Name the engine and its runtime, which differ in what they stop."""
+    runtime = session.settings.runtime
+    name = f"Docker ({engine})" if engine.startswith("unix://") else engine
+    return f"{name} with {runtime}" if runtime else name
 
 
 def _about(session: Session) -> dict[str, Any]:
@@ -61,6 +72,7 @@ def _about(session: Session) -> dict[str, Any]:
     return {
         "image": settings.image,
         "runtime": settings.runtime or "default",
+        "limits_kept": settings.limits_kept,
         "outputs": settings.outputs,
         "network": list(settings.network) or "none",
         "secrets": [secret.name for secret in settings.secrets],

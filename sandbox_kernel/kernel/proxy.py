@@ -18,6 +18,7 @@ from ..core.codes import MessageCode
 from ..core.errors import ConfigurationError, ProtocolError, SandboxError
 from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
+from ..engines.base import Engine
 from ..engines.refusal import Refusal
 from ..engines.select import make_engine
 from ..session import protocol
@@ -72,7 +73,12 @@ class Proxy:
         self._ahead = ahead = begun.ahead
         self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
         self._way_out = way_out = self._opened(begun)
-        engine = make_engine(self.settings, ahead) if self.problem is None else Refusal(self.problem)
+        engine: Engine
+        if self.problem is None:
+            engine = made = make_engine(self.settings, ahead)
+            self.engine_address = made.address
+        else:
+            engine, self.engine_address = Refusal(self.problem), ""
         self.session = Session(
             self.settings,
             engine,
@@ -221,7 +227,7 @@ class Proxy:
 
     async def _kernel_info(self) -> dict[str, Any]:
         await self.session.settled()
-        return kernel_info(self.session, problem=self.problem is not None, file_messages=self.files.described())
+        return kernel_info(self.session, self.engine_address, file_messages=self.files.described())
 
     async def _usage(self) -> dict[str, Any]:
         limits = self.settings.limits

@@ -19,7 +19,7 @@ from ..core.errors import SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
-from ..engines.select import BUBBLEWRAP, make_engine
+from ..engines.select import AUTO, BUBBLEWRAP, explained, make_engine
 from .install import NAME, check
 from .rows import Check, Status
 
@@ -58,7 +58,8 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
             except SandboxError as error:
                 return [await asyncio.to_thread(_no_engine, engine, error)]
             api = f", API {info.api_version}" if info.api_version else ""
-            rows.append(Check("engine", "ok", f"{info.version}{api}, at {_place(engine)}"))
+            why = f"; auto takes {explained(settings)}" if settings.engine == AUTO else ""
+            rows.append(Check("engine", "ok", f"{info.version}{api}, at {_place(engine)}{why}"))
             needs = await engine.conditions()
             rows += condition_rows(needs, settings)
             said = {one.name for one in needs}

@@ -15,7 +15,10 @@ from sandbox_kernel.engines import hardening, select
 from sandbox_kernel.engines.bubblewrap import arguments, cgroups, errors, roots
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
 from sandbox_kernel.engines.bubblewrap.roots import ETC, Root
+from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
+from sandbox_kernel.kernel.kernel_info import kernel_info
+from sandbox_kernel.kernel.proxy import Proxy
 from tests.support.roots import describe
 from tests.unit.test_hardening import SPEC, compare
 
@@ -268,3 +271,50 @@ def test_which_engine_is_taken(
     made = select.make_engine(settings)
     assert made.address == (taken if taken == "bubblewrap" else made.address)
     assert made.address.startswith("unix://") or taken == "bubblewrap"
+
+
+# --- which engine it is -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "program", "taken", "said"),
+    [
+        (True, "/usr/bin/bwrap", "docker", "docker, which answers this user"),
+        (False, "/usr/bin/bwrap", "bubblewrap", "bubblewrap, for no Docker answers this user"),
+        (False, None, "docker", "docker, which does not answer this user"),
+    ],
+)
+def test_auto_says_which_engine_it_takes_and_why(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, program: str | None, taken: str, said: str
+) -> None:
+    monkeypatch.setattr(docker_discovery, "answers", lambda: answers)
+    monkeypatch.setattr(select, "bubblewrap_program", lambda: program)
+    settings = Settings(engine="auto")
+    assert (select.chosen(settings), select.explained(settings)) == (taken, said)
+    assert select.explained(Settings(engine="bubblewrap")) == "bubblewrap"
+
+
+def test_a_user_whom_the_system_does_not_know_has_no_home_with_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert docker_discovery.socket_path(None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "wall", "limits"),
+    [
+        (Settings(engine="bubblewrap"), ", on bubblewrap.\n", "Limits: "),
+        (Settings(engine="bubblewrap", limits_kept="best-effort"), ", on bubblewrap.\n", "Limits, as far as they go: "),
+        (Settings(engine="unix:///e.sock", runtime="runsc"), ", on Docker (unix:///e.sock) with runsc.\n", "Limits: "),
+    ],
+    ids=["bubblewrap", "best-effort", "gvisor"],
+)
+def test_the_banner_says_which_wall_it_is(tmp_path: Path, settings: Settings, wall: str, limits: str) -> None:
+    proxy = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, settings)
+
+    info = kernel_info(proxy.session, proxy.engine_address, file_messages={})
+    assert wall in info["banner"]
+    assert limits in info["banner"]
+    assert (info["sandbox"]["engine"], info["sandbox"]["limits_kept"]) == (settings.engine, settings.limits_kept)

@@ -31,7 +31,11 @@ def socket_path(base_url: str | None) -> str:
             "network would have to be secured first; ssh -L can forward the socket of another machine",
             setting="engine",
         )
-    there = sockets(f"/run/user/{os.getuid()}", pwd.getpwuid(os.getuid()).pw_dir)
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a user whom the system's table does not know, as in some containers
+        home = "/nonexistent"
+    there = sockets(f"/run/user/{os.getuid()}", home)
     return next((place for place in there if os.access(place, os.R_OK | os.W_OK)), there[0])
 
 
