@@ -30,6 +30,8 @@ _SAME = {
 }
 
 
+MOST_NAME = 1000
+"""Characters of a module's name that are looked at: each of its dots ends a name that a rule may know."""
 _OWN_MODULES = re.compile(r"\.(os|sys|subprocess|socket|builtins|shutil|importlib|pty|ctypes)$")
 """A module that another one has imported, such as `glob.os`."""
 
@@ -147,8 +149,9 @@ def patched(desk: Desk, owner: Value, name: str, value: Value, line: int) -> Non
 
 def imported(desk: Desk, module: str, line: int) -> None:
     """Note that a module is imported."""
-    for row in desk.notes.book.of_import(module):
-        desk.notes.row(row, line, module)
+    short = module[:MOST_NAME]
+    for row in desk.notes.book.of_import(short):
+        desk.notes.row(row, line, short)
 
 
 def opened(desk: Desk, path: str, mode: str, line: int) -> frozenset[str]:

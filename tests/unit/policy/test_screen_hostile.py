@@ -94,6 +94,7 @@ HOSTILE = {
     "a long text in many paths": f"{LONG}import os\n" + "open(y + y)\n" * 6000,
     "a path that grows": f"{LONG}from pathlib import Path\np = Path(x)\n" + "p = p / x\n" * 12_000,
     "a long text in many commands": f"{LONG}import os\n" + "os.system(x)\n" * 6000,
+    "a module of many dots": "x = '../' * 1300\nx = x + x + x + x + x + x + x + x + x + x\n" + "__import__(x)\n" * 2500,
     "a long text that is split": LONG + "x.split('a')\n" * 6000,
     "lists that are compared": f"{TOWER.format('a')}{TOWER.format('b')}a == b",
     "lists that are said": f"{TOWER.format('a')}str(a)",
