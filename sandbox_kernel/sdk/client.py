@@ -141,10 +141,8 @@ class AsyncSandbox(Identity):
             on_message=on_message,
             on_input=on_input,
         )
-        around = variables.around(envs)
-        execution = await self._run(
-            code, timeout or None, stop_on_error, callbacks.wanted, callbacks.call, around=around
-        )
+        limit, around = (timeout if timeout != 0 or timeout is False else None), variables.around(envs)
+        execution = await self._run(code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around)
         return callbacks.finish(execution)
 
     async def _run(

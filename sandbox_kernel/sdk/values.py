@@ -60,6 +60,7 @@ class SettingKeywords(TypedDict, total=False):
     audit_size: str | int | None
     audit_source: str | None
     display_name: str | None
+    time_zone: str | None
     clients: str | None
 
 

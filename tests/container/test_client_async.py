@@ -173,7 +173,7 @@ async def test_a_call_s_time_limit_never_extends_the_cell_s(image: str) -> None:
     assert (error.name, error.limit, error.setting) == ("CellTimeout", "1 s", "cell_timeout")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "soon"])
+@pytest.mark.parametrize("timeout", [False, -1, float("nan"), True, "soon"])
 async def test_an_improper_time_limit_is_refused_at_once(timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         await AsyncSandbox().run_code("1", timeout=timeout)
