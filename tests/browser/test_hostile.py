@@ -69,10 +69,11 @@ class Seen:
         self.kernel = lab.js(f"return {NOTEBOOK}.sessionContext.session.kernel.status")
 
 
-def test_hostile_outputs_do_nothing_in_jupyterlab(shared_lab: Lab) -> None:
+@pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-strict"])
+def test_hostile_outputs_do_nothing_in_jupyterlab(shared_lab: Lab, kernel: str) -> None:
     with listening() as evil:
         chosen = list(attacks(evil.tcp))
-        seen = Seen(shared_lab, evil, "sandbox-python", chosen, used="*")
+        seen = Seen(shared_lab, evil, kernel, chosen, used="*")
     assert len(chosen) >= 200
     assert seen.ran == set()
     assert seen.asked == set()
