@@ -311,12 +311,17 @@ async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
     assert await bench.ended(cell) == ["busy", "KeyboardInterrupt", "KeyboardInterrupt", "idle"]
 
 
-async def test_output_after_the_reply_prolongs_the_patience(bench: Bench) -> None:
+async def test_output_after_the_reply_prolongs_the_patience(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
     cell = bench.submit()
     bench.status("busy", cell)
     bench.reply(cell)
     for _ in range(5):
-        await asyncio.sleep(0.05)
+        now += 0.06  # of the 0.1 s of patience
+        for _ in range(3):
+            await asyncio.sleep(0)  # timers that are due, and what they started
         bench.stream("x", cell)
     assert "idle" not in bench.told(cell)
     bench.status("idle", cell)
