@@ -96,9 +96,13 @@ class EndCode(Code):
     ENGINE_SILENT = "limit", "the container engine does not answer in time", _ENGINE
     ENGINE_LOST = "failure", "the connection to the container engine was lost", _ENGINE
     ENGINE_UNKNOWN_ANSWER = "failure", "the container engine gave an answer that is not understood", _ENGINE
-    ENGINE_TOO_OLD = "failure", "the container engine is too old", "Use Docker 20.10 or Podman 4, or later."
+    ENGINE_TOO_OLD = "failure", "the container engine is too old", "Use Docker 20.10 or later."
     ENGINE_LACKS_RUNTIME = "failure", "the engine has no such runtime", "Add it to the engine, or change runtime."
-    ENGINE_LACKS_PROTECTION = "failure", "the engine does not take all protections", "Run `sandbox-kernel doctor`."
+    ENGINE_LACKS_PROTECTION = (
+        "failure",
+        "the engine does not take all protections",
+        "Use Docker Engine 20.10 or later, or bubblewrap, which needs no daemon.",
+    )
     ENGINE_NOT_SET_UP = (
         "failure",
         "an engine, or what it needs, cannot be set up",

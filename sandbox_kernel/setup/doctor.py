@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..config.sources import read_argv
+from ..core.codes import EndCode
 from ..core.errors import SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
@@ -204,6 +205,15 @@ def _browser() -> Check:
 
 
 _IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes anew with: sandbox-kernel build --force"
+_OF_THE_ENGINE = frozenset({
+    EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.CONTAINER_NOT_REMOVED,
+    EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST, EndCode.ENGINE_STOPPED,
+})  # fmt: skip
+
+
+def start_remedy(error: SandboxError) -> str:
+    """Return what to do about a start that failed: about the engine, if it was that, or else about the image."""
+    return error.code.remedy if error.code in _OF_THE_ENGINE else _IMAGE_REMEDY
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> Check:
@@ -212,7 +222,7 @@ async def attested_row(engine: base.Engine, settings: Settings) -> Check:
     try:
         lines = await trial.attestation(settings, engine)
     except SandboxError as error:
-        return Check("attestation", "wrong", str(error), _IMAGE_REMEDY)
+        return Check("attestation", "wrong", str(error), start_remedy(error))
     lost = [line for line in lines if not line.ok]
     if lost:
         found = "; ".join(line.sentence for line in lost)
@@ -228,7 +238,7 @@ async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
     try:
         shown = await trial.first_cell(settings, engine)
     except SandboxError as error:
-        return Check("first cell", "wrong", f"{error.name}: {error}", _IMAGE_REMEDY)
+        return Check("first cell", "wrong", f"{error.name}: {error}", start_remedy(error))
     if shown != "42":
         return Check(
             "first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", "rebuild the image: sandbox-kernel build --force"

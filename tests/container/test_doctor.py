@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.documents import engine_info
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.docker.errors import refusal
 from sandbox_kernel.session import trial
 from sandbox_kernel.setup import doctor, image
 from sandbox_kernel.setup.install import install
@@ -153,6 +155,20 @@ async def test_a_missing_protection_is_named() -> None:
     row = await doctor.first_cell_row(engine, Settings())
     assert row.status == "wrong"
     assert "AttestationFailed" in row.found
+
+
+class AsPodman(DockerEngine):
+    """An engine that answers to a create what Podman 5.4 does; `make test-modern` asks the real one."""
+
+    async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
+        raise refusal(500, 'container create: opening seccomp profile failed: open {"defaultAction":', body)
+
+
+async def test_what_an_engine_does_not_take_is_not_laid_to_the_image() -> None:
+    for row in (await doctor.attested_row(AsPodman(), Settings()), await doctor.first_cell_row(AsPodman(), Settings())):
+        assert row.status == "wrong"
+        assert "does not take all protections" in row.found
+        assert row.remedy == EndCode.ENGINE_LACKS_PROTECTION.remedy
 
 
 KERNELSPECS: dict[str, tuple[Change, str]] = {

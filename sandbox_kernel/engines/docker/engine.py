@@ -175,7 +175,7 @@ class DockerEngine:
         if tuple(int(part) for part in text.split(".") if part.isdigit()) < API:
             raise EngineError(
                 EndCode.ENGINE_TOO_OLD,
-                "the container engine is too old: it must be Docker 20.10 or Podman 4",
+                "the container engine is too old: it must be Docker 20.10 or later",
                 limit="API 1.41",
                 value=text,
             )

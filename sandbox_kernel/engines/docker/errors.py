@@ -58,8 +58,8 @@ def refusal(status: int, message: str, body: object) -> EngineError:
     if "seccomp profile" in text or "unknown mount option" in text:
         return EngineError(
             EndCode.ENGINE_LACKS_PROTECTION,
-            "this engine does not take all protections of a sandbox over Docker's API (nor does Podman 4): use Docker "
-            f"Engine 20.10 or later (it said: {message.strip()[:100]})",
+            "this engine does not take all protections of a sandbox over Docker's API (nor do Podman 4 and 5): use "
+            f"Docker Engine 20.10 or later (it said: {message.strip()[:100]})",
             setting="engine",
         )
     return EngineError(EndCode.ENGINE_FAILED, f"the container engine refused ({status}): {message.strip()[:500]}")
