@@ -200,13 +200,13 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Witness) -> Iterator[Che
     if not listed or not all(isinstance(m, Mapping) and isinstance(m.get("path"), str) for m in listed):
         yield Check("mounts", "a list", short(mounts), ok=False)
         return
+    top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
     strange = [
         f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
-        for m in listed
+        for m in top.values()
         if not known_mount(m, witness.mounts)
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
-    top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
     yield Check("root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {})))
     limits = spec.limits
     for path, size in {"/tmp": limits.tmp_bytes, SCRATCH: limits.scratch_bytes, "/dev/shm": limits.shm_bytes}.items():  # noqa: S108
@@ -216,6 +216,9 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Witness) -> Iterator[Che
         yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
         missing = {"nosuid", "nodev"} - options
         yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
+
+
+BELOW_READONLY = tuple(f"{path}/" for path in READONLY_PATHS)
 
 
 def known_mount(mount: Mapping[str, Any], more: frozenset[str] = frozenset()) -> bool:
@@ -236,6 +239,8 @@ def known_mount(mount: Mapping[str, Any], more: frozenset[str] = frozenset()) ->
         return _readonly(mount) if kind in {"cgroup", "cgroup2"} else (path == "/sys/fs/cgroup" and kind == "tmpfs")
     if path in DEVICES:
         return kind in {"devtmpfs", "tmpfs"}  # an engine without root binds the host's nodes, for it can make none
+    if kind == "tmpfs" and mount.get("root") == "/" and path.startswith(BELOW_READONLY):
+        return _readonly(mount)  # it covers what the machine has mounted there, such as /proc/sys/fs/binfmt_misc
     if path in READONLY_MOUNTS and not _readonly(mount):
         return False
     return path in READONLY_MOUNTS or (path in SYSTEM_MOUNTS and kind == SYSTEM_MOUNTS[path])

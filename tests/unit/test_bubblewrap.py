@@ -12,6 +12,7 @@ import pytest
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import hardening, select
+from sandbox_kernel.engines.attestation import known_mount
 from sandbox_kernel.engines.bubblewrap import arguments, cgroups, errors, roots
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
 from sandbox_kernel.engines.bubblewrap.roots import ETC, Root
@@ -38,6 +39,19 @@ def words(wanted: Protections = WANTED) -> list[str]:
 
 def test_the_arguments() -> None:
     compare("bubblewrap.json", {"arguments": words(), "etc": arguments.etc(WANTED)})
+
+
+def test_what_the_machine_mounts_below_a_read_only_path_is_covered() -> None:
+    """systemd has a mount at /proc/sys/fs/binfmt_misc that can be written to; it came along with /proc/sys."""
+    place = "/proc/sys/fs/binfmt_misc"
+    given = arguments.arguments(WANTED, ROOT, MACHINE._replace(mounted=(place,)), DESCRIPTORS, SPEC.command)
+    at = given.index(place)
+    assert given[at - 1 : at + 3] == ["--tmpfs", place, "--remount-ro", place]
+    assert at > given.index("/proc/sys")
+    cover = {"path": place, "type": "tmpfs", "root": "/", "options": ["ro", "nosuid"]}
+    assert known_mount(cover)
+    assert not known_mount({**cover, "options": ["rw"]})
+    assert not known_mount({**cover, "type": "autofs"})
 
 
 HOLES: dict[str, dict[str, Any]] = {

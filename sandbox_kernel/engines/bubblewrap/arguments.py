@@ -48,6 +48,8 @@ class Machine(NamedTuple):
     """The same for folders."""
     cgroup: tuple[tuple[str, str], ...] = ()
     """Folders of the sandbox's own cgroup, and where it sees them."""
+    mounted: tuple[str, ...] = ()
+    """Where the machine has mounted something below read-only paths; systemd has it at /proc/sys/fs/binfmt_misc."""
 
 
 class Descriptors(NamedTuple):
@@ -158,12 +160,15 @@ def _proc(wanted: Protections, machine: Machine) -> list[str]:
     """A masked file is /dev/null, a masked folder an empty read-only file system.
 
     A read-only path is the machine's: what it shows depends on who looks, and the settings of a namespace of its own
-    would be the sandbox's to change. Of /sys and /dev/mqueue there is nothing at all.
+    would be the sandbox's to change. What the machine has mounted below comes along, and is covered. Of /sys and
+    /dev/mqueue there is nothing at all.
     """
     words = ["--proc", "/proc"]
     for path in wanted.readonly_paths:
         if path in machine.files or path in machine.folders:
             words += ["--ro-bind", path, path]
+    for path in machine.mounted:
+        words += [*_tmpfs(path, 4096, 0o555), "--remount-ro", path]
     for path in sorted(path for path in wanted.masked_paths if path.startswith(PROC)):
         if path in machine.files:
             words += ["--dev-bind", "/dev/null", path]

@@ -146,7 +146,15 @@ def machine_paths() -> Machine:
 
 def machine(group: Group | None) -> Machine:
     """Return what differs from one machine, or one sandbox, to the next."""
-    return machine_paths()._replace(cgroup=group.seen() if group is not None else ())
+    return machine_paths()._replace(cgroup=group.seen() if group is not None else (), mounted=_mounted())
+
+
+def _mounted() -> tuple[str, ...]:
+    """Return the folders below read-only paths at which this machine has mounted something, each once."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:  # noqa: PTH123 (at every start)
+        places = {line.split(" ", 5)[4] for line in file}
+    below = tuple(f"{path}/" for path in READONLY_PATHS)
+    return tuple(sorted(place for place in places if place.startswith(below)))
 
 
 def digest(words: list[str]) -> str:
