@@ -174,9 +174,9 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "display_lines",
             number(int, 100, 1_000_000_000),
             "Lines of one cell that a Jupyter kernel gives its front ends to show. The rest goes into a file below "
-            "/mnt/data/outputs, and its end is shown. Lines that are drawn over count once; a display counts as ten. "
-            "Clients that allow no input (nbclient, papermill, nbconvert), the Python interface, `run` and `mcp` have "
-            "no such limit.",
+            "/mnt/data/outputs, and its end is shown. Lines that are drawn over count once; a display counts as ten, "
+            "or as 750 microseconds of a browser each. Clients that allow no input (nbclient, papermill, nbconvert), "
+            "the Python interface, `run` and `mcp` have no such limit.",
         ),
         Setting("display_size", "display_bytes", size(16 * KIB), "The same in characters, also of a single text."),
         Setting(

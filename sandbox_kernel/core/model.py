@@ -240,6 +240,8 @@ class Message:
     buffers: tuple[bytes, ...] = ()
     plain: bool = False
     """Known to hold printable ASCII only, so that a large text need not be searched again for what it does not hold."""
+    work: int = 0
+    """Microseconds that a browser needs for what it shows, as far as the output policy counted them."""
 
     @property
     def type(self) -> str:

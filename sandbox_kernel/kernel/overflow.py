@@ -20,7 +20,7 @@ from ..files import scratch
 from ..files.names import CHUNK_BYTES
 from ..files.scratch import Ask
 from ..policy.mime import JSON
-from ..policy.page import Page, is_long, plain_text, tail_of
+from ..policy.page import END_OF_ERROR, WORK_OF_A_LINE, Page, is_long, plain_text, tail_of, weight
 from ..session import protocol
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class Overflow:
                 self._display(cell, message)
             case "error":
                 self._error(cell, message)
+            case "comm_msg" if not cell.page.draw(message.work // WORK_OF_A_LINE):
+                self._leave_out(cell, message, "[a widget's state]")
             case "status" if message.content.get("execution_state") == "idle":
                 self._conclude(cell, message.parent)
                 self._deliver(message)
@@ -187,9 +189,8 @@ class Overflow:
 
     def _display(self, cell: _Cell, message: Message) -> None:
         text = plain_text(message.content)
-        if message.type != "update_display_data" and not cell.page.display(message.content):
-            cell.displays += 1
-            self._keep(cell, message.parent, f"{text or '[a display]'}\n")
+        if not self._counted(cell, message):
+            self._leave_out(cell, message, text or "[a display]")
             return
         data = message.content.get("data")
         if isinstance(data, dict) and JSON in data and is_long(data[JSON], self._settings.display_bytes):
@@ -207,20 +208,57 @@ class Overflow:
             return
         self._deliver(message)
 
+    def _counted(self, cell: _Cell, message: Message) -> bool:
+        """Return whether the pages bear a display: all of its id, in whatever cells they are, look as it does then."""
+        transient = message.content.get("transient")
+        name = transient.get("display_id") if isinstance(transient, dict) else None
+        if not isinstance(name, str):
+            return cell.page.display(message.content, message.work)
+        new = message.type != "update_display_data"
+        pages = [one.page for one in self._cells.values() if one.page.copies(name) and not (new and one is cell)]
+        lines, chars = weight(message.content, message.work)
+        if not all(page.bears(name, lines, chars) for page in pages):
+            return False
+        copies = sum(page.copies(name) for page in pages)
+        if (copies or not new) and not cell.page.draw(lines * max(1, copies)):
+            return False
+        if new and not cell.page.display(message.content, message.work, name):
+            return False
+        for page in pages:
+            page.update(name, lines, chars)
+        return True
+
+    def _leave_out(self, cell: _Cell, message: Message, text: str) -> None:
+        cell.displays += 1
+        self._keep(cell, message.parent, f"{text}\n")
+
     def _error(self, cell: _Cell, message: Message) -> None:
-        if not cell.page.error():
-            return
         content = dict(message.content)
         lines, value = content.get("traceback"), content.get("evalue")
         if isinstance(value, str) and (less := cell.page.shortened(value)) is not None:
             content["evalue"] = less
         short = cell.page.traceback(lines) if isinstance(lines, list) else None
+        shown = short or (lines if isinstance(lines, list) else [])
+        if not cell.page.error("\n".join(map(str, [content.get("ename"), content.get("evalue"), *shown]))):
+            self._end_of_error(cell, message)
+            return
         if isinstance(lines, list) and short is not None:
             self._keep(cell, message.parent, "\n".join(map(str, lines)) + "\n", tell=False)
             content["traceback"] = short
         self._deliver(replace(message, content=content))
         if short is not None:
             self._say_where(cell, message.parent, "The whole traceback")
+
+    def _end_of_error(self, cell: _Cell, message: Message) -> None:
+        """Show no more of an error than its end, and keep the whole."""
+        if cell.page.has_many_errors:
+            return
+        content = message.content
+        lines = content["traceback"] if isinstance(content.get("traceback"), list) else []
+        whole = "\n".join(map(str, lines))
+        value, end = str(content.get("evalue"))[:END_OF_ERROR], tail_of(whole[-END_OF_ERROR:])
+        self._keep(cell, message.parent, f"{whole}\n")
+        self._deliver(replace(message, content={**content, "evalue": value, "traceback": end.split("\n")}))
 
     # --- the rest ---
 

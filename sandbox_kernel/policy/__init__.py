@@ -21,6 +21,7 @@
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
 - `budget`: How much a cell and a session may send.
 - `page`: How much of a cell's text goes onto the page of a person.
+- `errors`: The error of a cell as text; a name that no class has is cut.
 - `widget_table`: The models of ipywidgets: module, view, and the rule of each trait; generated.
 - `widget_models`: The same as the policy uses it: what a message may say of its model.
 - `widget_bytes`: The bytes that go with a widget's state: where they may be put, and what an image may be.

@@ -104,7 +104,7 @@ escape = partial(_escape, quote=False)  # for text between tags
 def render(source: str, notes: Notes, *, frames: bool) -> str:
     """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
     source = lighter(_CONTROLS.sub("", source))
-    if not frames or _unwrap(source):
+    if not frames or _unwrap(source, Notes()):
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
         return _as_text(body, notes) if html_cost.is_crowded(body) or _is_costly_drawing(body) else source
@@ -123,19 +123,22 @@ def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
     source = lighter(_CONTROLS.sub("", source))
     if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not html_cost.is_long(source):
+        notes.work += html_cost.work(source)
         return source
     if html_cost.is_costly(source) or html_cost.is_crowded(source):
         return _as_text(source, notes)
-    if unwrapped := _unwrap(source):
+    if unwrapped := _unwrap(source, notes):
         return unwrapped
     kept = _markup(source, notes)
     if kept.count("<") > 2 * html_cost.MAX_TAGS or html_cost.is_spread(kept) or html_cost.is_long(kept):
         return _as_text(source, notes)
+    notes.work += html_cost.work(kept)
     return _scoped(kept, contents(source, "style"), notes)
 
 
 def _as_text(source: str, notes: Notes) -> str:
     notes.add(OutputCode.HTML_AS_TEXT)
+    notes.work += html_cost.LETTER * min(len(source), MAX_TEXT)
     return as_text(source[:MAX_TEXT])
 
 
@@ -179,10 +182,12 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
     for note in sorted(sanitiser.changed, key=str):
         notes.take(note)
-    return _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept))
+    if sanitiser.images.left is not None:
+        notes.work += sanitiser.images.left.work
+    return _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept), notes)
 
 
-def _typeset(kept: str) -> str:
+def _typeset(kept: str, notes: Notes) -> str:
     """Set formulas and their delimiters apart, in HTML that the sanitiser wrote: a finder reads one piece at a time.
 
     It reads over line breaks, and not in code. What it finds in one piece is a harmless formula, or nothing.
@@ -199,6 +204,7 @@ def _typeset(kept: str) -> str:
             around = pieces[max(0, place - 1) : place] + pieces[place + 1 : place + 2]
             alone = not any(_BREAK.match(tag) for tag in around)
             pieces[place] = tex.apart(unescape(piece), left, alone=alone, write=escape)
+    notes.work += left.work
     return "".join(pieces)
 
 
@@ -224,7 +230,7 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
     return f'<div class="{scope}" style="contain:paint">{block}{kept}</div>'
 
 
-def _unwrap(source: str) -> str | None:
+def _unwrap(source: str, notes: Notes) -> str | None:
     """Return `source` if it is exactly what `sanitise` makes of its own inside: filtering twice is filtering once."""
     match = _SCOPE.fullmatch(source)
     if not match or html_cost.is_costly(source) or html_cost.is_crowded(source):
@@ -234,7 +240,10 @@ def _unwrap(source: str) -> str | None:
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet), styles, quiet)
     slow = html_cost.is_spread(kept) or html_cost.is_long(kept)
-    return source if again == source and not slow else None
+    if again != source or slow:
+        return None
+    notes.work += quiet.work + html_cost.work(kept)
+    return source
 
 
 class _Sanitiser(threading.local):

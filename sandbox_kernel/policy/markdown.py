@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import html, tex
+from . import html, html_cost, tex
 from .verdict import Notes
 
 MAX_PLAIN = 20_000
@@ -44,6 +44,7 @@ def render(source: str, notes: Notes) -> str:
     """Return sanitised HTML for Markdown, formulas left for the page to typeset."""
     if len(source) > MAX_SOURCE or len(_SPECIAL.findall(source)) > MAX_SPECIAL or _NESTED.search(source):
         notes.add(OutputCode.MARKDOWN_AS_TEXT)
+        notes.work += html_cost.LETTER * min(len(source), MAX_SOURCE)
         return html.as_text(source[:MAX_SOURCE])
     # Formulas come back as text, and all is sanitised after that.
     return html.sanitise(str(_parser().render(source, {"left": tex.Allowance()})), notes)

@@ -60,6 +60,7 @@ class Bundles:
             before.add(OutputCode.NO_TYPE_SHOWN, types=", ".join(named(name) for name in list(data)[:3]))
         for note in before:
             notes.take(note)
+        notes.work += before.work
         if before and line:
             _say(kept, before.line())
         same = len(kept) == len(data) and all(name in kept and kept[name] == data[name] for name in data)
@@ -73,6 +74,7 @@ class Bundles:
         elif name == "text/latex" and isinstance(value, str):
             if tex.is_latex(value):
                 kept[name] = value
+                notes.work += tex.BOX * tex.boxes(value)
             elif not _BETTER & data.keys():
                 notes.add(OutputCode.LATEX_AS_TEXT)
                 _as_text(value, kept)
@@ -120,12 +122,14 @@ class Bundles:
         from . import svg
 
         try:
-            image, missed = svg.clean(value)
+            left = svg.Allowance()
+            image, missed = svg.clean(value, left)
         except svg.RefusedError as error:
             notes.add(OutputCode.SVG_REFUSED, why=error)
             return
         if missed:
             notes.add(OutputCode.SVG_PART)
+        notes.work += left.work
         kept["text/html"] = f'<img src="{svg.address(image)}">'
 
     def _widget(self, name: str, value: Any, kept: dict[str, Any], notes: Notes) -> None:

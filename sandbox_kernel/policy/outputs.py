@@ -15,6 +15,7 @@ from ..core.codes import OutputCode
 from ..core.model import Message, OutputMode
 from . import replies, terminal, widgets
 from .budget import MAX_DISPLAYS
+from .errors import error
 from .mime import Bundles
 from .plain import NotPlainError, count, plain
 from .verdict import Notes, RefusedError, Verdict, named, noted
@@ -55,7 +56,7 @@ class OutputPolicy:
         self._widgets: widgets.Widgets = widgets.Widgets(self._bundles, allowed=active, past=past)
         self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
             "stream": self._stream,
-            "error": lambda message, notes: widgets.error(message.content),
+            "error": lambda message, notes: error(message.content),
             "display_data": self._display,
             "execute_result": self._display,
             "update_display_data": self._display,
@@ -80,10 +81,11 @@ class OutputPolicy:
             return Verdict(None, (error.note,))
         metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
         if content == message.content and metadata == message.metadata and buffers == message.buffers:
-            return Verdict(message, tuple(notes))
+            return Verdict(message, tuple(notes), notes.work)
         return Verdict(
             dataclasses.replace(message, content=content, metadata=metadata, buffers=buffers),
             tuple(notes),
+            notes.work,
         )
 
     def observe(self, message: Message) -> None:
@@ -165,6 +167,13 @@ class OutputPolicy:
             data, metadata = self._bundles.apply(bundle, content.get("metadata"), notes)
         finally:
             self._shown = None
+        work = self._widgets.takes_over(_parent(message), notes.work, new=message.type != "update_display_data")
+        if work is None:
+            notes.add(OutputCode.WIDGETS_IN_WIDGET)
+            data, metadata = {"text/plain": notes.line()}, {}
+        notes.work = work or 0
+        if widgets.VIEW in data:
+            notes.work += self._widgets.work(data[widgets.VIEW]["model_id"])
         if display_id is not None:
             self._displays[display_id] = None
             if len(self._displays) > MAX_DISPLAYS:

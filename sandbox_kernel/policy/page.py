@@ -21,10 +21,19 @@ With the default settings, a progress bar that writes 100 bytes ten times a seco
 """
 LINES_OF_A_DISPLAY = 10
 """A display counts as so many lines: it is an element with a frame of its own."""
+WORK_OF_A_LINE = 750
+"""Microseconds of a browser that count as a line: a page is filled by what keeps one busy for 7.5 s, three of the most
+costly SVGs, or 22,000 boxes of formulas, which are four hundred of a lecture's."""
+DRAWN_ANEW = 8
+"""How many times as much as stays on the page displays may come to that are updated or cleared."""
+FREE_LINES = 100
+"""Lines of a display that are not counted there: a tenth of a second is the end of nothing, however often it comes."""
 ELEMENTS_OF_A_LINE = 5
 """Elements of HTML that count as a line: a table of 2,000 rows and 20 columns nearly fills a page."""
 MAX_ERRORS = 100
 """Errors of one cell; an honest one has one."""
+END_OF_ERROR = 4_000
+"""Characters of an error that are shown where there is no room for more."""
 TAIL_LINES = 100
 TAIL_CHARS = 16 << 10
 
@@ -42,12 +51,20 @@ class Page:
         self._stream = ""
         self._all_lines = self._all_chars = self._errors = 0
         self._turns = 0
+        self._drawn = 0
+        """Lines of displays that were ever drawn, but for `FREE_LINES` of each."""
+        self._named: dict[str, tuple[int, int, int]] = {}
+        """Display id -> how often it is on the page, and the lines and the characters of each."""
+        self._error_lines = self._error_chars = 0
+        self.left_out = False
+        """Whether anything was not shown."""
         self.full = False
         """Whether the page takes no more of this cell, unless the cell clears it."""
 
     def stream(self, name: str, text: str) -> tuple[str, str]:
         """Return the text that may go onto the page, and the rest of it."""
         if self.full:
+            self.left_out = True
             return "", text
         if name != self._stream:  # a new output, below the last
             self._stream, self._column = name, 0
@@ -57,38 +74,105 @@ class Page:
         self._all_lines += text.count("\n", 0, end)
         if end == len(text) and not self._is_over():
             return text, ""
-        self.full = True
+        self.full = self.left_out = True
         shown = text[:end]
         if cut := _CUT_SEQUENCE.search(shown[-50:]):
             end -= len(cut[0])
         return text[:end], text[end:]
 
-    def display(self, content: Mapping[str, Any]) -> bool:
-        """Count a display; return whether it may go onto the page, as the last of it may with all that it has."""
+    def display(self, content: Mapping[str, Any], work: int = 0, name: str | None = None) -> bool:
+        """Count a display; return whether it may go onto the page, as the last of it may with all that it has.
+
+        `work` is the microseconds that a browser needs for it, `name` its display id: all of one id look the same.
+        """
         if self.full:
+            self.left_out = True
             return False
         self._stream = ""
+        lines, chars = weight(content, work)
         self._lines += LINES_OF_A_DISPLAY
         self.full = self._is_over()
-        if self.full:
+        if self.full or (name is not None and not self.bears(name, lines, chars)):
+            self.left_out = True
             return False
-        lines, chars = _weight(content)
-        self._lines += max(0, lines - LINES_OF_A_DISPLAY)
+        copies = 1
+        if name is not None:
+            self._replace(name, lines, chars)
+            copies += self.copies(name)
+            self._named[name] = (copies, lines, min(chars, self._max_chars))
+        self._lines += lines - LINES_OF_A_DISPLAY
         self._chars += min(chars, self._max_chars)
+        self._drawn += max(0, copies * lines - FREE_LINES)
         self.full = self._is_over()
         return True
 
-    def error(self) -> bool:
-        """Count an error; a cell's one error is always shown."""
+    def copies(self, name: str) -> int:
+        """Return how many displays of an id are on the page."""
+        return self._named.get(name, (0, 0, 0))[0]
+
+    def bears(self, name: str, lines: int, chars: int) -> bool:
+        """Return whether all displays of an id may come to so much each: no more than now, or as much as fits.
+
+        As with any display, the last of them may with all that it has.
+        """
+        copies, old_lines, old_chars = self._named.get(name, (0, 0, 0))
+        chars = min(chars, self._max_chars)
+        if not copies or (lines <= old_lines and chars <= old_chars):
+            return True
+        return (
+            self._lines - copies * old_lines + (copies - 1) * lines < self._max_lines
+            and self._chars - copies * old_chars + (copies - 1) * chars <= self._max_chars
+        )
+
+    def update(self, name: str, lines: int, chars: int) -> None:
+        """Count what all displays of an id become; what they were is on the page no more."""
+        self._replace(name, lines, chars)
+        if not self.left_out:
+            self.full = self._is_over()
+
+    def draw(self, lines: int) -> bool:
+        """Count what an update of displays or of widgets makes a browser draw; return whether it may still."""
+        if lines <= FREE_LINES:
+            return True
+        if self._drawn >= DRAWN_ANEW * self._max_lines:
+            self.left_out = True
+            return False
+        self._drawn += lines - FREE_LINES
+        return True
+
+    def error(self, text: str = "") -> bool:
+        """Count an error; return whether it is shown whole: the first is, all others are no more than a page.
+
+        Others show their end, which may be the host's own word, up to `MAX_ERRORS`.
+        """
         self._stream = ""
         self._errors += 1
-        return self._errors <= MAX_ERRORS
+        if self._errors > 1:
+            self._error_lines += text.count("\n")
+            self._error_chars += len(text)
+        return (
+            self._errors <= MAX_ERRORS and self._error_lines < self._max_lines and self._error_chars <= self._max_chars
+        )
+
+    @property
+    def has_many_errors(self) -> bool:
+        """Whether not even the end of the last error is shown."""
+        return self._errors > MAX_ERRORS
 
     def clear(self) -> None:
         """Note that the cell cleared what it had shown."""
         self._stream = ""
         self._lines = self._chars = self._column = self._turns = 0
-        self.full = self._is_over()
+        self._named.clear()
+        self.full = self.left_out = self._is_over()
+
+    def _replace(self, name: str, lines: int, chars: int) -> None:
+        copies, old_lines, old_chars = self._named.get(name, (0, 0, 0))
+        if copies:
+            chars = min(chars, self._max_chars)
+            self._lines += copies * (lines - old_lines)
+            self._chars += copies * (chars - old_chars)
+            self._named[name] = (copies, lines, chars)
 
     def shortened(self, text: str) -> str | None:
         """Return a text that stands for itself with its middle left out, None if it may stay as it is."""
@@ -111,6 +195,7 @@ class Page:
         return (
             self._lines >= self._max_lines
             or self._chars > self._max_chars
+            or self._drawn >= DRAWN_ANEW * self._max_lines
             or self._all_lines >= OVERWRITTEN * self._max_lines
             or self._all_chars > OVERWRITTEN * self._max_chars
         )
@@ -186,8 +271,16 @@ def is_long(value: object, chars: int) -> bool:
     return False
 
 
-def _weight(content: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many lines and characters of a page a display comes to, by what a front end shows of it."""
+def weight(content: Mapping[str, Any], work: int) -> tuple[int, int]:
+    """Return how many lines and characters of a page a display comes to, by what a front end shows of it.
+
+    What is laid out and what it costs are two counts of the same: the larger one holds.
+    """
+    lines, chars = _laid_out(content)
+    return max(lines, work // WORK_OF_A_LINE, LINES_OF_A_DISPLAY), chars
+
+
+def _laid_out(content: Mapping[str, Any]) -> tuple[int, int]:
     data, metadata = content.get("data"), content.get("metadata")
     if not isinstance(data, Mapping):
         return 0, 0

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import terminal
+from .errors import error
 from .mime import Bundles
 from .plain import count, plain
 from .verdict import Notes, named
-from .widgets import error
 
 MAX_MATCHES = 10_000
 MAX_MATCH = 4096

@@ -20,6 +20,8 @@ MAX_DEPTH = 80
 """Elements that lie in each other, and references that lead on to others."""
 MAX_COST = 150_000
 """What one output may draw, in shapes: about two seconds of a browser's time."""
+SHAPE = 13
+"""Microseconds for a shape."""
 
 SHAPES = frozenset("path rect circle ellipse line polyline polygon text image use".split())  # noqa: SIM905
 DRAWN = SHAPES | {"svg", "g", "a", "tspan", "textpath", "switch"}
@@ -57,6 +59,11 @@ class Allowance:
 
     cost: int = MAX_COST
     pixels: int = raster.MAX_PIXELS
+
+    @property
+    def work(self) -> int:
+        """Microseconds that a browser needs for all that was drawn."""
+        return SHAPE * (MAX_COST - self.cost)
 
 
 @dataclass(slots=True)

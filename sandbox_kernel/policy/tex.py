@@ -22,6 +22,8 @@ MAX_MATH = 40_000
 """Characters of all formulas of one output."""
 MAX_BOXES = 12_000
 """Boxes that a page makes of all formulas of one output, within four seconds; a matrix of 400 terms has 8,000."""
+BOX = 333
+"""Microseconds that a page needs for a box."""
 MAX_MARKS = 5_000
 """Delimiters of one output that are shown in an element of their own."""
 MAX_LOOKED_AT = 50_000
@@ -77,6 +79,11 @@ class Allowance:
     tokens: int = MAX_TOKENS
     looked_at: int = MAX_LOOKED_AT
 
+    @property
+    def work(self) -> int:
+        """Microseconds that a page needs for all that was taken."""
+        return BOX * (MAX_BOXES - self.boxes)
+
     def look(self, text: str) -> bool:
         """Return whether there is time to look for formulas in this text."""
         self.looked_at -= text.count("$") + text.count("\\")
@@ -104,7 +111,7 @@ def boxes(formula: str) -> int:
     return total
 
 
-def clean(text: str) -> str:
+def clean(text: str, left: Allowance | None = None) -> str:
     """Return text that a page shows as text and looks for formulas in, such as a label: harmless formulas stay.
 
     If anything else could be found there, no character of it is a delimiter any more; it looks almost the same.
@@ -112,7 +119,7 @@ def clean(text: str) -> str:
     text = text.replace("\0", "")
     if not _risky(text):
         return text
-    left = Allowance()
+    left = left or Allowance()
     if not left.look(text):
         return _blunted(text)
     for piece, formula in _pieces(text, left):

@@ -52,10 +52,12 @@ def picture(value: Any, notes: Notes) -> Any:
         notes.add(OutputCode.WIDGET_IMAGE)
         return None
     try:
-        image, _ = svg.clean(bytes(value).decode("utf-8"))
+        left = svg.Allowance()
+        image, _ = svg.clean(bytes(value).decode("utf-8"), left)
     except ValueError:
         notes.add(OutputCode.WIDGET_SVG)
         return None
+    notes.work += left.work
     return image.encode()
 
 

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ..core.codes import OutputCode
+from .verdict import RefusedError, named
 from .widget_table import MODELS, RULES, SHORT
 
 NAMES = tuple(f"_{part}_{what}" for part in ("model", "view") for what in ("name", "module", "module_version"))
 """What says which class a model and its view are. It is the same from the opening of a comm to its end."""
 EVERYWHERE = {"_view_count": "int?"}
 
+SERIES = 8
+"""The major version of ipywidgets whose models are in the table."""
 _VERSION = re.compile(r"[\^~]?([0-9]{1,3})(?:\.[0-9]{1,3}){0,2}")
 
 
@@ -95,3 +99,23 @@ def carried(end: Any, opened: Mapping[str, str]) -> str | None:
         return None
     rule = models()[opened[found]].traits.get(end[1], "").removesuffix("?")
     return {"int": "number", "number": "number", "bool": "bool", "numbers:2": "two", "ints:2": "two"}.get(rule)
+
+
+def model_of(state: Mapping[str, Any]) -> Model | None:
+    """Return the class that a first state names, None if it is none of ipywidgets as the table knows it."""
+    name = state.get("_model_name")
+    model = models().get(name) if isinstance(name, str) else None
+    needed = ("_model_module", "_model_module_version")
+    return model if model and all(key in state for key in needed) and model.named_by(state) else None
+
+
+def stranger(state: Any) -> RefusedError:
+    """Say why a widget is not one of ipywidgets."""
+    names = state if isinstance(state, dict) else {}
+    name, module = names.get("_model_name"), names.get("_model_module")
+    model = models().get(name) if isinstance(name, str) else None
+    if model is None or module != model.module:
+        return RefusedError(OutputCode.WIDGET_OF_OTHERS, module=named(module))
+    if not model.version(names.get("_model_module_version")):
+        return RefusedError(OutputCode.WIDGET_VERSION, series=SERIES)
+    return RefusedError(OutputCode.WIDGET_VIEW, model=model.name)

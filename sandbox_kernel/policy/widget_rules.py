@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import css, html, marks, tex
+from . import css, html, html_cost, marks, tex
 from .verdict import Notes
 from .widget_models import carried, models, referred
 
@@ -21,6 +21,8 @@ MAX_LIST = 10_000
 """Entries of one list: options of a menu, children of a box. Each becomes an element of the page."""
 MAX_ROWS = 1000
 """Lines that a field may be high."""
+LETTER = 1
+"""Microseconds of a browser for a character of plain text, whose lines end where the field does."""
 
 _DOM_CLASS = re.compile(r"widget-[\w-]{1,40}|mod-[\w-]{1,20}|jupyter-widgets|jupyter-button", re.ASCII)
 _ICON = re.compile(r"[a-z0-9 -]{0,80}")
@@ -93,6 +95,7 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
 def _text(value: Any, argument: str, setting: Setting) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
+    setting.notes.work += LETTER * len(value)
     return marks.bounded(value)
 
 
@@ -104,6 +107,7 @@ def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str,
     if len(value) > limit:
         setting.notes.add(OutputCode.WIDGET_ENTRIES, most=limit)
         value = value[:limit]
+    setting.notes.work += html_cost.ELEMENT * len(value)
     kept = [each(one, "", setting) for one in value]
     return value if list(value) == kept else kept
 
@@ -143,7 +147,10 @@ def _is_color(text: str) -> bool:
 
 
 def _math(value: Any, argument: str, setting: Setting) -> str:
-    return tex.clean(_text(value, argument, setting))
+    left = tex.Allowance()
+    text = tex.clean(_text(value, argument, setting), left)
+    setting.notes.work += left.work
+    return text
 
 
 def _markup(value: Any, argument: str, setting: Setting) -> str:

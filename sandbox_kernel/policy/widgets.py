@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 from ..core.codes import OutputCode
 from . import terminal
 from .budget import MAX_COMMS
+from .errors import error
 from .mime import Bundles
 from .plain import count, is_id, plain
 from .verdict import Notes, RefusedError, named
 from .widget_bytes import Placed, placed_at, shown, takes
-from .widget_models import NAMES, Model, carried, models, referred
-from .widget_rules import Setting, UnfitError, check
+from .widget_models import NAMES, carried, model_of, models, referred, stranger
+from .widget_rules import LETTER, Setting, UnfitError, check
+from .widget_views import VIEW as WORK_OF_A_VIEW
 from .widget_views import Views
 
 TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
@@ -27,9 +29,8 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 MAX_PAST = 100_000
 """Widgets of a session, closed ones too. Their ids take 10 MB."""
 
-SERIES = 8
-"""The major version of ipywidgets whose models are in the table."""
-
+_BYTES, _TAKEN = "bytes of it", "what it took over"
+"""No trait has such a name."""
 _METHODS = ("update", "echo_update", "custom")
 _LINKS = frozenset(("LinkModel", "DirectionalLinkModel"))
 
@@ -76,16 +77,39 @@ class Widgets:
         """
         if model_id not in self._models:
             return False
-        takers = [one for one, taken in self._taking.items() if taken == parent] if new else list(self._updatable)
+        takers = self._takers(parent, new=new)
         if new and again:
             self._updatable.update(takers)
-        return self._views.add(takers, "taken", model_id)
+        if takers:
+            return self._views.add(takers, "taken", model_id)
+        return self._views.show(parent, model_id, new=new)
+
+    def takes_over(self, parent: str, work: int, *, new: bool) -> int | None:
+        """Note that Output widgets take over what a cell displays, and return what that costs in all their views.
+
+        None, and nothing is noted, if they would come to more than a page bears.
+        """
+        weight = work // WORK_OF_A_VIEW
+        takers = self._takers(parent, new=new) if weight else []
+        for taker in takers:
+            if not self._views.weigh(taker, _TAKEN, self._views.weighed(taker, _TAKEN) + weight):
+                return None
+        return work * max(1, sum(map(self._views.times, takers)))
+
+    def _takers(self, parent: str, *, new: bool) -> list[str]:
+        return [one for one, taken in self._taking.items() if taken == parent] if new else list(self._updatable)
+
+    def work(self, model_id: str) -> int:
+        """Return the microseconds that a browser needs to draw a widget with all in it."""
+        return WORK_OF_A_VIEW * self._views.weight(model_id)
 
     def cleared(self, parent: str) -> None:
         """Note that a cell clears its output, and so that of the Output widgets which take it over."""
+        self._views.clear(parent)
         for taker, taken in self._taking.items():
             if taken == parent:
                 self._views.empty(taker, "taken")
+                self._views.weigh(taker, _TAKEN, 0)
 
     def is_open(self, comm_id: str) -> bool:
         return comm_id in self._models or comm_id in self._controls
@@ -102,7 +126,7 @@ class Widgets:
             self._controls[comm_id] = None
         elif target == TARGET and len(self._models) < MAX_COMMS and not self.is_open(comm_id):
             state = data.get("state") if isinstance(data, dict) else None
-            model = _model_of(state) if isinstance(state, dict) else None
+            model = model_of(state) if isinstance(state, dict) else None
             if model and self.past.setdefault(hash(comm_id), model.name) == model.name:
                 self._models[comm_id] = model.name
 
@@ -129,8 +153,8 @@ class Widgets:
             raise RefusedError(OutputCode.MANY_COMMS, most=MAX_COMMS)
         data = content.get("data")
         state = data.get("state") if isinstance(data, dict) else None
-        if not isinstance(data, dict) or not isinstance(state, dict) or not (model := _model_of(state)):
-            raise _stranger(state)
+        if not isinstance(data, dict) or not isinstance(state, dict) or not (model := model_of(state)):
+            raise stranger(state)
         if self.past.get(hash(comm_id), model.name) != model.name:
             raise RefusedError(OutputCode.WIDGET_ID_REUSED)
         if len(self.past) >= MAX_PAST and hash(comm_id) not in self.past:
@@ -194,6 +218,7 @@ class Widgets:
         if not isinstance(state, dict) or not model.named_by(state):
             raise RefusedError(OutputCode.WIDGET_OTHER_CLASS)
         setting = Setting(self._models, parent, self._outputs, notes)
+        before = notes.work
         kept: dict[str, Any] = {}
         for key, value in plain(state).items():
             if key in NAMES:
@@ -205,7 +230,11 @@ class Widgets:
                     notes.add(OutputCode.TRAIT_NAMELESS, model=model.name)
             else:
                 try:
-                    kept[key] = check(rule, value, setting)
+                    start = notes.work
+                    found = check(rule, value, setting)
+                    if not self._views.weigh(comm_id, key, (notes.work - start) // WORK_OF_A_VIEW):
+                        raise UnfitError("its cell would show more than a page bears")
+                    kept[key] = found
                 except UnfitError as error:
                     notes.add(OutputCode.TRAIT_UNFIT, trait=named(key), model=model.name, why=error)
         if model.name in _LINKS:
@@ -214,7 +243,15 @@ class Widgets:
         bytes_kept = [one for one in placed if takes(model, one[0], kept)]
         if len(bytes_kept) < len(placed):
             notes.add(OutputCode.WIDGET_BYTES, model=model.name)
-        return kept, [(path, seen) for path, one in bytes_kept if (seen := shown(model, one, notes)) is not None]
+        start = notes.work
+        seen = [(path, one) for path, raw in bytes_kept if (one := shown(model, raw, notes)) is not None]
+        if seen and not self._views.weigh(comm_id, _BYTES, (notes.work - start) // WORK_OF_A_VIEW):
+            notes.add(OutputCode.WIDGET_BYTES, model=model.name)
+            seen = []
+        # Each view of it draws it anew.
+        if notes.work - before >= WORK_OF_A_VIEW:
+            notes.work = before + (notes.work - before) * max(1, self._views.times(comm_id))
+        return kept, seen
 
     def _link(self, comm_id: str, state: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
         """Require that a link's ends are of one kind: it copies in the browser, past this filter."""
@@ -235,6 +272,7 @@ class Widgets:
                 self._views.empty(comm_id, key)
             if key == "outputs":
                 self._views.empty(comm_id, "taken")
+                self._views.weigh(comm_id, _TAKEN, 0)
         if "msg_id" in kept:
             self._taking[comm_id] = kept["msg_id"] and parent
             self.took_over = self.took_over or bool(kept["msg_id"])
@@ -249,13 +287,16 @@ class Widgets:
             name = output.get("name")
             text = output.get("text")
             text = "".join(part for part in text if isinstance(part, str)) if isinstance(text, list) else text
+            notes.work += LETTER * len(text) if isinstance(text, str) else 0
             return {
                 "output_type": kind,
                 "name": name if name in ("stdout", "stderr") else "stdout",
                 "text": terminal.clean(text) if isinstance(text, str) else "",
             }
         if kind == "error":
-            return {"output_type": kind, **error(output)}
+            shown_error = error(output)
+            notes.work += LETTER * sum(map(len, (*shown_error["traceback"], shown_error["evalue"])))
+            return {"output_type": kind, **shown_error}
         if kind not in ("display_data", "execute_result"):
             return {"output_type": "stream", "name": "stderr", "text": ""}
         data, metadata = self._bundles.apply(output.get("data"), output.get("metadata"), notes)
@@ -293,37 +334,6 @@ class Widgets:
         paths = [path for path, _ in kept]
         content = {"comm_id": comm_id, "data": {"method": "update_states", "states": states, "buffer_paths": paths}}
         return Sent(content, tuple(buffer for _, buffer in kept))
-
-
-def error(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name, value and traceback of an error as text for a terminal."""
-    traceback = content.get("traceback")
-    lines = traceback if isinstance(traceback, list) else []
-    return {
-        "ename": terminal.clean(str(content.get("ename", ""))),
-        "evalue": terminal.clean(str(content.get("evalue", ""))),
-        "traceback": [terminal.traceback(line) for line in lines if isinstance(line, str)],
-    }
-
-
-def _model_of(state: Mapping[str, Any]) -> Model | None:
-    """Return the class that a first state names, None if it is none of ipywidgets as the table knows it."""
-    name = state.get("_model_name")
-    model = models().get(name) if isinstance(name, str) else None
-    needed = ("_model_module", "_model_module_version")
-    return model if model and all(key in state for key in needed) and model.named_by(state) else None
-
-
-def _stranger(state: Any) -> RefusedError:
-    """Say why a widget is not one of ipywidgets."""
-    names = state if isinstance(state, dict) else {}
-    name, module = names.get("_model_name"), names.get("_model_module")
-    model = models().get(name) if isinstance(name, str) else None
-    if model is None or module != model.module:
-        return RefusedError(OutputCode.WIDGET_OF_OTHERS, module=named(module))
-    if not model.version(names.get("_model_module_version")):
-        return RefusedError(OutputCode.WIDGET_VERSION, series=SERIES)
-    return RefusedError(OutputCode.WIDGET_VIEW, model=model.name)
 
 
 def _views_in(outputs: list[Any]) -> list[str | None]:

@@ -67,7 +67,8 @@ class Publisher:
         verdict = verdict or self.judge(message, request)
         for note in verdict.notes:
             self.audit("policy", type=message.type, code=note.code.code, reason=note.text)
-        return verdict.message
+        passed = verdict.message
+        return replace(passed, work=verdict.work) if passed is not None and verdict.work else passed
 
     def publish(self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None) -> None:
         if (allowed := self.allowed(message, request, verdict)) is not None:
