@@ -46,7 +46,7 @@ SWITCHES = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--window-size=1200,1000",
+    "--window-size=1400,1000",
     "--host-resolver-rules=MAP *.test 127.0.0.1, EXCLUDE 127.0.0.1, MAP * ~NOTFOUND",
 )
 
