@@ -231,7 +231,8 @@ async def test_a_model_uses_a_key_that_its_host_does_not_hear_of(origins: Origin
         denied = await run(client, "requests.get('http://denied.example.org/').status_code")
     assert "api.example.test" in tools["run_code"]
     assert "API_KEY" in tools["run_code"]
-    assert text_of(used).splitlines()[-1] == "True"
+    first, *_, note = text_of(used).splitlines()
+    assert (first, "is new" in note) == ("True", True)
     assert [headers["Authorization"] for _, _, headers in origins.tls.requests] == [f"Bearer {VALUE}"]
     assert "NetworkDenied: denied.example.org is no allowed host" in text_of(denied)
     assert text_of(denied).splitlines()[-1] == "403"

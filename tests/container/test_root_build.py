@@ -22,6 +22,7 @@ from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.select import bubblewrap_program
 from sandbox_kernel.setup import exported, generations, host, machine, roots, wheels
+from tests.support.roots import let_others_in
 
 NAME = "sandbox-kernel:base"
 HASHES = r"THESE PACKAGES DO NOT MATCH THE HASHES"
@@ -241,8 +242,7 @@ def test_caches_are_made_within_a_sandbox_with_the_packages_read_only(place: Pla
         "except OSError as error:\n    home.write_text(error.strerror)\n"
     )
     if os.geteuid() == 0:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
+        let_others_in(tmp_path)
     program = bubblewrap_program()
     if program is None or (os.geteuid() == 0 and not reachable(program)):
         pytest.skip("there is no bwrap on this machine that everybody may start")

@@ -35,7 +35,7 @@ from sandbox_kernel.engines.limit_watch import own_folders
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
 from tests.support.patience import within
-from tests.support.roots import root_of_tests
+from tests.support.roots import let_others_in, root_of_tests
 
 UNDER = Bubblewrap("bubblewrap")
 Launch = Callable[..., Awaitable[BubblewrapContainer]]
@@ -347,9 +347,7 @@ async def test_there_may_be_no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def says_no(tmp_path: Path) -> Path:
     """A program that says what bubblewrap says where no ordinary user may have namespaces."""
-    for each in list(tmp_path.parents)[:2]:
-        each.chmod(0o755)
-    tmp_path.chmod(0o755)
+    let_others_in(tmp_path)
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace, likely because ...' >&2; exit 1\n")
     fake.chmod(0o755)
