@@ -82,10 +82,12 @@ def packed(source: str) -> str:
 
 
 _PUBLISH_ALL = (
-    "(lambda thread: thread.schedule(lambda: setattr(thread.socket, 'sndhwm', 100_000)))"
-    "(get_ipython().kernel.iopub_thread)"
+    "(lambda thread, more: thread.schedule(lambda: (more(thread), hasattr(thread, '_xpub_stream') and"
+    " thread._xpub_stream.on_recv(lambda frames: (more(thread), thread._handle_subscription(frames))))))"
+    "(get_ipython().kernel.iopub_thread, lambda thread: setattr(thread.socket, 'sndhwm', 100_000))"
 )
-"""A socket belongs to its thread."""
+"""A socket belongs to its thread. What is set counts for those who are connected, and not for those who come later: so
+it is set again with each subscription, before its welcome."""
 
 
 @cache
