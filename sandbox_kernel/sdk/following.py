@@ -301,11 +301,12 @@ async def _hear(kind: str, value: object) -> None:
 
 
 def _install() -> str:
+    """Return a line that brings the module, unless another request of the same moment was first."""
     source = (PACKAGE / Path("container") / "commands.py").read_text(encoding="utf-8")
     return (
         f'exec("import sys, types; module = types.ModuleType({MODULE!r}); "\n'
         f"\"exec(compile(given, {MODULE!r}, 'exec'), module.__dict__); sys.modules[{MODULE!r}] = module\", "
-        f"{{'given': {source!r}}})\n"
+        f"{{'given': {source!r}}}) if {MODULE!r} not in __import__('sys').modules else None\n"
     )
 
 
