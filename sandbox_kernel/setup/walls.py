@@ -60,7 +60,7 @@ WALLS = (
         stops="the same, and faults of the machine's kernel in calls that gVisor answers by itself",
         leaves="a fault of gVisor's; processes and files in memory are counted as memory, and end the sandbox",
         needs="the same, and runsc as a runtime of Docker's",
-        costs="a start twice a stock kernel's; programs and files in cells about twice runc's; computing costs nothing",
+        costs="a start about four times a stock kernel's, a small cell about five; computing costs little",
     ),
     Wall(
         name="bubblewrap",
