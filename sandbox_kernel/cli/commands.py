@@ -25,7 +25,6 @@ from ..policy.shown import ours
 from ..setup.install import NAME, check, install, uninstall, values_of
 
 if TYPE_CHECKING:
-    from ..core.model import Settings
     from ..engines.about import Listed
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130

@@ -162,13 +162,13 @@ def agent_command(
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
         ],
     }
-    config["environment"] = {**(variables or {}), **environment}  # what all have is not replaced
+    given = {**(variables or {}), **(inside.environment if inside is not None else {})}
+    config["environment"] = {**given, **environment}  # what all have is not replaced
     modules = MODULES
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
         config["trust"] = (inside.trust, inside.certificates)
-        config["environment"] = {**(variables or {}), **inside.environment, **environment}
     if watched:
         modules += MODULES_OF_A_WATCH
         config["watch"] = True
