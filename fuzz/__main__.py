@@ -58,8 +58,11 @@ def write_seeds(name: str, folder: Path) -> Path:
     return folder
 
 
-def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -> Outcome:
-    """Run one fuzzer to its end; what it learns is kept in `corpus`."""
+def fuzz(name: str, *, runs: int, seconds: int, seed: int, corpus: Path, artifacts: Path) -> Outcome:
+    """Run one fuzzer to its end; what it learns is kept in `corpus`.
+
+    With a `seed` other than 0 and an empty `corpus`, two runs of the same code try the same inputs.
+    """
     artifacts.mkdir(parents=True, exist_ok=True)
     corpus.mkdir(parents=True, exist_ok=True)
     # In memory where that is possible; what a fuzzer makes is removed here, since libFuzzer ends without a farewell.
@@ -69,7 +72,7 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
         command = [
             sys.executable, "-m", "fuzz.engine", name, str(corpus), str(seeds),
             f"-max_len={NAMES[name]}", f"-timeout={HANGS_SECONDS}", f"-rss_limit_mb={RSS_LIMIT_MB}",
-            f"-runs={runs}", f"-max_total_time={seconds}", f"-artifact_prefix={artifacts}/",
+            f"-runs={runs}", f"-max_total_time={seconds}", f"-seed={seed}", f"-artifact_prefix={artifacts}/",
             "-len_control=0", "-print_final_stats=1", "-verbosity=1", "-detect_leaks=0",
         ]  # fmt: skip
         limit = seconds + ENDED_BY_TIME if seconds else None
@@ -78,7 +81,7 @@ def fuzz(name: str, *, runs: int, seconds: int, corpus: Path, artifacts: Path) -
             done = subprocess.run(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "TMPDIR": folder},
+                env={**os.environ, "TMPDIR": folder, **({"PYTHONHASHSEED": "0"} if seed else {})},
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -120,6 +123,7 @@ def run(names: Sequence[str], jobs: int, kept: Path, **options: int) -> Iterator
                 name,
                 runs=options["runs"],
                 seconds=options["seconds"],
+                seed=options["seed"],
                 corpus=kept / "corpus" / name,
                 artifacts=kept / "found" / name,
             ),
@@ -142,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}; all of them without one")
     parser.add_argument("--runs", type=int, default=1_000_000, help="inputs for each target (%(default)s)")
     parser.add_argument("--seconds", type=int, default=0, help="end each target after so long, however far it came")
+    parser.add_argument("--seed", type=int, default=0, help="of the random choices; another one each time without it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fuzzers at a time (%(default)s)")
     parser.add_argument(
         "--keep",
@@ -162,7 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(HEADER, flush=True)
     failed = False
     names = options.targets or list(NAMES)
-    for outcome in run(names, options.jobs, options.keep.resolve(), runs=options.runs, seconds=options.seconds):
+    for outcome in run(
+        names, options.jobs, options.keep.resolve(), runs=options.runs, seconds=options.seconds, seed=options.seed
+    ):
         print(outcome.line(), flush=True)
         failed = failed or bool(outcome.failure or outcome.findings)
         if outcome.failure:

@@ -7,10 +7,16 @@ the asking module may lie in it.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import ConfigurationError
 from .usage_codes import UsageCode
+
+if TYPE_CHECKING:
+    import subprocess
 
 PACKAGE = Path(__file__).resolve().parent.parent
 """The folder of the whole package."""
@@ -35,3 +41,26 @@ _FOR_HELPERS = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBR
 def environment_of_helpers() -> dict[str, str]:
     """Return the variables that a small process of ours needs; one of the others may be a secret."""
     return {name: os.environ[name] for name in _FOR_HELPERS if name in os.environ}
+
+
+def start_helper(
+    script: str, *arguments: str, stdin: int | None = None, files: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a script of ours, which imports the standard library only, as a process that outlives this one.
+
+    It reads `stdin`, a pipe unless a file is given, and gets `files` under their numbers. Raises OSError.
+    """
+    import subprocess  # a start of a kernel may need none
+
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", script, *arguments],
+        stdin=subprocess.PIPE if stdin is None else stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=environment_of_helpers(),
+        pass_fds=files,
+        start_new_session=True,  # what kills this process's group, as a front end may, is to leave it alone
+    )
+    process.returncode = 0  # it outlives this process; nobody here waits for it
+    return process

@@ -105,28 +105,17 @@ class Guard:
                     self._known.pop(identity, None)
 
     def _start(self) -> bool:
-        import subprocess
-
-        from ..core.resources import environment_of_helpers
+        from ..core.resources import start_helper
 
         self._close()
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", __file__, self._path],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=environment_of_helpers(),
-                start_new_session=True,  # what kills this process's group is to leave it alone
-            )
+            process = start_helper(__file__, self._path)
         except OSError:
             return False  # no process to be had; the container's own end is left, and `reap`
         if process.stdin is not None:
             self._stdin = os.dup(process.stdin.fileno())
             process.stdin.close()
             os.set_blocking(self._stdin, False)
-        process.returncode = 0  # it outlives this process; nobody here waits for it
         return True
 
     def _write(self, text: str) -> bool:

@@ -9,12 +9,10 @@ import contextlib
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.resources import environment_of_helpers
+from ..core.resources import start_helper
 from . import keeper
 
 if TYPE_CHECKING:
@@ -59,16 +57,8 @@ async def leave(
         try:
             known = {"settings": _digest(session.settings), "container": handover.state, "way_out": way_out}
             state = json.dumps({**known, "listeners": listeners}).encode()
-            process = subprocess.Popen(  # noqa: ASYNC220 (nothing waits for it)
-                [sys.executable, "-I", "-S", keeper.__file__, str(listener.fileno()), str(handover.fd), path],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=environment_of_helpers(),
-                pass_fds=(listener.fileno(), handover.fd),
-                start_new_session=True,  # a front end may kill this process's group
-            )
+            files = (listener.fileno(), handover.fd)
+            process = start_helper(keeper.__file__, *map(str, files), path, files=files)
             if process.stdin is not None:
                 process.stdin.write(state)
                 process.stdin.close()
@@ -76,7 +66,6 @@ async def leave(
         finally:
             os.close(handover.fd)
     await session.engine.pass_on(handover.state, process.pid)
-    process.returncode = 0  # it outlives this process; nobody here waits for it
 
 
 def _digest(settings: Settings) -> str:

@@ -80,27 +80,16 @@ class Warden:
         return True
 
     def _start(self) -> bool:
-        import subprocess
-
-        from ...core.resources import environment_of_helpers
+        from ...core.resources import start_helper
 
         self._hang_up()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", __file__],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    env=environment_of_helpers(),
-                    start_new_session=True,  # what kills this process's group is to leave it alone
-                )
+                start_helper(__file__, stdin=theirs.fileno())
             except OSError:
                 ours.close()
                 return False  # no process to be had; the sandbox's own end is left, and `reap`
-        process.returncode = 0  # it outlives this process; nobody here waits for it
         ours.settimeout(1.0)
         self._way = ours
         return True
