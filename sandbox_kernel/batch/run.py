@@ -183,7 +183,8 @@ class Run:
         record.started, began = now(), time.monotonic()
         record.status = "stopped"  # until it has ended
         try:
-            execution = await sandbox.run_code(record.source, timeout=left, on_message=self._take)
+            own = left if left is not None and left < sandbox.settings.limits.cell_seconds else None
+            execution = await sandbox.run_code(record.source, timeout=own, on_message=self._take)
             self._ended(record, execution)
         except SandboxError as error:
             record.status, record.reason = "sandbox", str(error)

@@ -76,10 +76,19 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     def __init__(self, *, output_dir: Path | str | None = None, timeout: float | None = None, **settings: Any) -> None:
         from ..config.sources import from_keywords
 
-        from_keywords(**settings)  # a mistake is told here, and not at the first block
+        checked = from_keywords(**settings)  # a mistake is told here, and not at the first block
+        longest = checked.limits.cell_seconds
         if timeout is not None and timeout <= 0:
             raise WrongTimeout(
                 UsageCode.WRONG_ARGUMENT, "timeout must be positive", value=f"{timeout:g} s", setting="timeout"
+            )
+        if timeout is not None and timeout > longest:
+            raise WrongTimeout(
+                UsageCode.WRONG_ARGUMENT,
+                "timeout is longer than a block may run",
+                limit=f"up to {longest:g} s",
+                value=f"{timeout:g} s",
+                setting="cell_timeout",
             )
         self._output_dir = Path(output_dir) if output_dir is not None else None
         self._timeout = timeout

@@ -31,7 +31,7 @@ from .lifetimes import Finalizers
 from .network import Network
 from .opening import Opening
 from .said import OutputMessage
-from .values import Keywords, SandboxQuery, seconds
+from .values import Keywords, SandboxQuery, seconds, seconds_within
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
@@ -123,7 +123,7 @@ class AsyncSandbox(Identity):
 
         Calls of one sandbox run one after another, in the order of the calls; each is independent of the others unless
         `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
-        moment the cell runs, and never extends `cell_timeout`; 0 is no shorter one. Cancelling the call interrupts the
+        moment the cell runs, and may be up to `cell_timeout`; 0 and None are that. Cancelling the call interrupts the
         cell. `envs` are variables of the environment for this call; `request_timeout` has no effect.
 
         The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
@@ -131,7 +131,8 @@ class AsyncSandbox(Identity):
         again; the cell runs on to its end, and then `CallbackFailed` is raised, which has the execution. Without
         `on_input`, `input()` raises StdinNotImplementedError in the cell; if it fails, the cell is interrupted.
 
-        Raises `EngineError` if no sandbox can be started, and `SandboxClosed` after `kill`.
+        Raises `ConfigurationError` for a `timeout` over `cell_timeout`, `EngineError` if no sandbox can be started, and
+        `SandboxClosed` after `kill`.
         """
         callbacks = Callbacks(
             on_stdout=on_stdout,
@@ -141,7 +142,9 @@ class AsyncSandbox(Identity):
             on_message=on_message,
             on_input=on_input,
         )
-        limit, around = (timeout if timeout != 0 or timeout is False else None), variables.around(envs)
+        none = timeout is None or (timeout == 0 and timeout is not False)
+        limit = None if none else seconds_within(timeout, self.settings.limits)
+        around = variables.around(envs)
         execution = await self._run(code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around)
         return callbacks.finish(execution)
 

@@ -160,7 +160,7 @@ class AsyncCommands:
     ) -> CommandResult | AsyncCommandHandle:
         """Run a command of bash; return how it ended, or with `background` at once what follows it.
 
-        `timeout` is in seconds; 0 and None are as long as `cell_timeout`, which also bounds the rest. `cwd` is relative
+        `timeout` is in seconds, up to `cell_timeout`; 0 and None are that. `cwd` is relative
         to /mnt/data. `user` may be None or "user": a process never becomes another one. Callbacks get pieces of text
         as they come. Raises what `wait` does. If the call is cancelled, the command is killed.
         """

@@ -34,7 +34,7 @@ from ..policy.shown import Stream
 from . import variables
 from .execution import Execution
 from .said import OutputMessage
-from .values import seconds
+from .values import UsualSeconds, seconds_within
 
 Run = Callable[..., Awaitable[Execution]]
 """As `AsyncSandbox` runs a cell: code, seconds, whether a failure stops others, wanted events, who hears of them."""
@@ -52,7 +52,7 @@ PIECE_CHARACTERS = 600 << 10
 """Of one piece as it comes, in base64; the agent's own are smaller."""
 NOT_RUN = 126
 """The exit code of a command that the screen did not let through, as a shell has it."""
-DEFAULT_SECONDS = 60.0
+DEFAULT_SECONDS = UsualSeconds(60.0)
 OWN_USERS = (None, "user", "sandbox")
 _ENDS: Mapping[str, type[SandboxError]] = {
     one.__name__: one for one in (CellTimeout, KernelDied, OutOfMemory, OutputLimit, SandboxDied)
@@ -120,7 +120,7 @@ class Requests:
         if cwd is not None and not isinstance(cwd, str):
             raise _wrong("cwd", f"cwd must be text, not {type(cwd).__name__}")
         longest = self.settings.limits.cell_seconds
-        limit = min(longest, seconds(timeout)) if timeout else longest
+        limit = seconds_within(timeout, self.settings.limits) if timeout else longest
         fields = {"cmd": cmd, "cwd": cwd, "env": variables.checked(envs), "stdin": stdin, "seconds": limit}
         if size is not None:
             fields |= {"rows": size[0], "cols": size[1]}

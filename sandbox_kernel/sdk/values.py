@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Literal, TypedDict
 
 from ..config.values import seconds as parse_seconds
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError
 from ..core.model import Limits, format_bytes
 
 
@@ -225,6 +227,26 @@ class NetworkUsage:
     sent_bytes: int = 0
 
 
+class UsualSeconds(float):
+    """A time limit that nobody asked for: one that is longer than the limit of a setting is that limit."""
+
+
 def seconds(value: object) -> float:
     """Return a time that a caller gives. Raises `ConfigurationError`."""
     return float(str(parse_seconds(0.001)("timeout", value)))
+
+
+def seconds_within(value: object, limits: Limits) -> float:
+    """Return the time that a caller gives for one call. Raises `ConfigurationError`, also if it is over the limit."""
+    given, longest = seconds(value), limits.cell_seconds
+    if isinstance(value, UsualSeconds):
+        return min(given, longest)
+    if given > longest:
+        raise ConfigurationError(
+            UsageCode.WRONG_ARGUMENT,
+            "timeout is longer than a call may run",
+            limit=f"up to {longest:g} s",
+            value=f"{given:g} s",
+            setting="cell_timeout",
+        )
+    return given

@@ -166,11 +166,15 @@ async def test_a_call_has_a_time_limit_of_its_own(sandbox: AsyncSandbox) -> None
     assert (await sandbox.run_code("kept")).text == "1"
 
 
-async def test_a_call_s_time_limit_never_extends_the_cell_s(image: str) -> None:
+async def test_a_call_s_time_limit_over_that_of_a_cell_is_an_error(image: str) -> None:
     async with AsyncSandbox(image=image, cell_timeout=1) as sandbox:
-        error = (await sandbox.run_code("while True: pass", timeout=50)).error
-    assert error is not None
-    assert (error.name, error.limit, error.setting) == ("CellTimeout", "1 s", "cell_timeout")
+        for call in (sandbox.run_code("1", timeout=50), sandbox.commands.run("true", timeout=50)):
+            with pytest.raises(ConfigurationError, match="timeout is longer than a call may run") as refused:
+                await call
+            assert (refused.value.limit, refused.value.value) == ("up to 1 s", "50 s")
+            assert (refused.value.setting, refused.value.code.code) == ("cell_timeout", "wrong-argument")
+        assert (await sandbox.run_code("while True: pass", timeout=1)).error is not None
+        assert (await sandbox.commands.run("echo the usual time is the limit")).exit_code == 0
 
 
 @pytest.mark.parametrize("timeout", [False, -1, float("nan"), True, "soon"])

@@ -213,3 +213,5 @@ def test_wrong_settings_are_told_at_once() -> None:
         SandboxCodeExecutor(timeout=0)
     with pytest.raises(ValueError, match="timeout must be positive"):  # as the framework's own executors say it
         SandboxCodeExecutor(timeout=-1)
+    with pytest.raises(ValueError, match=r"Allowed: up to 7 s\. Given: 8 s\. Setting to change: cell_timeout"):
+        SandboxCodeExecutor(timeout=8, cell_timeout=7)
