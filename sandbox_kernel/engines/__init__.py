@@ -10,6 +10,7 @@
 - `owner`: Whose container it is: a process, told apart from a later one with its number.
 - `guard`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
+- `cgroups`: A cgroup for each sandbox, where this process may make one.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.

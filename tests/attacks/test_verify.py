@@ -22,9 +22,9 @@ import pytest
 
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Limits, Settings
-from sandbox_kernel.engines import hardening, shipping
+from sandbox_kernel.engines import cgroups, hardening, shipping
 from sandbox_kernel.engines.base import Check
-from sandbox_kernel.engines.bubblewrap import arguments, cgroups, launch
+from sandbox_kernel.engines.bubblewrap import arguments, launch
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer

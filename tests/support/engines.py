@@ -19,9 +19,8 @@ import psutil
 from sandbox_kernel.container import report as agent_report
 from sandbox_kernel.container import shield as agent_shield
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
-from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines import cgroups, shipping
 from sandbox_kernel.engines.base import Container, Engine
-from sandbox_kernel.engines.bubblewrap import cgroups
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import sandboxes

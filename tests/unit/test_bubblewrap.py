@@ -13,7 +13,7 @@ from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMiss
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import hardening, select
 from sandbox_kernel.engines.attestation import known_mount
-from sandbox_kernel.engines.bubblewrap import arguments, cgroups, errors, roots
+from sandbox_kernel.engines.bubblewrap import arguments, errors, roots
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
 from sandbox_kernel.engines.bubblewrap.roots import ETC, Root
 from sandbox_kernel.engines.docker import discovery as docker_discovery
@@ -196,56 +196,6 @@ def test_no_variable_says_where_roots_are(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert roots.folders() == before
-
-
-# --- cgroups ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree of version 2 in which this process has a folder; the test writes what a kernel would."""
-    own = tmp_path / "user.slice/app.slice/own.scope"
-    own.mkdir(parents=True)
-    for each in (tmp_path, *[Path(tmp_path, name) for name in ("user.slice", "user.slice/app.slice")], own):
-        (each / "cgroup.procs").touch()
-        (each / "cgroup.subtree_control").write_text("")
-        (each / "cgroup.controllers").write_text("cpu memory pids\n")
-    monkeypatch.setattr(cgroups, "own_folders", lambda: {"": (str(tmp_path), str(own))})
-    return tmp_path
-
-
-def test_of_version_2_the_highest_that_gives_its_children_all_is_taken(tree: Path) -> None:
-    for name in ("user.slice", "user.slice/app.slice"):
-        (tree / name / "cgroup.subtree_control").write_text("cpu io memory pids\n")
-    assert cgroups.new_folders("x") == ((("", f"{tree}/user.slice/x"),), 2)
-
-
-def test_a_delegated_cgroup_of_version_2_gets_a_leaf_for_its_own_processes(tree: Path) -> None:
-    own = tree / "user.slice/app.slice/own.scope"
-    (own / "cgroup.procs").write_text(f"{os.getpid()}\n")
-    assert cgroups.new_folders("x") == ((("", f"{own}/x"),), 2)
-    assert (own / cgroups.LEAF / "cgroup.procs").read_text().strip() == str(os.getpid())
-    assert set((own / "cgroup.subtree_control").read_text().split()) == {"+memory", "+pids", "+cpu"}
-
-
-def test_one_without_all_controllers_is_none(tree: Path) -> None:
-    own = tree / "user.slice/app.slice/own.scope"
-    (own / "cgroup.controllers").write_text("pids\n")
-    with pytest.raises(cgroups.NoCgroup, match="not all of memory, pids and cpu"):
-        cgroups.new_folders("x")
-
-
-def test_the_limits_of_version_2(tree: Path) -> None:
-    group = cgroups.Group((("", str(tree)),), 2)
-    (tree / "memory.swap.max").touch()
-    group.limit(WANTED)
-    said = {
-        name: (tree / name).read_text().strip() for name in ("memory.max", "memory.swap.max", "pids.max", "cpu.max")
-    }
-    assert said == {
-        "memory.max": str(2 << 30), "memory.swap.max": "0", "pids.max": "256", "cpu.max": "200000 100000"
-    }  # fmt: skip
-    assert group.seen() == ((str(tree), "/sys/fs/cgroup"),)
 
 
 # --- words and choices ------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 - `roots`: What a sandbox without images has for its file system.
 - `arguments`: A sandbox's protections in bubblewrap's words; pure, with snapshot tests.
-- `cgroups`: A cgroup for each sandbox, where this process may make one.
 - `discovery`: Where bubblewrap is.
 - `errors`: What bubblewrap and the machine refuse, as errors of ours.
 - `conditions`: What it needs of the machine, tried, with a remedy for each.

@@ -10,8 +10,9 @@ import os
 import subprocess
 from pathlib import Path
 
+from .. import cgroups
 from ..about import Condition
-from . import cgroups, errors
+from . import errors
 from .launch import drops
 
 TRY_SECONDS = 10.0

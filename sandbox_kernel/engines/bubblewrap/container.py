@@ -21,13 +21,13 @@ from ...core.errors import EngineError
 from ...core.model import ExitReason, SandboxSpec
 from ..attestation import checks, demand
 from ..base import Check
+from ..cgroups import Group
 from ..hardening import protections
 from ..limit_watch import LimitWatch, watch_memory
 from ..owner import start_ticks
 from ..pipe import TAIL_BYTES, Pipe
 from . import errors
 from .arguments import Descriptors, arguments
-from .cgroups import Group
 from .finding import command_of, has_ended, mark_of
 from .launch import Launched, machine
 from .roots import Root, find

@@ -17,12 +17,13 @@ from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
+from .. import cgroups
+from ..cgroups import Group, NoCgroup
 from ..hardening import protections
 from ..owner import Owner
 from ..pipe import Pipe
-from . import cgroups, errors, roots
+from . import errors, roots
 from .arguments import mounts
-from .cgroups import Group, NoCgroup
 from .container import BubblewrapContainer, adopted
 from .discovery import bubblewrap_program, reachable
 from .finding import Found, age_of, holders, mark_of, sandboxes

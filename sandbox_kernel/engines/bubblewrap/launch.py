@@ -24,11 +24,11 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from .. import filter as system_calls
+from ..cgroups import Group
 from ..hardening import MASKED_PATHS, READONLY_PATHS, Protections, protections
 from ..owner import Owner
 from . import errors
 from .arguments import Descriptors, Machine, arguments, etc
-from .cgroups import Group
 from .finding import MARK
 from .roots import Root
 from .warden import kill, warden

@@ -15,9 +15,9 @@ from pathlib import Path
 from ...core.model import SandboxSpec
 from ..attestation import same
 from ..base import Check, Witness
+from ..cgroups import Group
 from ..hardening import PAGE_BYTES, protections
 from .arguments import mounts, variables
-from .cgroups import Group
 from .launch import Launched, digest
 from .roots import Root
 

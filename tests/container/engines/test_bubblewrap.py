@@ -22,8 +22,9 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
-from sandbox_kernel.engines.bubblewrap import cgroups, launch
+from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.bubblewrap import engine as bubblewrap
+from sandbox_kernel.engines.bubblewrap import launch
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
 from sandbox_kernel.engines.bubblewrap.conditions import conditions
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer

@@ -1,8 +1,8 @@
 """A cgroup for each sandbox, where this process may make one: what limits memory, processes and processors.
 
 Of version 1 or 2, as the machine has them; found by looking, for a user may have been given a part of the tree
-(systemd's Delegate=, or a folder that root handed over). Where there is none, the reason is said. Imports limit_watch,
-the protections and errors; reads and writes below /sys/fs/cgroup only.
+(systemd's Delegate=, or a folder that root handed over). Where there is none, the reason is said. Whoever knows better
+names the folders. Imports limit_watch and the protections; reads and writes in these folders only.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..hardening import Protections
-from ..limit_watch import Place, own_folders
+from .hardening import Protections
+from .limit_watch import Place, own_folders
 
 NEEDED = ("memory", "pids", "cpu")
 WANTED = (*NEEDED, "cpuacct")
@@ -24,6 +24,10 @@ INSIDE = "/sys/fs/cgroup"
 LEAF = "sandbox-kernel-host"
 """Where the processes of a delegated cgroup of version 2 are put, for one with processes can have no children."""
 REMOVE_SECONDS = 1.0
+
+
+Folders = Mapping[str, tuple[str, str]]
+"""By controllers, "" for version 2: where a hierarchy of cgroups is mounted, and the folder in it to make others in."""
 
 
 class NoCgroup(Exception):
@@ -84,9 +88,18 @@ class Group:
         return remove([folder for _, folder in self.folders], seconds)
 
 
-def make(name: str, wanted: Protections) -> Group:
-    """Make a cgroup of this name, with its limits. Raises `NoCgroup`."""
-    group = Group(*new_folders(name))
+def here() -> Folders:
+    """Return this process's own folders; of version 1, root's are at the top.
+
+    There they are beside those of other engines, and not in that of a session which may end.
+    """
+    own = own_folders()
+    return {name: (mount, mount if name and os.geteuid() == 0 else folder) for name, (mount, folder) in own.items()}
+
+
+def make(name: str, wanted: Protections, within: Folders | None = None) -> Group:
+    """Make a cgroup of this name, with its limits; None is within those of this process. Raises `NoCgroup`."""
+    group = Group(*new_folders(name, here() if within is None else within))
     try:
         for _, folder in group.folders:
             os.mkdir(folder, 0o755)  # noqa: PTH102 (a string everywhere else)
@@ -97,10 +110,11 @@ def make(name: str, wanted: Protections) -> Group:
     return group
 
 
-def available() -> str | None:
+def available(within: Folders | None = None) -> str | None:
     """Return why no cgroup can be made here, None if one can; it is tried."""
+    name = f"sandbox-kernel-try-{os.getpid()}-{os.urandom(4).hex()}"
     try:
-        folders, version = new_folders(f"sandbox-kernel-try-{os.getpid()}-{os.urandom(4).hex()}")
+        folders, version = new_folders(name, here() if within is None else within)
         group = Group(folders, version)
         try:
             for _, folder in folders:
@@ -114,14 +128,15 @@ def available() -> str | None:
     return None
 
 
-def version() -> str:
+def version(within: Folders | None = None) -> str:
     """Return "1" or "2", as the machine has memory, pids and cpu."""
-    return "1" if all(controller in own_folders() for controller in NEEDED) else "2"
+    own = here() if within is None else within
+    return "1" if all(controller in own for controller in NEEDED) else "2"
 
 
-def folders_of(rows: list[str], name: str) -> list[str]:
+def folders_of(rows: list[str], name: str, within: Folders | None = None) -> list[str]:
     """Return the folders of the cgroup of a sandbox's name, from the rows of a process's /proc/PID/cgroup."""
-    own, found = own_folders(), []
+    own, found = here() if within is None else within, []
     for row in rows:
         _, controllers, path = row.split(":", 2)
         if path.endswith(f"/{name}"):
@@ -153,16 +168,13 @@ def _removed(folder: str) -> bool:
     return True
 
 
-def new_folders(name: str) -> tuple[tuple[tuple[str, str], ...], int]:
-    """Return the folders to be made for a cgroup of this name, and the version."""
-    own = own_folders()
+def new_folders(name: str, own: Folders) -> tuple[tuple[tuple[str, str], ...], int]:
+    """Return the folders to be made for a cgroup of this name, and the version. Raises `NoCgroup`."""
     if all(controller in own for controller in NEEDED):
         folders = {}
         for controller in WANTED:
             if controller in own:
                 mount, folder = own[controller]
-                if os.geteuid() == 0:
-                    folder = mount  # beside those of other engines, and not in that of a session which may end
                 folders[mount.rpartition("/")[2]] = f"{folder}/{name}"
         for folder in folders.values():
             _writable(folder.rpartition("/")[0])
