@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test test-unit properties lint bench fuzz fuzz-renderers lock labextension clean
+.PHONY: help demo lab setup test recipes test-unit properties lint bench fuzz fuzz-renderers lock labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,6 +48,17 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- running the tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
+
+# Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
+FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core
+recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skips, each with its framework
+	@for name in $(FRAMEWORKS); do \
+		echo "--- $$name"; \
+		python=.cache/recipes/$$name/bin/python; [[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/$$name; \
+		$$python -m pip install --quiet --disable-pip-version-check --editable . "$$name" hypothesis psutil pytest \
+			pytest-asyncio pytest-timeout || exit 1; \
+		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_recipes.py $(PYTEST_ARGS) || exit 1; \
+	done
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)

@@ -1,9 +1,13 @@
 """Adapters for the frameworks of language models: each is one module, and imports its framework when it is imported.
 
+`as_text` and `pictures` are for a framework that needs no adapter: one that takes a function as a tool.
+
 - `answers`: Values that code in the sandbox answers with: tagged JSON, read without trusting it.
 - `smolagents`: An executor for smolagents' code agents.
 - `autogen`: A code executor for AutoGen.
 - `langchain`: A tool for LangChain.
+- `openai_agents`: A sandbox client for the OpenAI Agents SDK.
+- `deepagents`: A backend for Deep Agents.
 - `inspect_commands`: Commands and files as the kernel serves them for inspect_ai. Shipped into the kernel.
 - `inspect_answers`: What inspect_ai asks of a command, as a cell, and what the answers of those mean to it.
 - `inspect_ai`: A sandbox environment for inspect_ai.
@@ -36,6 +40,32 @@ def told(result: Result) -> str:
     if not text and result.json is not None:
         text = json.dumps(result.json)
     return plain(text or "")
+
+
+def pictures(execution: Execution) -> list[tuple[str, str]]:
+    """Return the images that a cell showed, each as its MIME type and base64."""
+    shown = ((result.png, result.jpeg) for result in execution.results)
+    return [("image/png", png) if png else ("image/jpeg", str(jpeg)) for png, jpeg in shown if png or jpeg]
+
+
+def as_text(execution: Execution, max_characters: int = 20_000) -> str:
+    """Return what a cell brought, for a model to read: what it printed, its results, and why it failed.
+
+    An image is a word in its place ("[image 1]"); `pictures` has them. What is too long lacks its middle.
+    """
+    parts, images = [printed(execution).rstrip("\n")], 0
+    for result in execution.results:
+        if result.png or result.jpeg:
+            images += 1
+            parts.append(f"[image {images}]")
+        else:
+            parts.append(told(result))
+    parts.append(failure(execution) or "")
+    text = "\n".join(filter(None, parts)) or "(no output)"
+    left_out, half = len(text) - max_characters, max_characters // 2
+    if left_out <= 0:
+        return text
+    return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"
 
 
 def failure(execution: Execution) -> str | None:

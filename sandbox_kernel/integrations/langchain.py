@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.sources import SETTINGS, from_keywords
-from . import failure, missing, printed, told
+from . import as_text, missing, pictures
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
@@ -101,24 +101,8 @@ class SandboxTool(BaseTool):
 
     def _said(self, execution: Execution) -> _Said:
         """Return the content for the model, and the artifact."""
-        parts, images = [printed(execution).rstrip("\n")], []
-        for result in execution.results:
-            picture = result.png or result.jpeg
-            if picture:
-                images.append(
-                    {"type": "image", "base64": picture, "mime_type": "image/png" if result.png else "image/jpeg"}
-                )
-                parts.append(f"[image {len(images)}]")
-            else:
-                parts.append(told(result))
-        parts.append(failure(execution) or "")
-        content = self._shortened("\n".join(filter(None, parts)) or "(no output)")
+        content = as_text(execution, self.max_characters)
+        images = [{"type": "image", "base64": data, "mime_type": kind} for kind, data in pictures(execution)]
         if self.show_images and images:
             return [{"type": "text", "text": content}, *images], execution
         return content, execution
-
-    def _shortened(self, text: str) -> str:
-        left_out, half = len(text) - self.max_characters, self.max_characters // 2
-        if left_out <= 0:
-            return text
-        return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"

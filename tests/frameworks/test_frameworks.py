@@ -12,7 +12,11 @@ ADAPTERS = {
     "autogen": "autogen-core",
     "langchain": "langchain-core",
     "inspect_ai": "inspect-ai",
+    "openai_agents": "openai-agents",
+    "deepagents": "deepagents",
 }
+MODULES = {"openai-agents": "agents"}
+"""Of packages that are imported by another name."""
 
 
 def python(*lines: str) -> subprocess.CompletedProcess[str]:
@@ -22,7 +26,7 @@ def python(*lines: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("adapter", "package"), ADAPTERS.items())
 def test_an_adapter_without_its_framework_says_what_to_install(adapter: str, package: str) -> None:
-    name = package.replace("-", "_")
+    name = MODULES.get(package, package.replace("-", "_"))
     done = python("import sys", f"sys.modules[{name!r}] = None", f"import sandbox_kernel.integrations.{adapter}")
     assert done.returncode == 1
     assert f"ImportError: this adapter needs {package}: pip install {package}" in done.stderr
