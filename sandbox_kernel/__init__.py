@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .core.errors import SandboxClosed as SandboxClosed
     from .core.errors import SandboxDied as SandboxDied
     from .core.errors import SandboxError as SandboxError
+    from .gateway.tools import Tool as Tool
+    from .gateway.tools import Tools as Tools
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
     from .sdk.charts import BarChart as BarChart
@@ -73,6 +75,7 @@ _PLACES = {
         "SandboxDied",
         "SandboxError",
     ),
+    "gateway.tools": ("Tool", "Tools"),
     "sdk.blocking": ("Sandbox",),
     "sdk.callbacks": ("Prompt",),
     "sdk.charts": (

@@ -27,6 +27,7 @@ NAMES = {
     "secrets": 160,
     "network": 700,
     "requests": 400,
+    "tools": 400,
 }
 """Each target, and the bytes of its longest input."""
 

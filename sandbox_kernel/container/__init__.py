@@ -19,5 +19,6 @@ ipykernel.
 - `watch`: What the agent notices of the cells, where a monitor asks for it.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
+- `tools`: The caller's tools as functions; in the kernel, and only where there are some.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

@@ -3,11 +3,12 @@
 - `errors`: The tree of errors; each says whose fault it is, the limit, the value, what is left and the setting to
   change.
 - `code`: What a refusal is as a value: a code, a severity and words for people; and what survived.
-- `codes`: The table of all codes, of the eleven parts that follow.
+- `codes`: The table of all codes, of the twelve parts that follow.
 - `output_codes`: What the output policy removes.
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
 - `network_codes`: The codes of the guarded way out: why a connection of a cell is refused.
+- `tool_codes`: How the call of a caller's tool ended.
 - `screen_codes`: What code that is about to run looks like it would do.
 - `secret_codes`: Why an exchange with the host of a secret is refused.
 - `monitor_codes`: What the monitor notices while code runs.

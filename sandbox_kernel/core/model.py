@@ -194,14 +194,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """What is in a sandbox with a way out, and in no other."""
+    """What is in a sandbox whose connections the host serves, and in no other."""
 
     environment: Mapping[str, str]
     """Variables of the cells, besides those that all have."""
-    trust: str
-    """Where the certificates lie that cells trust: the image's own, and these."""
+    trust: str | None
+    """Where the certificates lie that cells trust: the image's own, and these. None makes no such file."""
     certificates: str = ""
     """PEM."""
+    lines: tuple[str, ...] = ()
+    """Of Python, that each kernel runs at its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,13 @@ class UsageCode(Code):
         "Raise memory, or lower scratch_size.",
     )
 
+    TOOL_UNFIT = "failure", "a tool cannot be offered to cells", "Give functions with types that JSON has."
+    SANDBOX_IN_TOOL = (
+        "failure",
+        "a tool cannot use the sandbox whose cell waits for it",
+        "Use another sandbox in it, or return what the cell is to work on.",
+    )
+
     # --- what a run takes and makes ---
     NOTEBOOK_UNREADABLE = "failure", "the notebook or script cannot be read", _PLACE
     NOTEBOOK_TOO_LARGE = "limit", "the notebook or script is too large", "Cut it into several."

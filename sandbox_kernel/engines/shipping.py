@@ -160,6 +160,7 @@ def agent_command(
             # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
+            *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
         ],
     }
     given = {**(variables or {}), **(inside.environment if inside is not None else {})}
@@ -168,7 +169,8 @@ def agent_command(
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
-        config["trust"] = (inside.trust, inside.certificates)
+        if inside.trust is not None:
+            config["trust"] = (inside.trust, inside.certificates)
     if watched:
         modules += MODULES_OF_A_WATCH
         config["watch"] = True

@@ -27,5 +27,10 @@ Nothing of this is imported unless a setting asks for it.
 - `authority`: A certificate authority for one session, of the hosts of its secrets.
 - `tls`: TLS over any connection, towards a cell and towards a host.
 - `secrets`: What a session knows of its secrets.
+- `tool_types`: Types of a signature, and whether JSON is of them.
+- `tools`: What a caller lets its cells call, and within which limits.
+- `tool_reading`: What comes on a connection for tools.
+- `tool_calls`: The calls of one session's tools.
+- `switch`: Several services behind the one port.
 - `opening`: The way out of one session, made before its sandbox is.
 """

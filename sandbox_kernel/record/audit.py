@@ -37,8 +37,8 @@ What a sandbox sends makes most of them; the disk of the host is not at its disp
 """
 MOST_FIRSTS = 4096
 """First lines of a cell that are told from others. Those that are always written have words of ours: rules, codes."""
-UNCOUNTED = frozenset(("cell", "file", "file_refused"))
-"""Events of which a front end's request makes one, or a folder's limits bound them: each is written, always."""
+UNCOUNTED = frozenset(("cell", "file", "file_refused", "tool"))
+"""Events of which a front end's request makes one, or limits bound them: each is written, always."""
 MAX_ITEMS = 16
 """Members of one list or object, and levels of nesting, in a line."""
 MAX_PENDING = 1000

@@ -59,7 +59,7 @@ class AsyncSandbox(Identity):
         self._engine = chosen(self.settings)
         self.metadata = opening.metadata
         self._cells: dict[str, Cell] = {}
-        self._network = network = Network(self.settings, self._cells)
+        self._network = network = Network(self.settings, self._cells, opening.tools)
         self._session = Session(
             self.settings,
             make_engine(self.settings),
@@ -164,6 +164,7 @@ class AsyncSandbox(Identity):
             raise ConfigurationError(
                 UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
             )
+        self._network.check_outside(self.id)
         limit = None if timeout is None else seconds(timeout)
         interrupts = self._interrupts
         self._calls += 1

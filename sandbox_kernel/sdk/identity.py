@@ -124,6 +124,7 @@ class Identity:
             outputs=self.settings.outputs,
             network=self.settings.network or "none",
             secrets=tuple(secret.name for secret in self.settings.secrets),
+            tools=self._network.tools,
             limits=self.settings.limits,
             python=str(language["version"]) if "version" in language else None,
             metadata=dict(self.metadata),

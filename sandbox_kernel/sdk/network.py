@@ -1,18 +1,22 @@
-"""The way out of a sandbox's cells, if its settings ask for one; nothing of it is imported otherwise.
+"""The way out of a sandbox's cells, and the tools of its caller, if there are any; nothing of it is imported otherwise.
 
 It does not hold the sandbox, which people may drop.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.errors import NetworkDenied
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError, NetworkDenied
 from ..core.model import Inside, Settings
+from ..session.streams import Service, Teller, works_for
 from .values import NetworkDenial, NetworkUsage
 
 if TYPE_CHECKING:
     from ..gateway.opening import WayOut
+    from ..gateway.tools import Tools
     from ..session.streams import ServiceFactory
     from .cell import Cell
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 class Network:
     """See the module."""
 
-    def __init__(self, settings: Settings, cells: dict[str, Cell]) -> None:
+    def __init__(self, settings: Settings, cells: dict[str, Cell], tools: Tools | None = None) -> None:
         """Raises `ConfigurationError`, also for a secret that cannot be read."""
         self._cells = cells
         self._way_out: WayOut | None = None
@@ -31,6 +35,27 @@ class Network:
 
             self._way_out = WayOut(settings, heard=self._heard)
             self.inside, self.service = self._way_out.inside, self._way_out.service
+        self.tools = tools.names if tools else ()
+        if tools:
+            self._add(tools, settings.limits.network_seconds)
+
+    def _add(self, tools: Tools, seconds: float) -> None:
+        from ..gateway.switch import Switch
+        from ..gateway.tool_calls import ToolCalls
+
+        others = self.service
+        before = self.inside or Inside(environment={}, trust=None)
+        self.inside = replace(before, lines=(*before.lines, tools.line))
+
+        def service(teller: Teller) -> Service:
+            return Switch(ToolCalls(tools, teller), None if others is None else others(teller), seconds)
+
+        self.service = service
+
+    def check_outside(self, session: str) -> None:
+        """Raise `ConfigurationError` in a tool that works for a cell of that session: nothing else of it can run."""
+        if works_for.get() == session:
+            raise ConfigurationError(UsageCode.SANDBOX_IN_TOOL)
 
     @property
     def usage(self) -> NetworkUsage:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.sources import from_keywords
 from ..core.codes import UsageCode
@@ -15,6 +15,9 @@ from ..core.errors import ConfigurationError
 from ..core.model import Settings
 from . import variables
 from .values import seconds
+
+if TYPE_CHECKING:
+    from ..gateway.tools import Tools
 
 HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
 """Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
@@ -32,12 +35,14 @@ class Opening:
     seconds: float | None
     """How long the sandbox may last; None is as long as it is used."""
     metadata: dict[str, str]
+    tools: Tools | None = None
 
     @classmethod
     def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> Opening:
         """Check what a caller gives. Raises `ConfigurationError`."""
         rest = {name: value for name, value in keywords.items() if name not in OF_A_SERVICE}
         life, metadata, envs = rest.pop("timeout", None), rest.pop("metadata", None), rest.pop("envs", None)
+        given_tools = rest.pop("tools", None)
         template, internet = rest.pop("template", None), rest.pop("allow_internet_access", None)
         if internet:
             raise ConfigurationError(
@@ -60,7 +65,12 @@ class Opening:
             settings = given
         if envs:
             settings = replace(settings, environment=variables.of_sandbox(envs))
-        return cls(settings, None if life is None else seconds(life), _texts(metadata))
+        tools: Tools | None = None
+        if given_tools is not None:
+            from ..gateway.tools import Tools
+
+            tools = Tools.given(given_tools)
+        return cls(settings, None if life is None else seconds(life), _texts(metadata), tools)
 
 
 def _allowed(network: Mapping[str, Any]) -> list[str]:

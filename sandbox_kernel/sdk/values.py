@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ..config.values import seconds as parse_seconds
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, format_bytes
+
+if TYPE_CHECKING:
+    from ..gateway.tools import Tool, Tools
 
 
 class SettingKeywords(TypedDict, total=False):
@@ -75,6 +78,8 @@ class Keywords(SettingKeywords, total=False):
     """Texts to find it by."""
     envs: Mapping[str, str] | None
     """Variables of its cells and commands."""
+    tools: Tools | Iterable[Tool | Callable[..., Any]] | None
+    """Functions of the caller's that cells call: `from sandbox_tools import ...`."""
     template: str | None
     """The image, by the name that hosted interpreters have for it."""
     allow_internet_access: bool | None
@@ -107,6 +112,8 @@ class SandboxInfo:
     """The rules of what its cells may reach."""
     secrets: tuple[str, ...]
     """The variables in which its cells have placeholders."""
+    tools: tuple[str, ...] = ()
+    """Names of the functions that its cells may call."""
     limits: Limits
     python: str | None
     """Version of the Python in it; None before its first start."""

@@ -7,6 +7,7 @@ the kernel says. Knows neither containers nor sockets: those are `Port` and the 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from functools import partial
 from typing import Protocol
 
@@ -70,6 +71,7 @@ class Router:
         self._defect = noted_in(audit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
+        self._held = Counter[str]()
         self.requests = RequestQueue()
         self._publisher = Publisher(front, policy, audit, notices if notices is not None else [])
         self._clocks = Clocks(limits, self)
@@ -126,6 +128,19 @@ class Router:
         """Return how long the running cell may still run: the shortest if there are several, None if there is none."""
         known = [self._clocks.left(cell) for cell in self.requests.running_cells()]
         return min((left for left in known if left is not None), default=None)
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        """Stop the clock of a cell, or let it go on once nobody holds it; all its pauses together are bounded."""
+        if held:
+            self._held[cell] += 1
+        elif self._held[cell] > 1:
+            self._held[cell] -= 1
+            return
+        else:
+            del self._held[cell]
+        for request in self.requests.running_cells():
+            if request.message.id == cell:
+                (self._clocks.pause if held else self._clocks.resume)(request)
 
     def pump(self) -> None:
         """Send what may be sent now."""

@@ -11,7 +11,7 @@ import secrets
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ..core.codes import EndCode, NetworkCode, Note
+from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
 from ..core.model import Inside, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
@@ -33,6 +33,7 @@ from .router import Router
 from .screening import Screening
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
+from .voices import Voices
 
 if TYPE_CHECKING:
     from .monitor import Monitor
@@ -77,11 +78,11 @@ class Session:
         self._tasks = Tasks(noted_in(self.audit))
         self.meter = Meter(self.ask, self._link, self.limits)
         self.folders = Folders(settings, self.ask, self.audit)
-        self._service = service(self) if service is not None else None
+        self._service = service(Voices(self)) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
         self.screening = Screening(settings, self.audit)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
-        self.hints = Hints(self.limits, uploads=uploads, way_out=self._service is not None)
+        self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out)
         self.router = Router(
             self.limits,
             self,
@@ -254,28 +255,6 @@ class Session:
             await self._monitor.close()
         await self._tasks.close()
         self.audit.close()
-
-    # --- what its service says ---
-
-    def note(self, note: Note, **fields: object) -> None:
-        """Write one line of the audit about the network; how many there are is bounded.
-
-        What reached a host has room of its own: a cell cannot fill it with what is denied, and connect afterwards. Nor
-        does it fill it with one host, and turn to another one: each rule, or else each code, has a first line in a
-        cell.
-        """
-        code = note.code.code
-        if note.code is NetworkCode.CONNECTED:
-            room, about = "network, connected", fields.get("rule", code)
-        elif "address" in fields:
-            room, about = "network, broken off", fields.get("rule", code)
-        else:
-            room, about = "network", code
-        self.audit("network", room, (str(about), f"{fields.get('host')} {code}"), code=code, reason=note.text, **fields)
-
-    def tell(self, text: str) -> None:
-        """Say one line on stderr of the running cell, unless it was told too much already."""
-        self.router.outputs.tell(text)
 
     # --- the router's port ---
 

@@ -8,6 +8,7 @@ stand here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -145,6 +146,27 @@ class Voice(Protocol):
         """Say one line on stderr of the running cell, if there is one that has not been told too much."""
 
 
+works_for: ContextVar[str | None] = ContextVar("sandbox_works_for", default=None)
+"""The session for which a tool works: what it did in a cell of that session would wait for itself."""
+
+
+class Teller(Voice, Protocol):
+    """What a service of tools may say besides."""
+
+    @property
+    def id(self) -> str:
+        """Of the session."""
+
+    def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
+        """Write one line of the audit about the call of a tool.
+
+        `bounded` says that the limits of calls bound these lines: each is written. Others have room for some.
+        """
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        """Stop the clock of a cell, or let it go on once it was let go as often as it was held."""
+
+
 class Service(Protocol):
     """What the host does for the connections of one session, over all its kernels and containers."""
 
@@ -165,5 +187,5 @@ class Service(Protocol):
         """End with the session, after the last stream; idempotent, bounded."""
 
 
-ServiceFactory = Callable[[Voice], Service]
+ServiceFactory = Callable[[Teller], Service]
 """Makes the service of a session: `Session(..., service=lambda voice: Egress(policy, voice))`. Called once, at once."""

@@ -43,6 +43,7 @@ TABLES = (
     "end_codes",
     "monitor_codes",
     "record_codes",
+    "tool_codes",
 )
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}

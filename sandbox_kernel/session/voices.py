@@ -1,0 +1,57 @@
+"""What the service of a session may say: to the audit, to the running cell, and to a cell's clock."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..core.codes import NetworkCode, Note
+from ..record.audit import Audit
+from .router import Router
+
+
+class Speaker(Protocol):
+    """The session."""
+
+    id: str
+    audit: Audit
+    router: Router
+
+
+class Voices:
+    """A `Teller`."""
+
+    def __init__(self, session: Speaker) -> None:
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    def note(self, note: Note, **fields: object) -> None:
+        """Write one line of the audit about the network; how many there are is bounded.
+
+        What reached a host has room of its own: a cell cannot fill it with what is denied, and connect afterwards. Nor
+        does it fill it with one host, and turn to another one: each rule, or else each code, has a first line in a
+        cell.
+        """
+        code = note.code.code
+        if note.code is NetworkCode.CONNECTED:
+            room, about = "network, connected", fields.get("rule", code)
+        elif "address" in fields:
+            room, about = "network, broken off", fields.get("rule", code)
+        else:
+            room, about = "network", code
+        first = (str(about), f"{fields.get('host')} {code}")
+        self._session.audit("network", room, first, code=code, reason=note.text, **fields)
+
+    def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
+        """Write one line of the audit about a call; those that no limit of calls bounds have a room of their own."""
+        event = "tool" if bounded else "tool_refused"
+        self._session.audit(event, code=note.code.code, reason=note.text, **fields)
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        self._session.router.hold_clock(cell, held=held)
+
+    def tell(self, text: str) -> None:
+        """Say one line on stderr of the running cell, unless it was told too much already."""
+        self._session.router.outputs.tell(text)
