@@ -50,14 +50,15 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
 
 # Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
-FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core
+FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter
 recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skips, each with its framework
 	@for name in $(FRAMEWORKS); do \
 		echo "--- $$name"; \
 		python=.cache/recipes/$$name/bin/python; [[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/$$name; \
 		$$python -m pip install --quiet --disable-pip-version-check --editable . "$$name" hypothesis psutil pytest \
 			pytest-asyncio pytest-timeout || exit 1; \
-		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_recipes.py $(PYTEST_ARGS) || exit 1; \
+		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_recipes.py \
+			tests/frameworks/test_e2b_page.py $(PYTEST_ARGS) || exit 1; \
 	done
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow

@@ -17,6 +17,7 @@
 - `folders`: Folders of a sandbox, for callers.
 - `files`: Files of a sandbox, for callers.
 - `following`: One command, followed from the host.
+- `input`: Input of a command that comes piece by piece.
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `identity`: What a sandbox is, how long it lasts, and which there are in this process.
 - `hosted`: The names that hosted interpreters have for our errors.

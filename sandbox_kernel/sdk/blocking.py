@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
@@ -216,10 +216,11 @@ class Sandbox:
         query: SandboxQuery | None = None,
         limit: int | None = None,
         next_token: str | None = None,
+        order: Literal["asc", "desc"] | None = None,
         **service: Any,
     ) -> SandboxPaginator:
-        """Return the sandboxes of this process that run, or those that `query` is about; `limit` is for one page."""
-        return SandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token)
+        """Return the sandboxes of this process that run, or those of `query`: `limit` a page, the newest first."""
+        return SandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token, order)
 
     def connect(self: Sandbox | str, timeout: float | None = None, **service: Any) -> Sandbox:
         """Return the sandbox with an id, which this process has made: `Sandbox.connect(sandbox_id)`.

@@ -6,15 +6,17 @@ Callbacks are called in the thread that waits, so they may use the sandbox.
 from __future__ import annotations
 
 import builtins
+import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, overload
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from .callbacks import Callback, Callbacks
 from .commands import AsyncCommands, OnPty, PtySize
-from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo
+from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests
+from .input import late, limit_of, pieces
 from .said import OutputMessage
 
 T = TypeVar("T")
@@ -202,6 +204,13 @@ class Commands:
         """Write to the stdin of a command that was started with `stdin=True`."""
         self._call(self._requests.send(pid, data))
 
+    def stream_input(self, pid: int, data: Iterable[str | bytes], *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Write pieces to the stdin of a command as they come, for `timeout` seconds; None and 0 are no limit.
+
+        While a piece is waited for, no time is looked at.
+        """
+        _stream(self._call, self._requests, pid, data, timeout)
+
     def close_stdin(self, pid: int, request_timeout: float | None = None) -> None:
         """End the stdin of a command."""
         self._call(self._requests.send(pid, b"", end=True))
@@ -242,6 +251,10 @@ class Pty:
         """Type into a shell."""
         self._call(self._requests.send(pid, data))
 
+    def stream_input(self, pid: int, data: Iterable[str | bytes], *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Type pieces into a shell as they come; see `Commands.stream_input`."""
+        _stream(self._call, self._requests, pid, data, timeout)
+
     def resize(self, pid: int, size: PtySize, request_timeout: float | None = None) -> None:
         """Change the size of a terminal."""
         self._call(self._requests.resize(pid, int(size.rows), int(size.cols)))
@@ -249,6 +262,14 @@ class Pty:
     def kill(self, pid: int, request_timeout: float | None = None) -> bool:
         """End a shell with SIGKILL; return whether it ran."""
         return self._call(self._requests.kill(pid))
+
+
+def _stream(call: Caller, requests: Requests, pid: int, data: Iterable[str | bytes], timeout: float | None) -> None:
+    limit, began = limit_of(timeout), time.monotonic()
+    for piece in pieces(data):
+        if limit is not None and time.monotonic() - began > limit:
+            raise late(limit)
+        call(requests.send(pid, piece))
 
 
 async def _awaited(waiting: Awaitable[Any]) -> Any:

@@ -22,7 +22,7 @@ class WatchHandle:
         self._call = call
         self._watching: Watching | None = watching
 
-    def get_new_events(self) -> list[FilesystemEvent]:
+    def get_new_events(self, request_timeout: float | None = None) -> list[FilesystemEvent]:
         """Return what has changed since the last look; what came and went in between is not seen.
 
         Raises `SandboxClosed` after `stop`.
@@ -31,7 +31,7 @@ class WatchHandle:
             raise SandboxClosed(EndCode.SANDBOX_CLOSED, "the folder is not watched any more")
         return self._call(self._watching.look())
 
-    def stop(self) -> None:
+    def stop(self, request_timeout: float | None = None) -> None:
         """Watch it no more."""
         self._watching = None
 

@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
@@ -240,10 +240,11 @@ class AsyncSandbox(Identity):
         query: SandboxQuery | None = None,
         limit: int | None = None,
         next_token: str | None = None,
+        order: Literal["asc", "desc"] | None = None,
         **service: Any,
     ) -> AsyncSandboxPaginator:
-        """Return the sandboxes of this process that run, or those that `query` is about; `limit` is for one page."""
-        return AsyncSandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token)
+        """Return the sandboxes of this process that run, or those of `query`: `limit` a page, the newest first."""
+        return AsyncSandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token, order)
 
     async def connect(self: AsyncSandbox | str, timeout: float | None = None, **service: Any) -> AsyncSandbox:
         """Return the sandbox with an id, which this process has made: `await AsyncSandbox.connect(sandbox_id)`.

@@ -18,6 +18,7 @@ from ..core.model import Settings
 from ..core.tasks import Tasks
 from .callbacks import Callback, Callbacks
 from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests, Run
+from .input import Streamed, stream
 from .said import OutputMessage
 
 OnPty = Callable[[bytes], Awaitable[object] | object]
@@ -204,6 +205,10 @@ class AsyncCommands:
         """Write to the stdin of a command that was started with `stdin=True`."""
         await self.requests.send(pid, data)
 
+    async def stream_input(self, pid: int, data: Streamed, *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Write pieces to the stdin of a command as they come, for `timeout` seconds; None and 0 are no limit."""
+        await stream(self.requests, pid, data, timeout)
+
     async def close_stdin(self, pid: int, request_timeout: float | None = None) -> None:
         """End the stdin of a command."""
         await self.requests.send(pid, b"", end=True)
@@ -246,6 +251,10 @@ class AsyncPty:
     async def send_stdin(self, pid: int, data: bytes, request_timeout: float | None = None) -> None:
         """Type into a shell."""
         await self._requests.send(pid, data)
+
+    async def stream_input(self, pid: int, data: Streamed, *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Type pieces into a shell as they come, for `timeout` seconds; None and 0 are no limit."""
+        await stream(self._requests, pid, data, timeout)
 
     async def resize(self, pid: int, size: PtySize, request_timeout: float | None = None) -> None:
         """Change the size of a terminal."""

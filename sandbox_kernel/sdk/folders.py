@@ -15,7 +15,9 @@ from .entries import DEEPEST, AsyncWatchHandle, Entries, EntryInfo, FileInfo, Fi
 from .following import OWN_USERS
 from .paths import Name, folder_of, named, relative
 
-OF_A_SERVICE = frozenset(("gzip", "request_timeout", "stream_idle_timeout", "use_octet_stream", "user"))
+OF_A_SERVICE = frozenset((
+    "allow_network_mounts", "gzip", "request_timeout", "stream_idle_timeout", "use_octet_stream", "user",
+))  # fmt: skip
 """What hosted interpreters take besides: how files are carried, which has no effect here, and whose they are."""
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ..core.codes import EndCode
-from ..core.errors import SandboxClosed, SandboxError
+from ..core.codes import EndCode, UsageCode
+from ..core.errors import ConfigurationError, SandboxClosed, SandboxError
 from ..core.model import Settings, format_bytes
 from ..core.tasks import Tasks
 from ..session.session import Session
@@ -203,12 +203,20 @@ class Page:
     """Sandboxes of this process, some at a time; iterating goes through what is left."""
 
     def __init__(
-        self, sandboxes: Iterable[SandboxInfo], query: SandboxQuery | None, limit: int | None, next_token: str | None
+        self,
+        sandboxes: Iterable[SandboxInfo],
+        query: SandboxQuery | None,
+        limit: int | None,
+        next_token: str | None,
+        order: str | None = None,
     ) -> None:
+        if order not in {None, "asc", "desc"}:
+            why = f'order must be "asc" (the oldest first) or "desc", not {order!r}'
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="order")
         states = query is not None and query.state is not None
         running = [info for info in sandboxes if states or info.state == "running"]
         rows = [info for info in running if query is None or query.matches(info)]
-        self._rows = sorted(rows, key=lambda info: info.started_at or datetime.now(UTC), reverse=True)
+        self._rows = sorted(rows, key=lambda info: info.started_at or datetime.now(UTC), reverse=order != "asc")
         self._limit = max(1, limit or len(self._rows) or 1)
         self._at = int(next_token) if next_token and next_token.isdecimal() else 0
 
@@ -231,7 +239,7 @@ class SandboxPaginator(Page):
     """See `Page`."""
 
     def next_items(self, **service: Any) -> list[SandboxInfo]:
-        """Return the next ones, the newest first; empty at the end."""
+        """Return the next ones, in the order of their starts; empty at the end."""
         return self._take()
 
     def __iter__(self) -> SandboxPaginator:
@@ -248,7 +256,7 @@ class AsyncSandboxPaginator(Page):
     """See `Page`."""
 
     async def next_items(self, **service: Any) -> list[SandboxInfo]:
-        """Return the next ones, the newest first; empty at the end."""
+        """Return the next ones, in the order of their starts; empty at the end."""
         return self._take()
 
     def __aiter__(self) -> AsyncSandboxPaginator:

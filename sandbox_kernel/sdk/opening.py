@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
 """Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
 OF_A_SERVICE = frozenset((
-    "access_token", "api_key", "api_url", "debug", "domain", "headers", "logger", "proxy", "request_timeout", "secure",
+    "access_token", "api_headers", "api_key", "api_url", "debug", "domain", "headers", "http_version",
+    "idempotency_key", "logger", "proxy", "request_timeout", "retries", "sandbox_url", "secure", "validate_api_key",
 ))  # fmt: skip
 """How a hosted service is reached: accepted, so that code which is moved over runs, and of no effect here."""
 

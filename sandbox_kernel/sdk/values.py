@@ -84,6 +84,12 @@ class Keywords(SettingKeywords, total=False):
     """The image, by the name that hosted interpreters have for it."""
     allow_internet_access: bool | None
     access_token: object
+    api_headers: object
+    http_version: object
+    idempotency_key: object
+    retries: object
+    sandbox_url: object
+    validate_api_key: object
     api_key: object
     api_url: object
     debug: object
