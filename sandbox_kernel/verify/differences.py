@@ -116,3 +116,17 @@ DIFFERENCES = {name: outcome for table in _BY_REASON.values() for name, outcome 
 BUBBLEWRAP = {name: outcome for table in _OF_BUBBLEWRAP.values() for name, outcome in table.items()}
 """The same for bubblewrap."""
 BUBBLEWRAP_REASONS = {name: reason for reason, table in _OF_BUBBLEWRAP.items() for name in table}
+
+SEEN_LATE = frozenset({"worked", "sandbox out_of_memory"})
+"""How what takes too much may end besides, where no cgroup holds bubblewrap's: the host looks, and may be late."""
+BEST_EFFORT = frozenset({
+    "memory_beyond_the_limit",
+    "memory_beyond_the_limit_in_several_processes",
+    "shared_memory_segments_beyond_the_limit",
+    "memory_file_beyond_the_limit",
+    "threads_without_end",
+    "processes_without_end",
+})  # fmt: skip
+UNSEEN = "the kernel's own memory for sockets, which nobody counts without a cgroup: the attack takes the machine's"
+NOT_WITHOUT_A_CGROUP = {"sockets_beyond_the_memory_limit": UNSEEN}
+"""Attacks that would succeed there, to everybody's harm, and why."""

@@ -13,7 +13,7 @@ import pytest
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.shipped import LOAD, sources, table
-from tests.attacks.escape.tools import BUBBLEWRAP, Outcomes
+from tests.attacks.escape.tools import ON_BUBBLEWRAP, Outcomes
 from tests.support.roots import root_of_tests
 
 Launch = Callable[..., Any]
@@ -27,12 +27,13 @@ print(json.dumps({{{{name: kit.outcome(kit.ATTACKS[name].run) for name in given[
 ON_AGENT = {name: each for name, each in ATTACKS.items() if each.on_agent}
 
 
-@pytest.fixture(scope="module", params=["runc", "runsc", "bubblewrap"])
+@pytest.fixture(scope="module", params=["runc", "runsc", *ON_BUBBLEWRAP])
 def session(request: pytest.FixtureRequest, launch_kernel: Launch) -> Iterator[tuple[str, Any]]:
-    if request.param == BUBBLEWRAP.name:
-        if why := BUBBLEWRAP.absent():
+    if under := ON_BUBBLEWRAP.get(request.param):
+        if why := under.absent():
             pytest.skip(why)
-        kernel = launch_kernel("--engine", "bubblewrap", "--image", root_of_tests())
+        limits = () if under.cgroup else ("--limits", "best-effort")
+        kernel = launch_kernel("--engine", "bubblewrap", "--image", root_of_tests(), *limits)
         yield request.param, kernel
         kernel.close()
         return

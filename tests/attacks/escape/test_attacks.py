@@ -1,8 +1,8 @@
 """Every attack in a real sandbox, on every runtime; and the same attack where its protection is taken away.
 
 All attacks of one runtime, or of one alteration, share a container and run one after the other, each in a process of
-its own of which nothing is left. The attacks are in the package, the alterations in alterations.py. Attacks on
-the agent run in test_agent.py; their controls here.
+its own of which nothing is left. The attacks are in the package, the alterations in alterations.py, those of bubblewrap
+in weaker.py. Attacks on the agent run in test_agent.py; their controls here.
 """
 
 from __future__ import annotations
@@ -13,16 +13,26 @@ from collections.abc import Callable
 
 import pytest
 
+from sandbox_kernel.core.errors import EngineUnavailable
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.verify.differences import BEST_EFFORT, DIFFERENCES, NOT_WITHOUT_A_CGROUP, SEEN_LATE
 from sandbox_kernel.verify.differences import BUBBLEWRAP as DIFFERENCES_OF_BUBBLEWRAP
-from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.shipped import table
 from tests.attacks.escape.alterations import ALTERATIONS
-from tests.attacks.escape.tools import BUBBLEWRAP, Outcomes, run
+from tests.attacks.escape.tools import BEST_EFFORT as WITHOUT_A_CGROUP
+from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, Outcomes, run
+from tests.attacks.escape.weaker import WEAKER, WITHOUT
 from tests.support.turns import once
 
 ATTACKS = table()
 Batch = Callable[[str, str | None], Outcomes]
+_ON_BUBBLEWRAP = {name: frozenset({word}) for name, word in DIFFERENCES_OF_BUBBLEWRAP.items()}
+DIFFERENT: dict[str, dict[str, frozenset[str]]] = {
+    "runsc": {name: frozenset({word}) for name, word in DIFFERENCES.items()},
+    "bubblewrap": _ON_BUBBLEWRAP,
+    "bubblewrap-best-effort": _ON_BUBBLEWRAP,
+}
+"""For each runtime, the attacks that end there otherwise than with runc, and how."""
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +45,11 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     found: dict[tuple[str, str | None], Outcomes] = {}
     wanted: dict[tuple[str, str | None], list[str]] = {}
     for item in request.session.items:
-        if (parameters := getattr(item, "callspec", None)) and "attack" in parameters.params:
-            name, runtime = parameters.params["attack"], parameters.params.get("runtime")
-            key = (runtime, None) if runtime else ("runc", ATTACKS[name].control)
-            wanted.setdefault(key, []).append(name)
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if {"attack", "runtime"} <= parameters.keys():
+            name, runtime = parameters["attack"], parameters["runtime"]
+            lacking = ATTACKS[name].control if item.name.startswith("test_control") else None
+            wanted.setdefault((runtime, lacking), []).append(name)
 
     def ask(runtime: str, alteration: str | None) -> Outcomes:
         key = (runtime, alteration)
@@ -56,36 +67,63 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def runtimes() -> set[str]:
-    there = {BUBBLEWRAP.name} if BUBBLEWRAP.absent() is None else set()
-    return set(asyncio.run(DockerEngine().info()).runtimes) | there
+def absent() -> Callable[[str], str | None]:
+    """Return why a runtime is not to be had here."""
+    try:
+        docker = set(asyncio.run(DockerEngine().info()).runtimes)
+    except EngineUnavailable:
+        if os.geteuid() == 0:
+            raise
+        docker = set()  # an ordinary user's, who may not ask it
+
+    def why(runtime: str) -> str | None:
+        if under := ON_BUBBLEWRAP.get(runtime):
+            return under.absent()
+        return None if runtime in docker else f"there is no {runtime!r}"
+
+    return why
 
 
-@pytest.mark.parametrize("runtime", ["runc", "runsc", "bubblewrap"])
 @pytest.mark.parametrize(
-    "attack", [pytest.param(name, id=each.verdict) for name, each in ATTACKS.items() if not each.on_agent]
+    ("runtime", "attack"),
+    [
+        pytest.param(runtime, name, id=f"{each.verdict}-{runtime}")
+        for runtime in ("runc", "runsc", *ON_BUBBLEWRAP)
+        for name, each in ATTACKS.items()
+        if not each.on_agent and not (runtime == WITHOUT_A_CGROUP.name and name in NOT_WITHOUT_A_CGROUP)
+    ],
 )
-def test_the_attack(batch: Batch, runtimes: set[str], attack: str, runtime: str) -> None:
+def test_the_attack(batch: Batch, absent: Callable[[str], str | None], attack: str, runtime: str) -> None:
     """It ends in a way that is expected of it: an error for that reason, a signal, or empty hands."""
-    if runtime not in runtimes:
-        pytest.skip(f"there is no {runtime!r}")
+    if reason := absent(runtime):
+        pytest.skip(reason)
     ended, said = batch(runtime, None)[attack]
-    different = {"runsc": DIFFERENCES, "bubblewrap": DIFFERENCES_OF_BUBBLEWRAP}.get(runtime, {}).get(attack)
-    wanted = {different} if different else ATTACKS[attack].refused
+    wanted = DIFFERENT.get(runtime, {}).get(attack, ATTACKS[attack].refused)
+    if runtime == WITHOUT_A_CGROUP.name and attack in BEST_EFFORT:
+        wanted = ATTACKS[attack].refused | SEEN_LATE
     assert ended in wanted, said
 
 
 @pytest.mark.parametrize(
-    "attack",
-    [pytest.param(name, id=f"{name}_works_without_it") for name, each in ATTACKS.items() if each.control is not None],
+    ("runtime", "attack"),
+    [
+        pytest.param(runtime, name, id=f"{name}_works_without_it-{runtime}")
+        for runtime in ("runc", BUBBLEWRAP.name)
+        for name, each in ATTACKS.items()
+        if each.control is not None and not (runtime == BUBBLEWRAP.name and name in WITHOUT)
+    ],
 )
-def test_control(batch: Batch, attack: str) -> None:
-    """The same function gets out of a container that lacks the protection: the refusal above is the protection's."""
-    ended, said = batch("runc", ATTACKS[attack].control)[attack]
+def test_control(batch: Batch, absent: Callable[[str], str | None], attack: str, runtime: str) -> None:
+    """The same function gets out of a sandbox that lacks the protection: the refusal above is the protection's."""
+    if reason := absent(runtime):
+        pytest.skip(reason)
+    ended, said = batch(runtime, ATTACKS[attack].control)[attack]
     assert ended == "worked", f"{ATTACKS[attack].control}: {ended} {said}"
 
 
 def test_the_tables_name_what_there_is() -> None:
     assert len(ATTACKS) > 60
-    assert set(DIFFERENCES) | set(DIFFERENCES_OF_BUBBLEWRAP) <= set(ATTACKS)
+    assert {name for each in DIFFERENT.values() for name in each} | set(WITHOUT) <= set(ATTACKS)
     assert {each.control for each in ATTACKS.values()} - {None} == set(ALTERATIONS)
+    assert {each.control for each in ATTACKS.values() if each.name not in WITHOUT} - {None} <= set(WEAKER)
+    assert set(WEAKER) <= set(ALTERATIONS)

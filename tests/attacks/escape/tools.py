@@ -16,11 +16,14 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.bait import laid
 from sandbox_kernel.verify.shipped import PROGRAM, sources
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
+from tests.attacks.escape.weaker import weakened
 from tests.support.engines import IMAGE, SMALL, Bubblewrap
 from tests.support.patience import within
 
 BATCH_SECONDS = 150.0
 BUBBLEWRAP = Bubblewrap("bubblewrap")
+BEST_EFFORT = Bubblewrap("bubblewrap-best-effort", cgroup=False)
+ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT)}
 
 Outcomes = dict[str, tuple[str, str]]
 
@@ -53,16 +56,27 @@ async def run_once(
     names: list[str], runtime: str, change: Alteration | None, given: dict[str, Any], **fields: Any
 ) -> Outcomes:
     """Run attacks in one container until all have ended, or one has ended the container; `fields` are the spec's."""
-    container: Container
-    if runtime == BUBBLEWRAP.name:
-        spec = BUBBLEWRAP.spec(command=("python3", "-I", "-c", PROGRAM), **fields)
-        container = await BUBBLEWRAP.make().start(spec)
-    else:
-        spec, engine = spec_for(runtime, **fields), DockerEngine()
-        body = container_arguments(spec)
-        if change is not None:
-            change(body, given)
-        container = await (engine.start(spec) if change is None else engine.start_body(spec.session_id, body))
+    if under := ON_BUBBLEWRAP.get(runtime):
+        spec = under.spec(command=("python3", "-I", "-c", PROGRAM), **fields)
+        return await _attacked(await under.make().start(spec), spec, names, given)
+    spec, engine = spec_for(runtime, **fields), DockerEngine()
+    body = container_arguments(spec)
+    if change is not None:
+        change(body, given)
+    started = engine.start(spec) if change is None else engine.start_body(spec.session_id, body)
+    return await _attacked(await started, spec, names, given)
+
+
+async def run_weakened(names: list[str], runtime: str, lacking: str, given: dict[str, Any]) -> Outcomes:
+    """The same in a sandbox of bubblewrap's that lacks a protection."""
+    under = ON_BUBBLEWRAP[runtime]
+    spec = under.spec(command=("python3", "-I", "-c", PROGRAM))
+    with weakened(lacking, given) as larger:
+        container = await under.make().start(larger(spec))
+    return await _attacked(container, spec, names, given)
+
+
+async def _attacked(container: Container, spec: SandboxSpec, names: list[str], given: dict[str, Any]) -> Outcomes:
     told = {"limits": asdict(spec.limits), **given, "modules": sources(), "names": names}
     try:
         await container.send(json.dumps(told).encode() + b"\n")
@@ -86,10 +100,13 @@ async def _run(names: list[str], runtime: str, alteration: str | None, folder: P
         loop = asyncio.get_running_loop()
         udp, _ = await loop.create_datagram_endpoint(_Echo, local_addr=("127.0.0.1", 0))
         given["udp"] = udp.get_extra_info("sockname")[1]
-        change = None if alteration is None else ALTERATIONS[alteration]
         try:
             while left := [name for name in names if name not in found]:
-                found |= await run_once(left, runtime, change, given)
+                if alteration is not None and runtime in ON_BUBBLEWRAP:
+                    found |= await run_weakened(left, runtime, alteration, given)
+                else:
+                    change = None if alteration is None else ALTERATIONS[alteration]
+                    found |= await run_once(left, runtime, change, given)
         finally:
             udp.close()
     return found

@@ -1,0 +1,29 @@
+"""bubblewrap for an ordinary user, with and without a cgroup of their own: the contract, every escape, and the ends.
+
+They are the suites that hold for root's sandboxes, in a process of a user who has no rights.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support import ordinary
+
+ENGINES, ESCAPES = "tests/container/engines", "tests/attacks/escape"
+
+
+@pytest.mark.parametrize("delegated", [True, False], ids=["with_a_cgroup", "without"])
+def test_all_of_it_holds_for_an_ordinary_user(delegated: bool) -> None:
+    """What is printed are the times of ends: 0.2 s after the owner's, 0.3 s for fifty; others may be busy meanwhile."""
+    if why := ordinary.absent():
+        pytest.skip(why)
+    wall = "bubblewrap and not effort" if delegated else "effort"
+    fifty = "fifty and with_a_cgroup" if delegated else "fifty and without"
+    tests = [f"{ENGINES}/test_contract.py", f"{ENGINES}/test_bubblewrap.py", ESCAPES]
+    select = f"((test_contract or test_attacks or test_agent) and {wall}) or ({fifty})"
+    ran = ordinary.run(tests, select, delegated=delegated)
+    print("", *re.findall(r"[a-z ]+ after [\d.]+ s|\d+ passed.*", ran.stdout), sep="\n")
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
+    assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
