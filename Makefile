@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test recipes test-unit properties lint bench fuzz fuzz-renderers lock labextension clean
+.PHONY: help demo lab setup test recipes test-unit test-modern properties lint bench fuzz fuzz-renderers lock labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,6 +63,10 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)
+
+# As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.
+test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: systemd, AppArmor, cgroup v2, Docker 26, Podman 5
+	@$(BIN)/python -m tests.modern $(MODERN_ARGS)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit \

@@ -17,9 +17,9 @@ from jupyter_client.manager import KernelManager
 from sandbox_kernel.cli import main
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from tests.support.patience import STEP, Patience
+from tests.support.patience import SLOWNESS, STEP, Patience
 
-WAIT = 60.0
+WAIT = 60.0 * SLOWNESS
 """Seconds for what takes two on a quiet machine."""
 
 

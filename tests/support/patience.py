@@ -18,6 +18,8 @@ LEAST = 1 / 8
 """What a second counts for at least, whatever goes on: each wait has an end."""
 STEP = 0.02
 """Seconds between two looks."""
+SLOWNESS = float(os.environ.get("SANDBOX_KERNEL_TEST_SLOWNESS", "1"))
+"""How many of this machine's seconds count for one, whatever else goes on: an emulated processor is a slow one."""
 
 _PROCESSORS = len(os.sched_getaffinity(0))
 
@@ -43,7 +45,7 @@ class Patience:
     def count(self) -> float:
         """Add the time since the last call, for what it counts; return the sum."""
         now = self._clock()
-        self.seconds += (now - self._last) * share(self._wanting())
+        self.seconds += (now - self._last) * share(self._wanting()) / SLOWNESS
         self._last = now
         return self.seconds
 

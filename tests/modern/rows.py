@@ -1,0 +1,105 @@
+"""Runs in the machine: each engine that people have there works, or is refused with its reason and a row of the doctor.
+
+No part of `make test`, whose machine has none of them. The engines are started as their own services start them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.modern.machine import as_user
+from tests.support.patience import SLOWNESS
+
+DOCKER, IMAGE, ROOT = "unix:///var/run/docker.sock", "sandbox-kernel:base", "/opt/root"
+MINUTE = 60 * SLOWNESS
+Rows = dict[str, dict[str, Any]]
+
+
+def run(user: str, *command: str, delegated: bool = False, seconds: float = MINUTE) -> subprocess.CompletedProcess[str]:
+    words = as_user(user, command, delegated=delegated)
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
+
+
+def doctor(user: str, *settings: str, delegated: bool = False) -> Rows:
+    """Return the rows of the doctor, by their names, but for what is no engine's."""
+    command = [sys.executable, "-m", "sandbox_kernel", "doctor", "--json", "--memory", "512M", *settings]
+    done = run(user, *command, delegated=delegated, seconds=10 * MINUTE)
+    try:
+        rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    except ValueError:
+        pytest.fail(f"{done.returncode} {done.stdout[-2000:]} {done.stderr[-2000:]}")
+    for row in rows.values():
+        print(f"{row['status']:8}{row['name']}: {row['found']}" + (f" -> {row['remedy']}" if row["remedy"] else ""))
+    return {name: row for name, row in rows.items() if name not in {"kernelspec", "browser"}}
+
+
+def wrong(rows: Rows) -> list[str]:
+    return sorted(name for name, row in rows.items() if row["status"] == "wrong")
+
+
+def protections(rows: Rows) -> int:
+    return len(rows["attestation"]["details"])
+
+
+# --- as it is ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", ["root", "member"])
+def test_docker_as_it_is(user: str) -> None:
+    """cgroup v2, AppArmor, a driver of cgroups that is systemd: every protection is in place."""
+    rows = doctor(user, "--image", IMAGE)
+    assert wrong(rows) == []
+    assert rows["limits"]["found"] == "cgroup v2: memory, swap, cpus, pids"
+    assert protections(rows) > 80
+    assert any(line["name"] == "engine: AppArmor" and line["found"] == "docker-default" for line in details(rows))
+
+
+def details(rows: Rows) -> Sequence[dict[str, Any]]:
+    found: Sequence[dict[str, Any]] = rows["attestation"]["details"]
+    return found
+
+
+def test_docker_as_it_is_to_a_user_who_is_not_in_its_group() -> None:
+    rows = doctor("person", "--engine", "docker")
+    assert wrong(rows) == ["engine"]
+    assert "may not use the container engine at" in rows["engine"]["found"]
+    assert "usermod -aG docker" in rows["engine"]["remedy"]
+
+
+def test_bubblewrap_as_it_is_with_a_cgroup_that_systemd_delegates() -> None:
+    rows = doctor("person", "--engine", "bubblewrap", "--image", ROOT, delegated=True)
+    assert {name for name in wrong(rows) if name != "environment"} == set()
+    assert rows["cgroup"]["status"] == "ok"
+
+
+def test_bubblewrap_as_it_is_without_one() -> None:
+    """A session of a login has a cgroup that belongs to root: the limits are refused, with what brings one."""
+    rows = doctor("person", "--engine", "bubblewrap", "--image", ROOT)
+    assert "cgroup" in wrong(rows)
+    assert "systemd-run --user --scope" in rows["cgroup"]["remedy"]
+
+
+# --- Podman -----------------------------------------------------------------------------------------------------------
+
+TINY = f"tar -c -C /usr/share/base-files motd | podman import --quiet - {IMAGE}"
+"""An image of that name: no sandbox is started from it."""
+
+
+@pytest.mark.parametrize("user", ["root", "person"])
+def test_podman_is_refused_for_what_it_does_not_take(user: str) -> None:
+    """Podman 5, with and without root."""
+    user_option = [] if user == "root" else ["--user"]
+    done = run(user, "systemctl", *user_option, "start", "podman.socket")
+    assert done.returncode == 0, done.stderr
+    done = run(user, "sh", "-c", TINY)
+    assert done.returncode == 0, done.stderr
+    uid = run(user, "id", "-u").stdout.strip()
+    socket = "/run/podman/podman.sock" if user == "root" else f"/run/user/{uid}/podman/podman.sock"
+    rows = doctor(user, "--engine", f"unix://{socket}", "--image", IMAGE)
+    assert wrong(rows) == ["attestation", "first cell"]
