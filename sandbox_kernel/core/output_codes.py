@@ -126,6 +126,11 @@ class OutputCode(Code):
     TRAIT_NAMELESS = "violation", "removed a trait without a proper name of a widget: {model} has none", _FORGED
     TRAIT_UNFIT = "violation", "removed {trait} of a widget ({model}): {why}", "Give the trait a value of its type."
     WIDGET_BYTES = "violation", "removed bytes of a widget: {model} has no place for them", _FORGED
+    WIDGET_COSTLY = (
+        "notice",
+        "removed {part} of a widget ({model}): its cell would show more than a page bears",
+        "Show it in a cell of its own, in fewer places, or smaller.",
+    )
     WIDGETS_IN_WIDGET = (
         "violation",
         "removed widgets in a widget: too many, or too deep in each other",

@@ -96,6 +96,7 @@ class Bundles:
                 notes.add(OutputCode.IMAGE_PIXELS, type=name, millions=pixels // 1_000_000)
             else:
                 kept[name] = value
+                notes.work += raster.work(pixels)
         elif name == "image/svg+xml" and isinstance(value, str):
             if "text/html" not in kept:
                 self._svg(value, kept, notes)

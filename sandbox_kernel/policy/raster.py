@@ -13,6 +13,9 @@ import struct
 MAX_PIXELS = 100_000_000
 """Of one image, and of all images of one output together: 400 MB of a browser's memory."""
 
+PIXELS_OF_A_MICROSECOND = 100
+"""What a browser decodes in it: an image of the most pixels keeps it busy for a second."""
+
 MAGIC = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),
@@ -25,6 +28,11 @@ _HEAD = 1 << 16
 _NO_SIZE = frozenset((0xC4, 0xC8, 0xCC))
 """Markers between those of JPEG frames that are none."""
 _ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
+
+
+def work(pixels: int) -> int:
+    """Return the microseconds in which a browser decodes so many pixels."""
+    return pixels // PIXELS_OF_A_MICROSECOND
 
 
 def image_type(start: bytes) -> str | None:

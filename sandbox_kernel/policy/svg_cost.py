@@ -63,7 +63,7 @@ class Allowance:
     @property
     def work(self) -> int:
         """Microseconds that a browser needs for all that was drawn."""
-        return SHAPE * (MAX_COST - self.cost)
+        return SHAPE * (MAX_COST - self.cost) + raster.work(raster.MAX_PIXELS - self.pixels)
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ def picture(value: Any, notes: Notes) -> Any:
         notes.add(OutputCode.WIDGET_IMAGE_PIXELS, millions=pixels // 1_000_000)
         return None
     if pixels is not None or not start:
+        notes.work += raster.work(pixels or 0)
         return value
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
         notes.add(OutputCode.WIDGET_IMAGE)

@@ -232,9 +232,10 @@ class Widgets:
                 try:
                     start = notes.work
                     found = check(rule, value, setting)
-                    if not self._views.weigh(comm_id, key, (notes.work - start) // WORK_OF_A_VIEW):
-                        raise UnfitError("its cell would show more than a page bears")
-                    kept[key] = found
+                    if self._views.weigh(comm_id, key, (notes.work - start) // WORK_OF_A_VIEW):
+                        kept[key] = found
+                    else:
+                        notes.add(OutputCode.WIDGET_COSTLY, part=named(key), model=model.name)
                 except UnfitError as error:
                     notes.add(OutputCode.TRAIT_UNFIT, trait=named(key), model=model.name, why=error)
         if model.name in _LINKS:
@@ -246,7 +247,7 @@ class Widgets:
         start = notes.work
         seen = [(path, one) for path, raw in bytes_kept if (one := shown(model, raw, notes)) is not None]
         if seen and not self._views.weigh(comm_id, _BYTES, (notes.work - start) // WORK_OF_A_VIEW):
-            notes.add(OutputCode.WIDGET_BYTES, model=model.name)
+            notes.add(OutputCode.WIDGET_COSTLY, part="bytes", model=model.name)
             seen = []
         # Each view of it draws it anew.
         if notes.work - before >= WORK_OF_A_VIEW:

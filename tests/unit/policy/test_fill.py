@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import math
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.kernel.overflow import Overflow
@@ -38,14 +41,26 @@ COSTLY: dict[str, dict[str, Any]] = {
 }
 
 
+def picture(pixels: int) -> str:
+    """Return the head of a PNG, in base64, that claims so many pixels."""
+    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBBBBB", 1000, pixels // 1000, 8, 2, 0, 0, 0)
+    return base64.b64encode(head).decode()
+
+
+COSTLY["PNG"] = {"image/png": picture(90_000_000)}
+COSTLY["PNGs of a page"] = {"text/html": f'<img src="data:image/png;base64,{picture(15_000_000)}">' * 6}
+
+
 class Tab:
     """What a front end gets of a session: the real policy, publisher and pages; nothing writes files."""
 
     def __init__(self) -> None:
         self.shown: list[Message] = []
+        self.noted: list[str] = []
+        """Codes of what the policy removed."""
         self._requests: dict[str, PendingRequest] = {}
         router = SimpleNamespace(requests=SimpleNamespace(find=self._requests.get), call_after_cells=lambda ask: None)
-        session = SimpleNamespace(settings=Settings(), ask=self._ask, audit=lambda *of, **more: None, router=router)
+        session = SimpleNamespace(settings=Settings(), ask=self._ask, audit=self._audit, router=router)
         overflow = Overflow(cast("Any", session), self.shown.append)
         front = SimpleNamespace(deliver=lambda message, client: overflow.publish(message))
         self._publisher = Publisher(cast("Any", front), OutputPolicy("safe"), session.audit, [])
@@ -66,6 +81,10 @@ class Tab:
             self._publisher.publish(sent, self._requests[name])
             passed += any(one.type == sent.type for one in self.shown[before:])
         return passed
+
+    def _audit(self, event: str, **fields: Any) -> None:
+        if event == "policy":
+            self.noted.append(fields["code"])
 
     async def _ask(self, *of: Any, **more: Any) -> Any:
         raise SandboxError("no sandbox")
@@ -96,9 +115,9 @@ def test_a_costly_output_passes_by_itself(name: str) -> None:
 
 @each("name", COSTLY)
 def test_costly_displays_fill_the_page(name: str) -> None:
-    """Thirty of each keep a tab for a minute or two."""
+    """Thirty of each keep a tab for half a minute to two."""
     tab = Tab()
-    assert 1 <= tab.send(*[shows(COSTLY[name])] * 30) <= 6
+    assert 1 <= tab.send(*[shows(COSTLY[name])] * 30) <= (6 if "PNG" not in name else 9)
     assert "The rest goes into a file" in str(tab.shown)
 
 
@@ -192,9 +211,28 @@ def test_a_widget_that_becomes_costly_where_it_is_shown_often_keeps_what_it_had(
     tab.send(model("w", "HTMLMathModel", value="x"), *[views("w")] * 50, update("w", value=MARKUP))
     assert on_page(tab) == 50
     assert tab.shown[-1].content["data"]["state"] == {}
+    assert tab.noted == [OutputCode.WIDGET_COSTLY.code]
     alone = Tab()
     alone.send(model("w", "HTMLMathModel", value="x"), views("w"), update("w", value=MARKUP))
     assert "x" * 290 in alone.shown[-1].content["data"]["state"]["value"]
+
+
+def test_pictures_of_widgets_count_by_their_pixels() -> None:
+    tab = Tab()
+    for n in range(30):
+        raw = base64.b64decode(picture(90_000_000))
+        opened = model(f"i{n}", "ImageModel", format="png")
+        content = {**opened.content, "data": {**opened.content["data"], "buffer_paths": [["value"]]}}
+        tab.send(replace(opened, content=content, buffers=(raw,)), views(f"i{n}"))
+    assert 1 <= on_page(tab) <= 9
+
+
+def test_control_a_hundred_photos_and_a_picture_that_is_drawn_anew_for_long_stay() -> None:
+    tab = Tab()
+    assert tab.send(*[shows({"image/png": picture(6_000_000)})] * 100) == 100
+    tab = Tab()
+    plot = {"image/png": picture(300_000)}
+    assert tab.send(shows(plot, "d"), *[changes(plot, "d")] * 1000) == 1001
 
 
 def test_updates_of_widgets_are_refunded_and_have_an_end() -> None:
