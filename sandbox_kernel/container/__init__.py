@@ -17,6 +17,7 @@ ipykernel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
 - `watch`: What the agent notices of the cells, where a monitor asks for it.
+- `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
 - `tools`: The caller's tools as functions; in the kernel, and only where there are some.

@@ -91,12 +91,22 @@ it is set again with each subscription, before its welcome."""
 
 
 @cache
+def _line(module: str, call: str) -> str:
+    """Return a line that runs a module of `container` and then `call`, and leaves no name where it is run."""
+    source = (PACKAGE / "container" / f"{module}.py").read_text(encoding="utf-8") + f"\n{call}\n"
+    data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
+    unpacked = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}'))"
+    return f"exec({unpacked}, {{'__name__': '{module}'}})"
+
+
 def charts_line() -> str:
     """Return a line for a kernel's start by which its figures bring their data along (`container/charts.py`)."""
-    source = (PACKAGE / "container" / "charts.py").read_text(encoding="utf-8") + "\ninstall_here()\n"
-    data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
-    # One expression, so that it leaves no name among the cells' own.
-    return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')), {{'__name__': 'charts'}})"
+    return _line("charts", "install_here()")
+
+
+def launcher_line() -> str:
+    """Return the program of a kernel (`container/launcher.py`)."""
+    return _line("launcher", "main()")
 
 
 def _environment(limits: Limits) -> dict[str, str]:
@@ -152,7 +162,7 @@ def agent_command(
         "scratch": SCRATCH,
         "environment": environment,
         "kernel": [
-            *("-m", "ipykernel_launcher", "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"),
+            *("-c", launcher_line(), "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"),
             # ipykernel sleeps 0.5 ms a cell so that outputs may overtake the reply; the host keeps every reply until
             # idle, the last of a cell's outputs, has come.
             "--IPythonKernel._execute_sleep=0",

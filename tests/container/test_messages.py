@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -308,3 +309,24 @@ def test_a_new_kernel_has_the_names_of_ipython_only(start_kernel: Callable[..., 
     """What prepares plots stays out of the cells' names: one of them could be overwritten, or taken for an import."""
     names = start_kernel().run("print(sorted(name for name in globals() if name[:1] != '_' or name[1:2].isupper()))")
     assert names.text() == "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"
+
+
+LATE = """
+import gc, importlib, json, sys
+start = [sys.argv[0].endswith("ipykernel_launcher.py"), gc.isenabled(), gc.get_freeze_count()]
+early = sorted({"debugpy", "jupyter_client.manager"} & sys.modules.keys())
+import jupyter_client, debugpy.server.api
+names = [jupyter_client.AsyncKernelManager.__name__, "run_kernel" in dir(jupyter_client)]
+names.append(jupyter_client.__version__ > "")
+names.append(importlib.reload(jupyter_client).KernelManager.__name__)
+names.append(getattr(jupyter_client, "nothing", "none"))
+print(json.dumps([start, early, names]))
+"""
+
+
+def test_what_a_new_kernel_has_not_loaded_comes_when_it_is_wanted(start_kernel: Callable[..., Kernel]) -> None:
+    """The debugger, and what only clients need of jupyter_client; all else is as with ipykernel's own launcher."""
+    start, early, names = json.loads(start_kernel().run(LATE).text())
+    assert start == [True, True, 0]
+    assert early == []
+    assert names == ["AsyncKernelManager", True, True, "KernelManager", "none"]
