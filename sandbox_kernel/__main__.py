@@ -41,11 +41,9 @@ def main(argv: list[str]) -> int:
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
         return 2
-    from .kernel.head_start import NOTHING_BEGUN, head_start
+    from .kernel.head_start import NOTHING_BEGUN, head_start, run_kernel
 
     begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
-    from .kernel.proxy import main as run_kernel  # the engine works meanwhile
-
     return run_kernel(connection_file, settings, begun)
 
 

@@ -7,7 +7,6 @@ cgroups can be seen; elsewhere there is the engine's word and no more. Standard 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -45,7 +44,9 @@ class LimitWatch:
     def __init__(self, signals: Signals, heard: Callable[[], None]) -> None:
         self._signals: Signals | None = signals
         self._heard = heard
-        self._loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop  # who only asks for folders has no loop, and starts sooner without
+
+        self._loop = get_running_loop()
         self._loop.add_reader(signals.fd, self._look)
 
     def close(self) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
-from ..core.usage_codes import UsageCode
 
 if TYPE_CHECKING:
     from .about import Inspectable
@@ -47,27 +45,32 @@ def explained(settings: Settings) -> str:
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     """Return the engine that the settings name. Nothing is connected before its first use.
 
-    Its first start takes up what was asked `ahead`.
+    What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up.
     """
     engine = chosen(settings)
     if engine == BUBBLEWRAP:
         from .bubblewrap.engine import BubblewrapEngine
 
-        return BubblewrapEngine()
+        return BubblewrapEngine(ahead=ahead)
     from .docker.engine import DockerEngine
 
-    return DockerEngine(base_url=_address(engine), ahead=ahead)
+    made = DockerEngine(base_url=_address(engine), ahead=ahead)
+    if ahead is not None:
+        made.go_on()
+    return made
 
 
 def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     """Ask the engine that the settings name for a container, before there is an event loop.
 
-    Raises OSError if it does not take that in at once, and `ConfigurationError` for an engine that cannot be, or of
-    which nothing can be asked ahead.
+    Raises OSError if it does not take that in at once, `ConfigurationError` for an engine that cannot be, and
+    `EngineError` for one that refuses.
     """
     engine = chosen(settings)
     if engine == BUBBLEWRAP:
-        raise ConfigurationError(UsageCode.NOT_TOGETHER, "bubblewrap starts at once", setting="engine")
+        from .bubblewrap.ahead import begin_ahead
+
+        return begin_ahead(spec)
     from .docker.ahead import ask_ahead
     from .docker.discovery import socket_path
 

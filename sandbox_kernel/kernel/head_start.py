@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.errors import SandboxError
-from ..engines.select import ask_ahead
+from ..core.errors import ConfigurationError, SandboxError
+from ..engines.select import ask_ahead, make_engine
 from ..engines.shipping import new_spec
 from . import keeper
 
@@ -49,6 +49,27 @@ def head_start(connection_file: str, settings: Settings) -> HeadStart:
         return HeadStart(ask_ahead(settings, new_spec(settings, inside=inside)), way_out)
     except (OSError, ValueError, AttributeError, SandboxError):
         return NOTHING_BEGUN
+
+
+def run_kernel(connection_file: str, settings: Settings | ConfigurationError, begun: HeadStart = NOTHING_BEGUN) -> int:
+    """Run a kernel until its shutdown; returns the process's exit code. Its first container may be asked for already.
+
+    With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
+    else see a kernel that dies again and again.
+    """
+    import asyncio
+
+    connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
+
+    async def run() -> int:
+        engine = None
+        if begun.ahead is not None and not isinstance(settings, ConfigurationError):
+            engine = make_engine(settings, begun.ahead)  # which goes on, while the rest is loaded
+        proxy = await import_meanwhile("sandbox_kernel.kernel.proxy")
+        code: int = await proxy.Proxy(connection_file, connection, settings, begun, engine).run()
+        return code
+
+    return asyncio.run(run())
 
 
 def way_out_of(settings: Settings, kept: dict[str, Any] | None = None) -> WayOut | None:

@@ -7,11 +7,9 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import MessageCode
@@ -33,6 +31,7 @@ from .overflow import Overflow
 from .state_message import state
 
 if TYPE_CHECKING:
+    from ..engines.about import Inspectable
     from ..gateway.opening import WayOut
     from .sockets import FrontSockets
 
@@ -46,16 +45,6 @@ NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_reque
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
 
 
-def main(connection_file: str, settings: Settings | ConfigurationError, begun: HeadStart = NOTHING_BEGUN) -> int:
-    """Run a kernel until its shutdown; returns the process's exit code. Its first container may be asked for already.
-
-    With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
-    else see a kernel that dies again and again.
-    """
-    connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
-    return asyncio.run(Proxy(connection_file, connection, settings, begun).run())
-
-
 class Proxy:
     """The front door of one kernel process."""
 
@@ -65,17 +54,21 @@ class Proxy:
         connection: dict[str, Any],
         settings: Settings | ConfigurationError,
         begun: HeadStart = NOTHING_BEGUN,
+        asked: Inspectable | None = None,
     ) -> None:
+        """`asked` is the engine that was asked for the container that is `begun`; nothing was left then."""
         self.connection = connection
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
-        self._ahead = ahead = begun.ahead
-        self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
+        ahead = begun.ahead if asked is not None else None
+        self._left = None
+        if asked is None:
+            self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
         self._way_out = way_out = self._opened(begun)
         engine: Engine
         if self.problem is None:
-            engine = made = make_engine(self.settings, ahead)
+            engine = made = asked or make_engine(self.settings)
             self.engine_address = made.address
         else:
             engine, self.engine_address = Refusal(self.problem), ""
@@ -299,8 +292,6 @@ class Proxy:
             return
         self.opening.listeners = max(self._left.listeners, 1)
         self.session.adopt(self._left.fd, self._left.container)
-        if self._ahead is not None:
-            self._ahead.give_up()
 
     async def _stop(self) -> None:
         await self.files.close()

@@ -8,6 +8,7 @@
 - `finding`: What is seen of sandboxes from outside: which there are, and whose.
 - `warden`: A process that outlives the owner, and ends each sandbox of which nobody has the pipe.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
+- `ahead`: The beginning of a sandbox, which needs no event loop.
 - `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
 - `witness`: What the machine says of a sandbox, compared with what it was asked for.
 - `container`: One running sandbox: its pipe, and why it ended.

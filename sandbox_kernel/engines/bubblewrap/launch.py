@@ -54,6 +54,8 @@ class Launched:
     descriptors: Descriptors
     host_uid: int
     """Whom the machine takes its processes for."""
+    said: bytes = b""
+    """What was read already of what bubblewrap says of its state."""
 
 
 def launch(program: str, spec: SandboxSpec, root: Root, group: Group | None) -> tuple[Launched, socket.socket]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.model import SCRATCH
+from ...core.model import SCRATCH, SandboxSpec
 
 INTERVAL_SECONDS = 0.05
 STACK_BYTES = 8 << 20
@@ -41,6 +41,10 @@ class MayUse(NamedTuple):
     memory_bytes: int
     pids: int
     """Processes and threads together."""
+
+    @classmethod
+    def of(cls, spec: SandboxSpec) -> MayUse:
+        return cls(spec.limits.memory_bytes, spec.limits.pids)
 
 
 def confine(pid: int, most: MayUse) -> None:

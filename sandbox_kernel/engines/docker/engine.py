@@ -60,19 +60,27 @@ class DockerEngine:
         self.owner_pid = owner_pid or os.getpid()
         self.guard = guard.of(self.path)
         self._ahead = ahead
+        self._starting: asyncio.Task[DockerContainer] | None = None
         self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
+    def go_on(self) -> None:
+        """Start what was asked ahead, as soon as it is created; `start` takes it up. Call from the loop."""
+        if isinstance(self._ahead, Ahead) and self._starting is None:
+            self._starting = self._tasks.hold(self._start_ahead(self._ahead), f"go on with {self._ahead.name}")
+
     async def start(self, spec: SandboxSpec) -> DockerContainer:
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
-        if not isinstance(ahead, Ahead) or ahead.spec != spec:
-            if ahead is not None:
-                ahead.give_up()
-            return await self.start_body(spec.session_id, creation(spec))
-        creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
-        return await self._start(spec.session_id, ahead.name, ahead.since, creating)
+        starting, self._starting = self._starting, None
+        if isinstance(ahead, Ahead) and ahead.spec == spec:
+            return await (starting or self._start_ahead(ahead))
+        if starting is not None:
+            starting.cancel()
+        if ahead is not None:
+            ahead.give_up()
+        return await self.start_body(spec.session_id, creation(spec))
 
     async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out."""
@@ -102,6 +110,10 @@ class DockerEngine:
             await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
             raise
         return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
+
+    async def _start_ahead(self, ahead: Ahead) -> DockerContainer:
+        creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
+        return await self._start(ahead.spec.session_id, ahead.name, ahead.since, creating)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""

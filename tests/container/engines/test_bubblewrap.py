@@ -24,6 +24,7 @@ from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.bubblewrap import engine as bubblewrap
 from sandbox_kernel.engines.bubblewrap import launch
+from sandbox_kernel.engines.bubblewrap.ahead import begin_ahead
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
 from sandbox_kernel.engines.bubblewrap.conditions import conditions
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
@@ -84,6 +85,43 @@ def wardens_of(pid: int) -> list[psutil.Process]:
     """Return the wardens that a process has started, found by the script that they run."""
     children = [each for each in psutil.Process(pid).children() if each.status() != psutil.STATUS_ZOMBIE]
     return [each for each in children if any("warden.py" in word for word in each.cmdline())]
+
+
+# --- how it begins ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_groups")
+@pytest.mark.parametrize("cgroup", [True, False])
+async def test_what_was_begun_without_a_loop_is_taken_up(cgroup: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a cgroup, its first process has its limits before it can start another."""
+    if not cgroup:
+        monkeypatch.setattr(cgroups, "make", no_group)
+    spec = UNDER.spec(REPORT, *report_sources(), limits_kept="best-effort")
+    begun = begin_ahead(spec)
+    container = await BubblewrapEngine(ahead=begun).start(spec)
+    try:
+        assert container.id == begun.launched.name
+        report = await report_of(container)
+        await container.attest(report, spec)
+        if not cgroup and not launch.drops():  # what is another user's is not for root without all rights to limit
+            first = next(psutil.Process(found.pid).children()[0] for found in sandboxes() if found.name == container.id)
+            assert first.rlimit(psutil.RLIMIT_NPROC) == (spec.limits.pids,) * 2
+    finally:
+        await container.kill()
+    assert not await UNDER.left(spec.session_id)
+
+
+def no_group(*_: object) -> None:
+    raise cgroups.NoCgroup("there is none")
+
+
+async def test_what_was_begun_for_another_spec_is_given_up(start: Launch) -> None:
+    other = UNDER.spec(DEAF)
+    begun = begin_ahead(other)
+    await start(UNDER.spec(DEAF), BubblewrapEngine(ahead=begun))
+    await until_gone(other.session_id)
+    assert not psutil.pid_exists(begun.launched.pid)
+    assert begun.pipe.fileno() == -1
 
 
 # --- how it ends ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""The beginning of a sandbox, which needs no event loop: a kernel process starts one before it imports the rest.
+
+Imports what `launch` does; no asyncio unless there is no cgroup, and then when the sandbox is on its way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import time
+from dataclasses import dataclass
+
+from ...core.codes import EndCode
+from ...core.errors import EngineError
+from ...core.model import SandboxSpec
+from .. import cgroups
+from ..cgroups import Group, NoCgroup
+from ..hardening import protections
+from ..owner import Owner
+from . import errors, roots
+from .discovery import bubblewrap_program, reachable
+from .launch import Launched, drops, launch
+from .warden import kill
+
+FIRST_SECONDS = 0.5
+STATUS_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sandbox on its way, which ends with `pipe`. Whoever takes it up listens to it, or gives it up."""
+
+    spec: SandboxSpec
+    program: str
+    launched: Launched
+    pipe: socket.socket
+
+    def give_up(self) -> None:
+        """End it; its warden does the rest."""
+        kill([self.launched.monitor])
+        os.waitpid(self.launched.pid, 0)
+        self.pipe.close()
+        for fd in (self.launched.monitor, self.launched.errors, self.launched.status):
+            os.close(fd)
+
+
+def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True) -> Begun:
+    """Start a sandbox; `program` and `cgroup` are as for the engine. Raises `EngineError` and `ImageMissing`."""
+    if spec.runtime is not None:
+        raise EngineError(
+            EndCode.ENGINE_LACKS_RUNTIME,
+            f"bubblewrap has no runtime {spec.runtime!r}: leave it out, or use another engine",
+            setting="runtime",
+        )
+    program = program or bubblewrap_program()
+    if program is None:
+        raise errors.missing()
+    root = roots.find(spec.image)
+    if drops():
+        for path in (program, root.folder, *(source for source, _ in root.binds)):
+            if not reachable(path):
+                raise errors.unreachable(path)
+    if roots.program(root, spec.command[0]) is None:
+        raise EngineError(
+            EndCode.ENGINE_FAILED,
+            f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
+            setting="image",
+        )
+    group = _group(spec, cgroup=cgroup)
+    try:
+        launched, mine = launch(program, spec, root, group)
+    except BaseException:
+        if group is not None:
+            group.remove(0)
+        raise
+    return Begun(spec, program, launched, mine)
+
+
+def begin_ahead(spec: SandboxSpec) -> Begun:
+    """Start a sandbox to which nobody listens for a while. Raises as `begin` does.
+
+    Without a cgroup, its first process is given its limits here: they are for those that it starts from then on.
+    """
+    begun = begin(spec)
+    if begun.launched.group is not None:
+        return begun
+    from .watch import MayUse, confine
+
+    launched, until = begun.launched, time.monotonic() + FIRST_SECONDS
+    poll = select.poll()
+    poll.register(launched.status, select.POLLIN)
+    try:
+        while b"\n" not in launched.said and poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            if not (more := os.read(launched.status, STATUS_BYTES)):
+                break
+            launched.said += more
+        first = int(json.loads(launched.said.partition(b"\n")[0])["child-pid"])
+    except (ValueError, LookupError, TypeError):
+        begun.give_up()
+        raise EngineError(EndCode.ENGINE_SILENT, "bubblewrap does not say whom it has started") from None
+    with contextlib.suppress(OSError):  # it ended already, or is another user's; the look at what it uses is left
+        confine(first, MayUse.of(spec))
+    return begun
+
+
+def _group(spec: SandboxSpec, *, cgroup: bool) -> Group | None:
+    """Return a cgroup for it; None if there is none to be had, and none has to be."""
+    name = Owner.of(os.getpid()).container_name(spec.session_id)
+    try:
+        if not cgroup:
+            raise NoCgroup("it is not to be made")
+        return cgroups.make(name, protections(spec))
+    except NoCgroup as error:
+        if spec.limits_kept == "best-effort":
+            return None
+        raise errors.no_limits(str(error)) from error
