@@ -1,6 +1,7 @@
 """`sandbox-kernel`: setting up, running, looking after and checking from a shell.
 
 - `commands`: What each command does, and prints.
+- `ps_command`: Which sandboxes run, what each is for, and what it uses.
 - `screen_command`: What the screen finds in notebooks and scripts: for people, as JSON, and as SARIF.
 - `manual`: The words of the help: groups of commands, examples, exit codes, and where settings come from.
 - `pages`: A parser that shows the pages of help.

@@ -17,7 +17,7 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
 from ..setup.install import NAME
-from . import commands, manual, record_commands, screen_command
+from . import commands, manual, ps_command, record_commands, screen_command
 from .completion import SHELLS
 from .pages import Lines, Parser
 
@@ -114,7 +114,7 @@ def parser() -> Parser:
     mcp.add_options(one)
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
-    command("ps", commands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
+    command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
     command("reap", commands.reap, shown=OF_AN_ENGINE)
     _pages(command("settings", commands.show_settings), "settings")
     _pages(command("codes", commands.codes, settings=False), "codes")

@@ -11,21 +11,20 @@ import json
 import os
 import sys
 import textwrap
-from dataclasses import asdict, replace
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.sources import SETTINGS, from_files
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
-from ..core.model import Settings, format_bytes
+from ..core.model import Settings
 from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, explained, make_engine
-from ..engines.sightings import work_of
-from ..policy.shown import ours
 from ..setup.install import NAME, check, install, uninstall, values_of
 
 if TYPE_CHECKING:
-    from ..engines.about import Listed
+    pass
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. `run` has more of them (batch/exits.py)."""
@@ -201,20 +200,9 @@ def verify(options: argparse.Namespace) -> int:
     return exit_code(done)
 
 
-def ps(options: argparse.Namespace) -> int:
-    """List the sandboxes that run now, each with the notebook or the command that it is for."""
-    rows: tuple[Listed, ...] = _engine_call(options, "list")
-    if options.json:
-        works = [work_of(row.owner_pid) if row.owner_alive else "" for row in rows]
-        print(json.dumps([asdict(row) | {"work": work} for row, work in zip(rows, works, strict=True)], indent=2))
-    else:
-        print(columns([for_people(row) for row in rows]))
-    return FINE
-
-
 def reap(options: argparse.Namespace) -> int:
     """Remove sandboxes whose owner is gone."""
-    count = _engine_call(options, "reap")
+    count = engine_call(options, "reap")
     print("nothing to remove" if not count else f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
     return FINE
 
@@ -282,12 +270,12 @@ def _install(options: argparse.Namespace) -> Path:
     return install(options.values, name=options.name, user=user, prefix=prefix)
 
 
-def _engine_call(options: argparse.Namespace, method: str) -> Any:
+def engine_call(options: argparse.Namespace, method: str | Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> Any:
     async def call() -> Any:
         engine = make_engine(check(options.values))
         try:
             async with asyncio.timeout(SECONDS_FOR_LISTS):
-                return await getattr(engine, method)()
+                return await (getattr(engine, method)() if isinstance(method, str) else method(engine, *given))
         except TimeoutError:
             raise EngineUnavailable(
                 EndCode.ENGINE_SILENT, "the container engine does not answer", limit=f"{SECONDS_FOR_LISTS:g} s"
@@ -304,34 +292,3 @@ def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-
-
-def for_people(row: Listed) -> dict[str, str]:
-    alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row.owner_alive]
-    return {
-        "session": row.session[:12],
-        "owner": f"{row.owner_pid or 'unknown'}{alive}",
-        "state": row.state,
-        "age": _duration(row.age_seconds),
-        "image": row.image,
-        "memory limit": format_bytes(row.memory_bytes),
-        "work": work_of(row.owner_pid) if row.owner_alive else "",
-    }
-
-
-def _duration(seconds: int) -> str:
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-
-
-def columns(rows: list[dict[str, str]]) -> str:
-    if not rows:
-        return "no sandbox is running"
-    header = list(rows[0])
-    cells = [
-        [name.upper().replace("_", " ") for name in header],
-        *([ours(str(row[name])) for name in header] for row in rows),
-    ]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)

@@ -74,7 +74,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel receipt verify receipt.json --output results": "whether these are the files of that run",
         "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "whether the audit still has that run",
     },
-    "ps": {"sandbox-kernel ps": "session, owner, age, memory limit and notebook of each"},
+    "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {"sandbox-kernel reap": "what a lost owner left; the living are left alone"},
     "settings": {
         "sandbox-kernel settings": "every value, and whether it is a default, of a file or an argument",

@@ -6,7 +6,7 @@ Apart from `base`, for a start has no use for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .base import Engine
 
@@ -86,6 +86,14 @@ class Shown:
     """Whether all sandboxes are of the user that starts them, who could give them no other."""
     held: bool = True
     """Whether control groups of its own hold it; without, `limits = best-effort` has accepted that."""
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """An engine that says what one of its sandboxes uses."""
+
+    async def used(self, container: str) -> int | None:
+        """Return the bytes of memory that a sandbox uses now; None if nobody can say it."""
 
 
 class Inspectable(Engine, Protocol):

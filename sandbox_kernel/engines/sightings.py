@@ -9,8 +9,18 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+NAME = b"--display-name="
 NOTEBOOK = b"JPY_SESSION_NAME="
 """A variable in which a Jupyter Server tells a kernel the path of its notebook."""
+
+
+def name_of(pid: int | None) -> str:
+    """Return the name that a kernel's process was given by its kernelspec; empty if it has none, or is no kernel."""
+    with suppress(OSError):
+        words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+        given = [word.removeprefix(NAME) for word in words if word.startswith(NAME)]
+        return os.fsdecode(given[-1]) if given and b"sandbox_kernel" in words else ""
+    return ""
 
 
 def work_of(pid: int | None) -> str:

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel import __version__, cli
-from sandbox_kernel.cli import commands, manual
+from sandbox_kernel import Sandbox, __version__, cli
+from sandbox_kernel.cli import commands, manual, ps_command
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
+from sandbox_kernel.engines import sightings
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.setup.install import check
+from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
@@ -178,11 +180,28 @@ def test_folders_of_notebooks_in_a_config_file_stop_no_command(
         assert "uploads = uploads  (config file)" in capsys.readouterr().out
 
 
-def test_ps_as_json_is_a_list() -> None:
-    """An engine is there and answers; sandboxes of others may run meanwhile."""
-    done = run("ps", "--json")
-    assert done.returncode == 0, done.stderr
-    assert isinstance(json.loads(done.stdout), list)
+def test_ps_says_what_a_sandbox_uses_and_what_it_is_for(image: str) -> None:
+    """Sandboxes of others may run meanwhile."""
+    with Sandbox(image=image, memory="512M") as sandbox:
+        sandbox.run_code("held = bytearray(100 << 20)")
+        done = run("ps", "--json")
+        assert done.returncode == 0, done.stderr
+        (row,) = [row for row in json.loads(done.stdout) if row["session"] == sandbox.id]
+    assert 100 << 20 < row["memory_used_bytes"] <= row["memory_bytes"] == 512 << 20
+    assert row["owner_pid"] == os.getpid()
+    assert row["work"]
+    assert row["kernel"] == ""
+
+
+def test_a_kernel_is_known_by_the_name_that_its_kernelspec_gives_it() -> None:
+    words = ["-c", "input()", "-m", "sandbox_kernel", "-f", "file", "--memory=8G", "--display-name=Large one"]
+    kernel = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE)
+    try:
+        eventually(lambda: sightings.name_of(kernel.pid) == "Large one", 20, "its name is seen")
+        assert sightings.work_of(kernel.pid) == f"a kernel in {Path.cwd()}"
+    finally:
+        kernel.communicate(b"\n")
+    assert sightings.name_of(kernel.pid) == sightings.name_of(os.getpid()) == ""
 
 
 def test_reap_leaves_living_sandboxes_alone_and_says_what_it_did() -> None:
@@ -206,17 +225,19 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         version="1.0",
     )
     other = replace(row, owner_pid=4194304, owner_alive=True, age_seconds=61)
-    head, first, second = commands.columns([commands.for_people(row), commands.for_people(other)]).splitlines()
+    head, first, second = ps_command.columns(
+        [ps_command.for_people(row, 12 << 20), ps_command.for_people(other, None)]
+    ).splitlines()
     assert first.split("  ")[0] == "0123456789ab"
     for name, left, right in (
         ("OWNER", "12 (gone)", "4194304"),
         ("AGE", "1 h 2 min", "1 min 1 s"),
-        ("MEMORY LIMIT", "1.0 GiB", "1.0 GiB"),
+        ("MEMORY", "12.0 MiB of 1.0 GiB", "? of 1.0 GiB"),
     ):
         at = head.index(name)
         assert first[at:].startswith(left)
         assert second[at:].startswith(right)
-    assert commands.columns([]) == "no sandbox is running"
+    assert ps_command.columns([]) == "no sandbox is running"
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

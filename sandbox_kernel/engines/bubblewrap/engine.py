@@ -161,6 +161,18 @@ class BubblewrapEngine:
 
         return await asyncio.to_thread(conditions, self._found())
 
+    async def used(self, container: str) -> int | None:
+        def look() -> int | None:
+            found = next((one for one in sandboxes() if one.name == container), None)
+            rows = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8").splitlines() if found else []
+            for folder in cgroups.folders_of(rows, container):
+                for name in ("memory.current", "memory.usage_in_bytes"):
+                    with contextlib.suppress(OSError, ValueError):
+                        return int((Path(folder) / name).read_bytes())
+            return None
+
+        return await asyncio.to_thread(look)
+
     async def shown(self, container: str) -> Shown:
         from ..about import Shown
 

@@ -32,6 +32,15 @@ def listed(found: Mapping[str, Any]) -> Listed:
     )
 
 
+def memory_used(found: Mapping[str, Any]) -> int | None:
+    """Return what a container uses (`GET /containers/ID/stats`), less the cache that the machine may take back."""
+    memory = found.get("memory_stats") or {}
+    usage, details = memory.get("usage"), memory.get("stats") or {}
+    if not isinstance(usage, int):
+        return None
+    return max(0, usage - int(details.get("inactive_file") or details.get("total_inactive_file") or 0))
+
+
 def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineInfo:
     """Return what an engine says of itself (`GET /version`, `GET /info`)."""
     return EngineInfo(

@@ -185,12 +185,8 @@ class DockerEngine:
         version = await self.request("GET", "/version")
         text = str(version.get("ApiVersion", "0"))
         if tuple(int(part) for part in text.split(".") if part.isdigit()) < API:
-            raise EngineError(
-                EndCode.ENGINE_TOO_OLD,
-                "the container engine is too old: it must be Docker 20.10 or later",
-                limit="API 1.41",
-                value=text,
-            )
+            why = "the container engine is too old: it must be Docker 20.10 or later"
+            raise EngineError(EndCode.ENGINE_TOO_OLD, why, limit="API 1.41", value=text)
         return engine_info(version, await self.request("GET", "/info"))
 
     async def conditions(self) -> tuple[Condition, ...]:
@@ -205,6 +201,11 @@ class DockerEngine:
         from .documents import image_info
 
         return image_info(await self.request("GET", f"/images/{quote(name, safe='/:@')}/json"))
+
+    async def used(self, container: str) -> int | None:
+        from .documents import memory_used
+
+        return memory_used(await self.request("GET", f"/containers/{container}/stats?stream=false&one-shot=true"))
 
     # --- what a container uses --------------------------------------------------------------------------------------
 
