@@ -24,13 +24,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 
-from .blocks import blocks
+from .blocks import Block, blocks
+from .packed import LIBRARY, MAX_CODE, SIGNS, Packer
 
 MIN_HEIGHT, DEFAULT_HEIGHT, MAX_HEIGHT = 80, 420, 1200
 """CSS pixels. What JupyterLab shows without our extension, and every other front end: a guess, which can be dragged."""
-LIBRARY = 100_000
-"""Characters; a longer script is a library, whose numbers say nothing about this output."""
 
 _CSP = (
     "default-src 'none'; script-src 'unsafe-eval' {}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
@@ -77,27 +77,76 @@ _WATCH = (
     "if(e==a&&(navigator.userActivation.isActive||performance.now()-k<1000))was=true;"
     "else if(++n>(over?5:0)&&a.isConnected)stop()}},10);"
     "let h=-1,w=0;const tell=()=>{w=0;parent.postMessage({sandboxKernelHeight:h},'*')};"
-    "addEventListener('message',e=>{const m=e.data;if(!m||typeof m!='object')return;"
-    "if(e.source==a.contentWindow){const x=m.sandboxKernelHeight;"
-    "if(typeof x=='number'&&x>=0&&x<1e5&&Math.ceil(x)!=h){h=Math.ceil(x);if(!w)w=setTimeout(tell,50)}}"
-    "else if(e.source==parent){const t=m.sandboxKernelTheme,c=/^rgba?\\([\\d., ]{5,40}\\)$/;"
+    "const I=/^[0-9a-f]{64}$/,want=new Map(),gave=new WeakMap(),lied=new WeakSet();let asks=0;"
+    "const held=x=>{const i=s.indexOf('data-packed=\"'+x+':'),j=s.indexOf('>',i)+1;"
+    "return i<0?'':s.slice(j,s.indexOf('<',j))};"
+    "const ask=(x,t)=>{if(want.get(x)||++asks>64)return;const m={sandboxKernelWant:x};parent.postMessage(m,'*');"
+    "for(let i=0;i<parent.length&&i<500;i++)if(parent[i]!=self)parent[i].postMessage(m,'*');"
+    "setTimeout(ask,t,x,Math.min(2*t,3e4))};"
+    "const hash=t=>{const u=new TextEncoder().encode(t),l=u.length,v=new DataView(new ArrayBuffer(l+72>>6<<6)),"
+    "r=(x,n)=>x>>>n|x<<32-n,W=new Int32Array(64),K=[],H=[];"
+    "for(let p=2;K.length<64;p++){let q=2;while(p%q)q++;"
+    "if(q==p){if(H.length<8)H.push(p**.5*2**32|0);K.push(p**(1/3)*2**32|0)}}"
+    "new Uint8Array(v.buffer).set(u);v.setUint8(l,128);v.setUint32(v.byteLength-4,l*8);"
+    "for(let o=0;o<v.byteLength;o+=64){let[a,b,c,d,e,f,g,h]=H;for(let i=0;i<64;i++){"
+    "if(i<16)W[i]=v.getInt32(o+4*i);else{const x=W[i-15],y=W[i-2];"
+    "W[i]=W[i-16]+(r(x,7)^r(x,18)^x>>>3)+W[i-7]+(r(y,17)^r(y,19)^y>>>10)}"
+    "const s=h+(r(e,6)^r(e,11)^r(e,25))+(e&f^~e&g)+K[i]+W[i]|0,t=(r(a,2)^r(a,13)^r(a,22))+(a&b^a&c^b&c)|0;"
+    "h=g;g=f;f=e;e=d+s|0;d=c;c=b;b=a;a=s+t|0}[a,b,c,d,e,f,g,h].forEach((x,i)=>{H[i]=H[i]+x|0})}"
+    "return H.map(x=>(x>>>0).toString(16).padStart(8,'0')).join('')};"
+    "const check=(x,c,o)=>{if(hash(c)!=x){lied.add(o);return}want.set(x,1);"
+    "if(a.isConnected)a.contentWindow.postMessage({sandboxKernelOf:x,sandboxKernelCode:c},'*')};"
+    "addEventListener('message',e=>{const m=e.data,o=e.source;if(!m||typeof m!='object'||!o)return;"
+    "const v=m.sandboxKernelWant,y=m.sandboxKernelOf,c=m.sandboxKernelCode;"
+    "if(o==a.contentWindow){const x=m.sandboxKernelHeight;"
+    "if(typeof x=='number'&&x>=0&&x<1e5&&Math.ceil(x)!=h){h=Math.ceil(x);if(!w)w=setTimeout(tell,50)}"
+    "if(typeof v=='string'&&I.test(v)&&want.size<8&&want.get(v)!==0){want.set(v,0);ask(v,500)}return}"
+    "if(want.get(y)===0&&typeof c=='string'&&c.length<1e7&&!lied.has(o))check(y,c,o);"
+    "if(o==parent){const t=m.sandboxKernelTheme,c=/^rgba?\\([\\d., ]{5,40}\\)$/;"
     "if(t&&c.test(t.color)&&c.test(t.background)){const u={color:t.color,background:t.background,dark:t.dark===true};"
     "document.documentElement.style.color=u.color;"
-    "if(a.isConnected)a.contentWindow.postMessage({sandboxKernelTheme:u},'*')}}})}"
+    "if(a.isConnected)a.contentWindow.postMessage({sandboxKernelTheme:u},'*')}}"
+    "else if(typeof v=='string'&&I.test(v)){const g=gave.get(o)||0,x=g<4?held(v):'';"
+    "if(x){gave.set(o,g+1);o.postMessage({sandboxKernelOf:v,sandboxKernelCode:x},'*')}}})}"
 )
 """The script of the outer frame: stops the program if it comes to the focus in a way that its guard does not know.
 
 A click in the frame is an act in both frames, a key pressed in the outer one comes before Tab goes on to the inner one.
 It also stands between the program and the page: out goes a number, the height that the program's frame would like, at
-most every 50 ms; in go two colours. A page without our extension hears the number and does nothing. The script does
-nothing outside of a frame without an origin, so a page may allow it.
+most every 50 ms; in go two colours. A page without our extension hears the number and does nothing. And it asks the
+frames beside it for a library that its program does without, by hash, and gives those that it has: what comes is hashed
+before the program gets it, and who sends something else is not heard again. The hash is computed here, for a page that
+came over plain HTTP has no `crypto.subtle`. The script does nothing outside of a frame
+without an origin, so a page may allow it.
 """
 _RUNNER = _GUARD.replace("window.sandboxKernelRan=1", "") + (
-    'if(self.origin==="null"&&!window.sandboxKernelRan)'
+    'if(self.origin==="null"){const late=[...document.scripts].filter(s=>s.type==="text/later"),'
+    'run=(s,c)=>{Object.defineProperty(document,"currentScript",{configurable:true,get:()=>s});'
+    "try{(0,eval)(c)}catch(e){reportError(e)}},"
+    "get=h=>new Promise(r=>{"
+    'addEventListener("message",e=>{const m=e.data;if(e.source===parent&&m&&m.sandboxKernelOf===h)'
+    "r(m.sandboxKernelCode)});"
+    'parent.postMessage({sandboxKernelWant:h},"*")}),'
+    "unpack=async(p,t)=>{const[h,size,length]=p.split(':');"
+    'if(!t){const p=document.createElement("p"),w=setTimeout(()=>document.body.append(p),4000);'
+    'p.textContent="[sandbox_kernel: what draws this came with the output of another cell, which this page does not "+'
+    '"have. Run this cell again, and it comes along.]";'
+    "t=await get(h);clearTimeout(w);p.remove()}"
+    "const b=new Uint8Array(t.length/5*4),v=new DataView(b.buffer),d=new TextDecoder(),k=new Uint8Array(128);"
+    "[...SIGNS].forEach((s,i)=>{k[s.charCodeAt(0)]=i});"
+    "for(let i=0;i<b.length;i+=4){let n=0;for(let j=0;j<5;j++)n=n*85+k[t.charCodeAt(i/4*5+j)];v.setUint32(i,n)}"
+    'const r=new Blob([b.subarray(0,+length)]).stream().pipeThrough(new DecompressionStream("deflate-raw"))'
+    ".getReader();let c='',n=0;"
+    "for(;;){const{done,value}=await r.read();if(done)return c+d.decode();"
+    "if((n+=value.length)>+size)throw Error('longer than it says');c+=d.decode(value,{stream:true})}};"
+    "if(late.length)(async()=>{"
+    'if(document.readyState!=="complete")await new Promise(r=>addEventListener("load",r,{once:true}));'
+    'for(const s of late){const p=s.getAttribute("data-packed");'
+    "try{run(s,p?await unpack(p,s.textContent.trim()):s.textContent)}catch(e){reportError(e)}}"
+    'document.dispatchEvent(new Event("DOMContentLoaded",{bubbles:true}));dispatchEvent(new Event("load"))})();'
+    "else if(!window.sandboxKernelRan)"
     'for(const s of[...document.scripts])if(s!==document.currentScript&&!s.hasAttribute("src")&&'
-    "/^(|(text|application)\\/(x-)?(java|ecma)script)$/i.test(s.type)){"
-    'Object.defineProperty(document,"currentScript",{configurable:true,get:()=>s});'
-    "try{(0,eval)(s.textContent)}catch(e){reportError(e)}}"
+    "/^(|(text|application)\\/(x-)?(java|ecma)script)$/i.test(s.type))run(s,s.textContent)}"
     'if(self.origin==="null"&&parent!==self){const D=document.documentElement,b=document.body;let h=-1;'
     "const say=()=>{if(!innerHeight||!innerWidth)return;"
     "let x=b.getBoundingClientRect().bottom+scrollY+(parseFloat(getComputedStyle(b).marginBottom)||0);"
@@ -108,11 +157,12 @@ _RUNNER = _GUARD.replace("window.sandboxKernelRan=1", "") + (
     'addEventListener("load",say);'
     'addEventListener("message",e=>{const t=e.source===parent&&e.data&&e.data.sandboxKernelTheme;if(t){'
     'D.style.color=t.color;D.style.background=t.background;D.style.colorScheme=t.dark?"dark":"light"}})}'
-)
+).replace("SIGNS", f"'{SIGNS}'")
 """Runs the scripts of a frame where they did not run by themselves: a page whose policy knows no hash but this one.
 
-Each would have run in the same order. Then it says what height would fit, and takes the colours of the page. It does
-nothing outside of a frame without an origin, so a page may allow it.
+Each would have run in the same order. So it does with all scripts of a frame in which one is packed, for that one is
+unpacked first; those who wait for the document hear once more that it is there. Then it says what height would fit, and
+takes the colours of the page. It does nothing outside of a frame without an origin, so a page may allow it.
 """
 
 
@@ -142,32 +192,78 @@ _PAGE = (
 )
 
 _TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([^\s\"'>]*)", re.IGNORECASE)
-_CODE = re.compile(r"|module|(?:text|application)/(?:x-)?(?:java|ecma)script", re.IGNORECASE)
+_LATE = "text/later"
+MAX_ATTRIBUTES = 150
+"""Characters that the tag of a script may have besides what is written into it here."""
+_CODE = re.compile(rf"|module|{_LATE}|(?:text|application)/(?:x-)?(?:java|ecma)script", re.IGNORECASE)
 _SRC = re.compile(r"(?:^|[\s\"'/])src\s*=", re.IGNORECASE)
 _WRAPPED = re.compile(r'<iframe sandbox="allow-scripts" [^<>]*? srcdoc="([^"]*)"></iframe>')
 _SRCDOC = re.compile(r' srcdoc="([^"]*)"')
 _HEIGHT = re.compile(r"height[\"']?\s*[:=]\s*[\"']?(\d{2,4})(?:px|[\"',;}\s])", re.IGNORECASE)
 
 
-def wrap(source: str) -> str:
-    """Return HTML that shows `source`, a document or a piece of one, inside the frames."""
+def wrap(source: str, leaves_out: Callable[[str], bool] | None = None, packer: Packer | None = None) -> str:
+    """Return HTML that shows `source`, a document or a piece of one, inside the frames.
+
+    Libraries are packed. `leaves_out` says of each, by name, whether this page has it already.
+    """
     # What the parser of the browser would change before it hashes a script is changed here.
     source = re.sub(r"\r\n?", "\n", source).replace("\0", "").encode("utf-8", "replace").decode()
+    found = [block for block in blocks(source, "script") if _is_code(block)]
+    if any(_is_late(block) or _is_library(block) for block in found):
+        return _framed(_packed(source, found, leaves_out, packer or Packer()), [], source)
     hashes: dict[str, None] = {}
     pieces = []
     position = 0
-    for block in blocks(source, "script"):
-        kind = _TYPE.search(block.attributes)
-        if _SRC.search(block.attributes) or (kind and not _CODE.fullmatch(kind[1])):
-            continue
+    for block in found:
         code = _GUARD + source[block.start : block.end]
         hashes[_hash(code)] = None
         pieces += [source[position : block.start], code]
         position = block.end
+    return _framed("".join(pieces) + source[position:], list(hashes), source)
+
+
+def _framed(body: str, hashes: list[str], source: str) -> str:
     allowed = " ".join([*hashes, RUNNER_HASH])
-    inner = _START.format(_CSP.format(allowed), _STYLE) + "".join(pieces) + source[position:] + _ENDING
+    inner = _START.format(_CSP.format(allowed), _STYLE) + body + _ENDING
     outer = _START.format(_CSP.format(f"{WATCH_HASH} {allowed}"), _FILL) + _BEFORE + _quote(inner) + _AFTER
     return _PAGE.format(_height(source), _quote(outer))
+
+
+def _packed(source: str, found: list[Block], leaves_out: Callable[[str], bool] | None, packer: Packer) -> str:
+    """Return `source` with its scripts marked as those that run late, and libraries packed."""
+    pieces = []
+    position, room = 0, MAX_CODE
+    for block in found:
+        if _is_late(block):
+            continue
+        code, size = source[block.start : block.end], block.end - block.start
+        attributes = block.attributes if len(block.attributes) <= MAX_ATTRIBUTES else ""
+        packed = None
+        if _is_library(block) and size <= room:
+            room -= size
+            packed = packer.pack(code)
+        if packed is not None:
+            attributes = f' data-packed="{packed.name}"{attributes}'
+            code = "" if leaves_out is not None and leaves_out(packed.name) else packed.text
+        tag = block.start - len(block.attributes) - len("<script>")
+        pieces += [source[position:tag], f'<script type="{_LATE}"{attributes}>', code]
+        position = block.end
+    return "".join(pieces) + source[position:]
+
+
+def _is_code(block: Block) -> bool:
+    kind = _TYPE.search(block.attributes)
+    return not _SRC.search(block.attributes) and not (kind and not _CODE.fullmatch(kind[1]))
+
+
+def _is_late(block: Block) -> bool:
+    return block.attributes.startswith(f' type="{_LATE}"')
+
+
+def _is_library(block: Block) -> bool:
+    kind = _TYPE.search(block.attributes)
+    return block.end - block.start > LIBRARY and not (kind and kind[1].lower() == "module")
 
 
 def size(source: str) -> int:

@@ -1,7 +1,7 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, html_cost, marks, tex, frame, media and verdict, and nh3 and svg when they are needed: start-up
-time counts.
+Imports blocks, css, html_cost, marks, packed, tex, frame, media and verdict, and nh3 and svg when they are needed:
+start-up time counts.
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections.abc import Callable
 from functools import cache, partial
 from html import escape as _escape
 from html import unescape
@@ -20,6 +21,7 @@ from ..core.codes import Note, OutputCode
 from . import css, frame, html_cost, media, tex
 from .blocks import contents
 from .marks import MAX_TURNS, bounded, lighter, turns
+from .packed import Packer
 from .verdict import Notes, named, noted
 
 _TAGS = frozenset(
@@ -101,8 +103,18 @@ _SCOPE = re.compile(
 escape = partial(_escape, quote=False)  # for text between tags
 
 
-def render(source: str, notes: Notes, *, frames: bool) -> str:
-    """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own."""
+def render(
+    source: str,
+    notes: Notes,
+    *,
+    frames: bool,
+    leaves_out: Callable[[str], bool] | None = None,
+    packer: Packer | None = None,
+) -> str:
+    """Return `source` as the page may show it; with `frames`, a program is kept, in a frame of its own.
+
+    `leaves_out` says which libraries the page has already.
+    """
     source = lighter(_CONTROLS.sub("", source))
     if not frames or _unwrap(source, Notes()):
         return sanitise(source, notes)
@@ -116,7 +128,7 @@ def render(source: str, notes: Notes, *, frames: bool) -> str:
         return _as_text(source, notes)
     if frame.loads_scripts(source):
         notes.add(OutputCode.SCRIPT_FROM_NETWORK)
-    return frame.wrap(source)
+    return frame.wrap(source, leaves_out, packer)
 
 
 def sanitise(source: str, notes: Notes) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import charts, html, markdown, raster, terminal, tex
+from .packed import Packer
 from .plain import NotPlainError, plain, values
 from .raster import MAGIC, image_type
 from .verdict import Notes, named
@@ -42,6 +43,9 @@ class Bundles:
 
     frames: bool
     model_shown: Callable[[str], bool] = field(default=lambda model_id: False)
+    leaves_out: Callable[[str], bool] | None = None
+    """Says whether a library may stay away, which the page has already."""
+    packer: Packer = field(default_factory=Packer)
 
     def apply(
         self, data: Any, metadata: Any, notes: Notes, *, line: bool = True
@@ -80,7 +84,13 @@ class Bundles:
                 _as_text(value, kept)
         elif name == "text/html" and isinstance(value, str):
             said = _SAID.search(value)
-            kept[name] = html.render(value[: said.start()] if said else value, notes, frames=self.frames)
+            kept[name] = html.render(
+                value[: said.start()] if said else value,
+                notes,
+                frames=self.frames,
+                leaves_out=self.leaves_out,
+                packer=self.packer,
+            )
             if said:
                 kept[name] += html.sanitise(said[0], notes)
         elif name == "text/markdown" and isinstance(value, str):

@@ -17,6 +17,7 @@ from . import replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .errors import error
 from .mime import Bundles
+from .packed import Libraries, Packer, Place
 from .plain import NotPlainError, count, plain
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
@@ -48,7 +49,17 @@ class OutputPolicy:
         active = mode == "safe"
         self._shown: Message | None = None
         """The display that is filtered just now."""
-        self._bundles = Bundles(frames=active, model_shown=self._model_shown)
+        self._place: Place | None = None
+        """Where in a notebook it will be, if that is known."""
+        self._libraries = Libraries()
+        self.packer: Packer = Packer() if before is None else before.packer
+        """Knows the libraries that came last."""
+        self._bundles = Bundles(
+            frames=active,
+            model_shown=self._model_shown,
+            leaves_out=self._leaves_out,
+            packer=self.packer,
+        )
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
         past = before.past_widgets if before is not None else None
@@ -68,8 +79,12 @@ class OutputPolicy:
             "shutdown_reply": lambda message, notes: plain(message.content),
         }
 
-    def apply(self, message: Message) -> Verdict:
-        """Decide on one message out of the container, whose type and headers were checked before."""
+    def apply(self, message: Message, place: Place | None = None) -> Verdict:
+        """Decide on one message out of the container, whose type and headers were checked before.
+
+        With the place in a notebook that a display will have, it may do without a library that other cells brought.
+        """
+        self._place = place
         if self.mode == "trusted" or (message.plain and _is_text(message)):
             return Verdict(message)
         notes = Notes()
@@ -125,6 +140,19 @@ class OutputPolicy:
         new = shown.type != "update_display_data"
         return self._widgets.displayed(model_id, _parent(shown), new=new, again=bool(shown.content.get("transient")))
 
+    def _leaves_out(self, name: str) -> bool:
+        """Return whether the display that is filtered just now may do without a library.
+
+        One with an id may be replaced at any time, and what an Output widget takes over is in no cell.
+        """
+        shown, place = self._shown, self._place
+        if shown is None or place is None or shown.type == "update_display_data" or self._widgets.took_over:
+            return False
+        transient = shown.content.get("transient")
+        if isinstance(transient, dict) and transient.get("display_id") is not None:
+            return False
+        return self._libraries.leaves_out(name, place)
+
     def _comm(self, message: Message, notes: Notes) -> widgets.Sent | None:
         """Filter a comm's message, whose buffers go with its content; None for any other message."""
         if message.type == "comm_open":
@@ -135,6 +163,8 @@ class OutputPolicy:
 
     def _clear(self, message: Message, notes: Notes) -> _Content:
         self._widgets.cleared(_parent(message))
+        if self._place is not None:
+            self._libraries.forget(self._place.cell)
         return {"wait": message.content.get("wait") is True}
 
     def _content(self, message: Message, notes: Notes) -> _Content:

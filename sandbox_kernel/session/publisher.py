@@ -15,11 +15,14 @@ from ..core.errors import OutputLimit, ProtocolError, SandboxError
 from ..core.model import Message, format_bytes
 from ..policy import OutputPolicy, Verdict
 from ..policy.budget import MAX_REPLY
+from ..policy.packed import Place
 from . import protocol
 from .requests import PendingRequest, RequestQueue, parent_of
 
 MAX_NOTED = 10_000
 """Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
+MAX_CELL_ID = 1000
+"""Characters; VS Code's name the file."""
 MAX_NOTICES = 100
 """What waits to be said on stderr of the next cell."""
 
@@ -58,7 +61,7 @@ class Publisher:
 
     def judge(self, message: Message, request: PendingRequest | None) -> Verdict:
         """Apply the output policy. May run in another thread, for one message at a time."""
-        return _verdict(self.policy, replace(message, parent=parent_of(request)))
+        return _verdict(self.policy, replace(message, parent=parent_of(request)), _place(request))
 
     def allowed(
         self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None
@@ -172,9 +175,20 @@ class Publisher:
             self.dropped(Note(error.code, str(error)), message.type)
 
 
-def _verdict(policy: OutputPolicy, message: Message) -> Verdict:
+def _place(request: PendingRequest | None) -> Place | None:
+    """Return the cell of a notebook that a request runs, as JupyterLab and VS Code say it."""
+    if request is None or not request.is_execute:
+        return None
+    cell, gone = request.message.metadata.get("cellId"), request.message.metadata.get("deletedCells")
+    if not isinstance(cell, str) or not 0 < len(cell) <= MAX_CELL_ID:
+        return None
+    gone = gone[:MAX_NOTICES] if isinstance(gone, list) else ()
+    return Place(cell, request.id, tuple(one for one in gone if isinstance(one, str)))
+
+
+def _verdict(policy: OutputPolicy, message: Message, place: Place | None = None) -> Verdict:
     try:
-        return policy.apply(message)
+        return policy.apply(message, place)
     except RecursionError:
         return Verdict(None, (OutputCode.TOO_DEEP.note(),))
 

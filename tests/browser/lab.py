@@ -220,7 +220,7 @@ def running_lab(folder: Path, kernels: Path, *, wall: bool = False, somebody: So
         path.write_text(json.dumps(values))
     if somebody:
         subprocess.run(["chown", "-R", f"{somebody.user}:{somebody.user}", folder], check=True)
-    with _server(folder, kernels, somebody) as server, _chromium(folder) as browser:
+    with _server(folder, kernels, somebody) as server, chromium(folder) as browser:
         yield Lab(server, folder / "notebooks", browser)
 
 
@@ -279,7 +279,7 @@ def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[
 
 
 @contextmanager
-def _chromium(folder: Path) -> Iterator[Chrome]:
+def chromium(folder: Path) -> Iterator[Chrome]:
     binary = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if not binary or not driver:

@@ -1,0 +1,142 @@
+"""Libraries in frames are packed, and come once where a notebook's cells can share them."""
+
+from __future__ import annotations
+
+import html
+import random
+import re
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.policy import OutputPolicy, frame, packed
+from sandbox_kernel.policy.packed import MAX_CELLS, MAX_CODE, MAX_LIBRARIES, Libraries, Packer, Place
+from tests.support.policy.check import faults
+from tests.support.policy.messages import filtered, message
+
+LIBRARY = "function draw(what){document.body.append(what)} /* much of it */\n" * 3000
+FIGURE = f'<div id="a"></div><script id="b">{LIBRARY}</script><script>draw("x & y")</script>'
+PACKED = Packer().pack(LIBRARY)
+NAME = re.compile(r"data-packed=(?:&amp;quot;|\")([0-9a-f]{64}):")
+
+
+def inner(shown: str) -> str:
+    return html.unescape(html.unescape(shown))
+
+
+def shown(policy: OutputPolicy, place: Place | None, **content: Any) -> str:
+    sent = message("display_data", {"data": {"text/html": FIGURE}, "metadata": {}, "transient": {}} | content)
+    passed = policy.apply(sent, place).message
+    assert passed is not None
+    page: str = passed.content["data"]["text/html"]
+    return page
+
+
+def brings(policy: OutputPolicy, place: Place | None, **content: Any) -> bool:
+    """Return whether the figure of a cell brings its library; it is packed either way."""
+    page = shown(policy, place, **content)
+    assert faults(page) == []
+    assert NAME.search(page)
+    return PACKED is not None and PACKED.text in page
+
+
+def test_a_figure_is_a_fraction_of_its_library_and_needs_no_hash_of_a_script() -> None:
+    assert PACKED is not None
+    page = shown(OutputPolicy("safe"), None)
+    assert len(page) < len(LIBRARY) / 5
+    assert faults(page) == []
+    assert LIBRARY not in inner(page)
+    assert f'<script type="text/later" data-packed="{PACKED.name}" id="b">{PACKED.text}</script>' in inner(page)
+    assert '<script type="text/later">draw("x & y")</script>' in inner(page)
+    assert frame.RUNNER_HASH in page
+    assert len(re.findall("sha256-", page)) == 3  # the runner's in both policies, and the watch's in the outer one
+
+
+def test_what_is_packed_passes_once_more_as_it_is() -> None:
+    for place in (None, Place("a", "1"), Place("b", "2")):
+        policy = OutputPolicy("safe")
+        policy.apply(message("display_data", {"data": {"text/html": FIGURE}, "metadata": {}}), Place("c", "0"))
+        once = shown(policy, place)
+        again, verdict = filtered({"text/html": once})
+        assert (again["text/html"], verdict.reasons) == (once, ())
+
+
+def test_strict_has_no_frame_and_so_nothing_packed() -> None:
+    data, _ = filtered({"text/html": FIGURE}, OutputPolicy("strict"))
+    assert "<iframe" not in data["text/html"]
+
+
+def test_the_next_cell_does_without_and_the_same_one_run_again_brings_it_along() -> None:
+    policy = OutputPolicy("safe")
+    assert brings(policy, Place("a", "1"))
+    assert not brings(policy, Place("a", "1")), "the second figure of the same run"
+    assert not brings(policy, Place("b", "2"))
+    assert brings(policy, Place("b", "3")), "whoever runs a cell again gets what it needs, whatever became of the first"
+    assert not brings(policy, Place("c", "4"))
+    assert not brings(policy, Place("a", "5")), "its own output is replaced, but another brought it since"
+    assert brings(policy, Place("a", "6"))
+
+
+def test_all_cells_run_again_have_it_once() -> None:
+    policy = OutputPolicy("safe")
+    for turn in range(3):
+        runs = [brings(policy, Place(cell, f"{cell}{turn}")) for cell in "abcde"]
+        assert runs == [True, False, False, False, False]
+
+
+def test_it_comes_again_where_what_had_it_is_gone() -> None:
+    policy = OutputPolicy("safe")
+    assert brings(policy, Place("a", "1"))
+    assert brings(policy, Place("b", "2", gone=("a",))), "the cell was deleted"
+    policy.apply(message("clear_output", {"wait": True}), Place("b", "2"))
+    assert brings(policy, Place("b", "2")), "the output was cleared"
+    policy = policy.renewed()
+    assert brings(policy, Place("c", "3")), "another kernel, perhaps of another notebook"
+
+
+def test_what_is_no_place_of_a_notebook_always_brings_it() -> None:
+    policy = OutputPolicy("safe")
+    assert brings(policy, None)
+    assert brings(policy, None)
+    updatable = {"transient": {"display_id": "x"}}
+    assert brings(policy, Place("a", "1"), **updatable), "it may be replaced at any time"
+    assert brings(policy, Place("b", "2"))
+    assert brings(policy, Place("c", "3"), **updatable)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "MAX_KEPT", 200_000)
+    libraries = Libraries()
+    for number in range(2 * MAX_CELLS):
+        libraries.leaves_out(f"{number % (2 * MAX_LIBRARIES)}", Place(f"cell {number}", "1"))
+    assert (libraries.cells, libraries.held) == (MAX_CELLS, MAX_LIBRARIES)
+    packer = Packer()
+    for number in range(9):
+        packer.pack("".join(random.Random(number).choices("abcdefgh", k=110_000)))
+    assert 100_000 < packer.size <= 200_000
+
+
+def test_what_gets_no_smaller_or_is_too_much_stays_as_it_is() -> None:
+    noise = "".join(random.Random(1).choices([chr(sign) for sign in range(0x4E00, 0x9FFF)], k=110_000))
+    page = inner(frame.wrap(f"<script>{noise}</script>"))
+    assert f'<script type="text/later">{noise}</script>' in page
+    large = "x" * (MAX_CODE + 1)
+    assert f'<script type="text/later">{large}</script>' in inner(frame.wrap(f"<script>{large}</script>"))
+
+
+def test_whatever_the_tags_say_the_frame_is_the_same_once_more() -> None:
+    """Marks that a cell writes itself name nothing but a script of its own."""
+    for tag in (
+        f'<script type="text/later" data-packed="{"0" * 64}:1:1">{LIBRARY}</script>',
+        f'<script type="text/later" data-packed="{"0" * 64}:1:1"></script><script>1</script>',
+        f"<script {'a' * 299}>{LIBRARY}</script>",
+        f"<script type=module>{LIBRARY}</script>",
+        f"<script src=x>{LIBRARY}</script>",
+        f"<div title='<script>{LIBRARY}</script>'>x</div>",
+        f"<!--<script>{LIBRARY}</script>--><script>1</script>",
+        f"<script>1</script><script type='text/later'>{LIBRARY}</script>",
+    ):
+        page = frame.wrap(tag)
+        assert faults(page) == []
+        again, _ = filtered({"text/html": page})
+        assert again["text/html"] == page, tag[:100]
