@@ -19,6 +19,7 @@ ipykernel.
 - `watch`: What the agent notices of the cells, where a monitor asks for it.
 - `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
+- `pictures`: Pictures of scratch become part of the output that names them; in the kernel.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
 - `tools`: The caller's tools as functions; in the kernel, and only where there are some.
 - `start`: What comes before: the shield, and the kernel as early as can be.

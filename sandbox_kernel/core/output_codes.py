@@ -50,6 +50,21 @@ class OutputCode(Code):
     HTML_HANDLER = "violation", "removed {attribute}=: may act in your browser", _TRUSTED
     HTML_LINK = "violation", "removed a link: only http, https and mailto may be followed", "Link to http or https."
     HTML_SOURCE = "violation", "removed the source of <{tag}>: outputs load nothing from a network", _OFFLINE
+    PICTURE_NOT_THERE = (
+        "notice",
+        "removed a picture: {name} is not among the sandbox's files, or is no picture of at most 8 MB",
+        "Give its path below /mnt/data, or relative to the working folder, and save it before it is shown.",
+    )
+    FILE_NOT_THERE = (
+        "notice",
+        "removed the source of <{tag}>: {name} is a file in the sandbox, which a page cannot load",
+        "Put the data into the output (Audio and Video of IPython.display with embed=True).",
+    )
+    LINK_TO_FILE = (
+        "notice",
+        "removed a link to {name}: a page cannot open what is in the sandbox",
+        "Fetch the file: with the panel Sandbox files, from the folder of downloads, or by the files of the SDK.",
+    )
     HTML_STYLE = "violation", "removed <style>: it cannot be confined to this output", "Use simple selectors and rules."
     CSS = "violation", "removed CSS: it may load something or leave its place", "Use colours, sizes and borders only."
 
@@ -87,6 +102,11 @@ class OutputCode(Code):
     )
     WIDGET_VIEW = "violation", "dropped a widget ({model}) with the view of another class", _FORGED
     WIDGET_NOT_SHOWN = "notice", "removed a widget: its model is not one that may run in your browser", _WIDGETS
+    WIDGET_OF_PACKAGE = (
+        "notice",
+        "removed a widget of {package}: only those of ipywidgets may run in your browser",
+        _WIDGETS,
+    )
     WIDGET_INACTIVE = "notice", "dropped a widget: no active content in this mode", "Set outputs = safe."
     COMM_INACTIVE = "notice", "dropped a comm message: no active content in this mode", "Set outputs = safe."
     MANY_COMMS = "notice", "dropped a widget: {most} comms are open", "Close widgets that are not shown any more."

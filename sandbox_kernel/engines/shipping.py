@@ -104,6 +104,11 @@ def charts_line() -> str:
     return _line("charts", "install_here()")
 
 
+def pictures_line() -> str:
+    """Return a line for a kernel's start by which outputs hold their pictures (`container/pictures.py`)."""
+    return _line("pictures", "install_here()")
+
+
 def launcher_line() -> str:
     """Return the program of a kernel (`container/launcher.py`)."""
     return _line("launcher", "main()")
@@ -169,6 +174,7 @@ def agent_command(
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
             # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
+            f"--IPKernelApp.exec_lines={pictures_line()}",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
         ],

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from html import escape as _escape
 from html import unescape
+from itertools import islice
 from typing import Any
 
 from ..core.codes import Note, OutputCode
@@ -89,6 +90,13 @@ _CLASS = re.compile(
 """Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
 _ID = re.compile(r"T_[\w-]{1,80}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
+_RELATIVE = re.compile(
+    r"<(img|audio|video|source|a)\b[^<>]{0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
+    r"(?![\"']?\s{0,9}(?:[a-z][a-z0-9+.-]{0,30}:|#))(?:\"([^\"<>]{1,300})\"|'([^'<>]{1,300})'|([^\s\"'<>]{1,300}))",
+    re.IGNORECASE,
+)
+"""Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
+MAX_NAMED = 20
 _LINK_TAG = re.compile(r"<a( [^>]*)>")
 _ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
@@ -192,6 +200,19 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(OutputCode.HTML_TAG, tag=tag[:20])
     for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
+    for found in islice(_RELATIVE.finditer(source), MAX_NAMED):
+        tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
+        name = named(address)
+        if address.startswith("//") and tag == "a":  # with the scheme of the page
+            notes.add(OutputCode.HTML_LINK)
+        elif address.startswith("//"):
+            notes.add(OutputCode.HTML_SOURCE, tag=tag)
+        elif tag == "a":
+            notes.add(OutputCode.LINK_TO_FILE, name=name)
+        elif tag == "img":
+            notes.add(OutputCode.PICTURE_NOT_THERE, name=name)
+        else:
+            notes.add(OutputCode.FILE_NOT_THERE, tag=tag, name=name)
     for note in sorted(sanitiser.changed, key=str):
         notes.take(note)
     if sanitiser.images.left is not None:

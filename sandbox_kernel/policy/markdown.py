@@ -31,6 +31,10 @@ _PLAIN = re.compile(
     rf"(?:(?:[{_LETTER}]{{1,60}}[,;:?!]? {_WORD}(?:[.,;:?!]? {_WORD})*[.?!:]?|[{_LETTER}]{{2,60}}[.?!]?)\n{{1,2}})*"
 )
 """Lines of words, and punctuation only where a space or the end of the line follows: no address, list or markup."""
+_PICTURE = "data:image/png;base64,sandboxPicture"
+_DATA = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]{16,}={0,2}")
+_AWAY = re.compile(re.escape(_PICTURE) + r"(\d{1,6})x")
+"""A picture of the source, by its number, while that is parsed."""
 _SPECIAL = re.compile(r"[*_`\[\]()!<>&\\$~|#]")
 _NESTED = re.compile(r"(?:^|\n)(?:[ \t]*(?:>|[-*+]|[0-9]{1,9}[.)])){21}")
 
@@ -42,12 +46,28 @@ def is_text(source: str) -> bool:
 
 def render(source: str, notes: Notes) -> str:
     """Return sanitised HTML for Markdown, formulas left for the page to typeset."""
+    pictures: list[str] = []
+
+    def away(found: re.Match[str]) -> str:
+        pictures.append(found[0])
+        return f"{_PICTURE}{len(pictures) - 1}x"
+
+    def back(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return pictures[number] if number < len(pictures) else found[0]
+
+    # Their letters mean nothing to a parser, and are far more than Markdown may have: they come back when it is HTML.
+    short = _DATA.sub(away, source) if "data:image/" in source else source
+    return html.sanitise(_AWAY.sub(back, _parsed(short, notes)), notes)
+
+
+def _parsed(source: str, notes: Notes) -> str:
     if len(source) > MAX_SOURCE or len(_SPECIAL.findall(source)) > MAX_SPECIAL or _NESTED.search(source):
         notes.add(OutputCode.MARKDOWN_AS_TEXT)
         notes.work += html_cost.LETTER * min(len(source), MAX_SOURCE)
         return html.as_text(source[:MAX_SOURCE])
     # Formulas come back as text, and all is sanitised after that.
-    return html.sanitise(str(_parser().render(source, {"left": tex.Allowance()})), notes)
+    return str(_parser().render(source, {"left": tex.Allowance()}))
 
 
 def _inline(state: Any, silent: bool) -> bool:

@@ -43,6 +43,8 @@ class Bundles:
 
     frames: bool
     model_shown: Callable[[str], bool] = field(default=lambda model_id: False)
+    package: Callable[[str], str | None] = field(default=lambda model_id: None)
+    """Names the package of a widget model that was not let through, if that is known."""
     leaves_out: Callable[[str], bool] | None = None
     """Says whether a library may stay away, which the page has already."""
     packer: Packer = field(default_factory=Packer)
@@ -153,6 +155,8 @@ class Bundles:
                 and value["version_minor"] in (0, 1)
                 else {"version_major": 2, "version_minor": 0, "model_id": model}
             )
+        elif isinstance(model, str) and (package := self.package(model)):
+            notes.add(OutputCode.WIDGET_OF_PACKAGE, package=package)
         else:
             notes.add(OutputCode.WIDGET_NOT_SHOWN)
 

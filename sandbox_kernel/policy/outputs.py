@@ -57,6 +57,7 @@ class OutputPolicy:
         self._bundles = Bundles(
             frames=active,
             model_shown=self._model_shown,
+            package=self._package,
             leaves_out=self._leaves_out,
             packer=self.packer,
         )
@@ -152,6 +153,9 @@ class OutputPolicy:
         if isinstance(transient, dict) and transient.get("display_id") is not None:
             return False
         return self._libraries.leaves_out(name, place)
+
+    def _package(self, model_id: str) -> str | None:
+        return self._widgets.package(model_id)
 
     def _comm(self, message: Message, notes: Notes) -> widgets.Sent | None:
         """Filter a comm's message, whose buffers go with its content; None for any other message."""

@@ -109,6 +109,31 @@ def model_of(state: Mapping[str, Any]) -> Model | None:
     return model if model and all(key in state for key in needed) and model.named_by(state) else None
 
 
+PACKAGES = {
+    "jupyter-matplotlib": "ipympl",
+    "jupyter-leaflet": "ipyleaflet",
+    "jupyterlab-plotly": "plotly (FigureWidget)",
+    "plotlywidget": "plotly (FigureWidget)",
+    "jupyter-threejs": "pythreejs",
+    "jupyter-vuetify": "ipyvuetify",
+    "jupyter-vue": "ipyvue",
+    "nglview-js-widgets": "nglview",
+    "@bokeh/jupyter_bokeh": "jupyter_bokeh",
+    "@jupyter-widgets/jupyterlab-sidecar": "sidecar",
+}
+"""Python packages whose widgets come from a module of another name."""
+
+
+def package_of(state: Any) -> str | None:
+    """Return the package of a widget that is none of ipywidgets, as far as its first state says it."""
+    module = state.get("_model_module") if isinstance(state, dict) else None
+    if not isinstance(module, str):
+        return None
+    if module == "anywidget" and "FigureWidget" in str(state.get("_anywidget_id", ""))[:200]:
+        return PACKAGES["plotlywidget"]
+    return PACKAGES.get(module, named(module))
+
+
 def stranger(state: Any) -> RefusedError:
     """Say why a widget is not one of ipywidgets."""
     names = state if isinstance(state, dict) else {}

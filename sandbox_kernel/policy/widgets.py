@@ -18,7 +18,7 @@ from .mime import Bundles
 from .plain import count, is_id, plain
 from .verdict import Notes, RefusedError, named
 from .widget_bytes import Placed, placed_at, shown, takes
-from .widget_models import NAMES, carried, model_of, models, referred, stranger
+from .widget_models import NAMES, carried, model_of, models, package_of, referred, stranger
 from .widget_rules import LETTER, Setting, UnfitError, check
 from .widget_views import VIEW as WORK_OF_A_VIEW
 from .widget_views import Views
@@ -26,6 +26,8 @@ from .widget_views import Views
 TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
+MAX_STRANGERS = 1_000
+"""Models of other packages that are remembered by name."""
 MAX_PAST = 100_000
 """Widgets of a session, closed ones too. Their ids take 10 MB."""
 
@@ -60,12 +62,18 @@ class Widgets:
         self._ends: dict[str, dict[str, Any]] = {}
         """Comm id of each link -> its ends."""
         self._views = Views()
+        self._strangers: dict[str, str] = {}
+        """Models that were not let through, and the package that each is of."""
         self._taking: dict[str, str] = {}
         """Comm id of each Output widget -> the request whose displays it takes over."""
         self.took_over = False
         """Whether an Output widget ever took over what a cell shows: it tells the kernel all of that."""
         self._updatable: set[str] = set()
         """Output widgets that took over a display with an id: an update of that is shown in them."""
+
+    def package(self, model_id: str) -> str | None:
+        """Return the package of a model that was not let through."""
+        return self._strangers.get(model_id)
 
     def model_shown(self, model_id: str) -> bool:
         return model_id in self._models
@@ -154,6 +162,8 @@ class Widgets:
         data = content.get("data")
         state = data.get("state") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(state, dict) or not (model := model_of(state)):
+            if (package := package_of(state)) is not None and len(self._strangers) < MAX_STRANGERS:
+                self._strangers[comm_id] = package
             raise stranger(state)
         if self.past.get(hash(comm_id), model.name) != model.name:
             raise RefusedError(OutputCode.WIDGET_ID_REUSED)

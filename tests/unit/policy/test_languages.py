@@ -407,3 +407,23 @@ def test_a_traceback_holds_no_html() -> None:
     honest = ["File <ipython-input-1>", "Cell In[1], line 1, in <module>", "TypeError: <class 'int'> <= 1"]
     sent = message("error", {"ename": "E", "evalue": "x", "traceback": honest})
     assert OutputPolicy("safe").apply(sent).message is sent
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"![](data:image/png;base64,{PIXEL}) ![](data:image/png;base64,sandboxPicture0x)",
+        f"![](data:image/png;base64,{PIXEL})\n\n<img src='data:image/png;base64,sandboxPicture7x'>",
+        f"`data:image/png;base64,{PIXEL}` $data:image/png;base64,sandboxPicture0x$",
+        f"[x](data:image/png;base64,{PIXEL})<b title='data:image/png;base64,sandboxPicture0x'>",
+        f"![](data:image/svg+xml;base64,{'PHN2ZyBvbmxvYWQ9ImFsZXJ0KDEpIj48c2NyaXB0PjE8L3NjcmlwdD48L3N2Zz4='})",
+    ],
+)
+def test_a_picture_of_markdown_is_a_picture_wherever_its_mark_stands(source: str) -> None:
+    """While Markdown is parsed a mark stands for a picture; one that a cell writes gets it nothing but a picture."""
+    data, _ = filtered({"text/markdown": source})
+    assert faults(data["text/html"]) == []
+    assert not re.search("sandboxPicture[1-9]x", data["text/html"].replace("sandboxPicture7x", ""))

@@ -424,3 +424,27 @@ def test_control_the_ids_of_ipywidgets_open_one(comm_id: str) -> None:
     assert policy.apply(model(comm_id, "LabelModel")).message is not None
     data, _ = filtered({VIEW: {"model_id": comm_id, "version_major": 2, "version_minor": 0}}, policy)
     assert VIEW in data
+
+
+@pytest.mark.parametrize(
+    ("module", "more", "package"),
+    [
+        ("jupyter-matplotlib", {}, "ipympl"),
+        ("jupyter-leaflet", {}, "ipyleaflet"),
+        ("anywidget", {"_anywidget_id": "my.Counter"}, "anywidget"),
+        ("anywidget", {"_anywidget_id": "plotly.basewidget.FigureWidget"}, "plotly (FigureWidget)"),
+        ('x"><script>', {}, "something without a proper name"),
+        (["x"], {}, None),
+    ],
+)
+def test_a_widget_that_is_not_shown_is_said_by_its_package(
+    module: Any, more: dict[str, Any], package: str | None
+) -> None:
+    policy = OutputPolicy("safe")
+    state = {"_model_module": module, "_model_name": "SomeModel", "_model_module_version": "1.0.0", **more}
+    content = {"comm_id": "c1", "target_name": "jupyter.widget", "data": {"state": state, "buffer_paths": []}}
+    assert policy.apply(message("comm_open", content)).message is None
+    data, verdict = filtered({"text/plain": "Some()", **view("c1")}, policy)
+    said = f"removed a widget of {package}: only those" if package else "removed a widget: its model is not one"
+    assert verdict.reasons[0].startswith(said)
+    assert data.keys() == {"text/plain"}

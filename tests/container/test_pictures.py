@@ -1,0 +1,109 @@
+"""Pictures of scratch that HTML and Markdown name are in the output; whatever else does not come is said."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox_kernel import Sandbox
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>'
+ADDRESS = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+MADE = """
+import os
+from IPython.display import HTML, FileLink, Image, Markdown, display
+os.mkfifo('fifo.png'); os.symlink('/etc/passwd', 'link.png'); os.symlink('/tmp/out.png', 'out.png')
+open('/tmp/out.png', 'wb').write(open('plot.png', 'rb').read())
+open('large.png', 'wb').write(open('plot.png', 'rb').read() + bytes(9 << 20))
+open('text.png', 'w').write('none')
+for n in range(60): open(f'{n}.png', 'wb').write(open('plot.png', 'rb').read())
+None"""
+
+
+@pytest.fixture(scope="module")
+def sandbox(image: str) -> Iterator[Sandbox]:
+    with Sandbox(image=image, memory="512M") as sandbox:
+        sandbox.files.write("plot.png", PNG)
+        sandbox.files.write("a folder/my plot.svg", SVG)
+        sandbox.files.write("table.csv", b"a\n1\n")
+        assert sandbox.run_code(MADE).ok
+        yield sandbox
+
+
+def shown(sandbox: Sandbox, code: str) -> str:
+    execution = sandbox.run_code(code)
+    assert execution.ok, execution.error
+    (result,) = execution.results
+    return result.html or result.markdown or result.text or ""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "HTML('<img src=\"plot.png\">')",
+        "HTML('<p>x<IMG width=3 SRC = plot.png>')",
+        "HTML(\"<img src='/mnt/data/plot.png?v=1'>\")",
+        "Image(url='plot.png')",
+        "Markdown('# A title\\n\\n![what it is](plot.png)')",
+        "Markdown('![](<plot.png> \"title\")')",
+        "Markdown('words <img src=\"./plot.png\"/>')",
+        "display({'text/html': '<img src=plot.png>', 'text/plain': 'x'}, raw=True)",
+    ],
+)
+def test_a_picture_of_scratch_is_in_the_output(sandbox: Sandbox, code: str) -> None:
+    page = shown(sandbox, code)
+    assert f'src="{ADDRESS}"' in page
+    assert "sandbox_kernel" not in page
+
+
+def test_an_svg_is_drawn_anew_and_a_name_may_have_spaces(sandbox: Sandbox) -> None:
+    for code in ("HTML('<img src=\"a%20folder/my plot.svg\">')", "Markdown('![](a%20folder/my%20plot.svg)')"):
+        page = shown(sandbox, code)
+        assert 'src="data:image/svg+xml;base64,' in page
+        assert "sandbox_kernel" not in page
+
+
+def test_a_large_picture_in_markdown_stays_a_picture(sandbox: Sandbox) -> None:
+    sandbox.run_code("open('noise.png', 'wb').write(open('plot.png', 'rb').read() + os.urandom(300_000))")
+    page = shown(sandbox, "Markdown('# x\\n\\n![](noise.png) and ![](plot.png) *more*')")
+    assert page.count("data:image/png;base64,") == 2
+    assert "<em>more</em>" in page
+    assert len(page) > 400_000
+
+
+@pytest.mark.parametrize(
+    "name", ["fifo.png", "link.png", "out.png", "large.png", "text.png", "none.png", "../../etc/passwd", "."]
+)
+def test_what_is_no_picture_of_scratch_is_not_there_and_that_is_said(sandbox: Sandbox, name: str) -> None:
+    page = shown(sandbox, f"HTML('<img src=\"{name}\">')")
+    assert "data:" not in page
+    assert f"removed a picture: {name} is not among the sandbox" in page
+
+
+def test_so_many_pictures_and_no_more(sandbox: Sandbox) -> None:
+    page = shown(sandbox, "HTML(''.join(f'<img src={n}.png>' for n in range(60)))")
+    assert page.count("data:image/png") == 50
+    assert "removed a picture: 50.png" in page
+
+
+def test_links_to_files_and_addresses_without_a_scheme_are_said(sandbox: Sandbox) -> None:
+    page = shown(sandbox, "FileLink('table.csv')")
+    assert "removed a link to table.csv: a page cannot open what is in the sandbox" in page
+    assert "removed the source of &lt;img&gt;: outputs load nothing from a network" in shown(
+        sandbox, "HTML('<img src=//evil.test/x.png>')"
+    )
+    assert "removed the source of &lt;audio&gt;: a.mp3 is a file" in shown(
+        sandbox, "HTML('<audio src=a.mp3 controls>')"
+    )
+    assert "sandbox_kernel" not in shown(sandbox, "HTML('<a href=#part>part</a>')")
+
+
+def test_control_without_the_kernels_own_side_the_picture_stays_away(sandbox: Sandbox) -> None:
+    """It is the kernel that puts pictures in; the host reads no file for it."""
+    code = "f = get_ipython().display_formatter; type(f).format(f, HTML('<img src=plot.png>'))[0]['text/html']"
+    assert sandbox.run_code(code).text == "'<img src=plot.png>'"
