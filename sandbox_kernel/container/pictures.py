@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import stat
-import urllib.parse
 from typing import Any
 
 SCRATCH = "/mnt/data"
@@ -83,8 +82,10 @@ def _embedded(written: str, room: list[int]) -> str:
     path = written[1:-1] if written[0] in "\"'<" else written
     if _ADDRESS.match(path) or room[0] <= 0:
         return written
+    from urllib.parse import unquote  # a kernel's start need not wait for it
+
     room[0] -= 1
-    for name in (path, urllib.parse.unquote(path), urllib.parse.unquote(path.partition("?")[0])):
+    for name in (path, unquote(path), unquote(path.partition("?")[0])):
         data = _read(name, room[1])
         if data is None:
             continue

@@ -97,6 +97,8 @@ _RELATIVE = re.compile(
 )
 """Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
 MAX_NAMED = 20
+_LOADING = {"a": OutputCode.HTML_LINK}
+_FILES = {"a": OutputCode.LINK_TO_FILE, "img": OutputCode.PICTURE_NOT_THERE}
 _LINK_TAG = re.compile(r"<a( [^>]*)>")
 _ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
@@ -202,17 +204,9 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
     for found in islice(_RELATIVE.finditer(source), MAX_NAMED):
         tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
-        name = named(address)
-        if address.startswith("//") and tag == "a":  # with the scheme of the page
-            notes.add(OutputCode.HTML_LINK)
-        elif address.startswith("//"):
-            notes.add(OutputCode.HTML_SOURCE, tag=tag)
-        elif tag == "a":
-            notes.add(OutputCode.LINK_TO_FILE, name=name)
-        elif tag == "img":
-            notes.add(OutputCode.PICTURE_NOT_THERE, name=name)
-        else:
-            notes.add(OutputCode.FILE_NOT_THERE, tag=tag, name=name)
+        loads = address.startswith("//")  # with the scheme of the page
+        code = (_LOADING if loads else _FILES).get(tag, OutputCode.HTML_SOURCE if loads else OutputCode.FILE_NOT_THERE)
+        notes.add(code, tag=tag, name=named(address))
     for note in sorted(sanitiser.changed, key=str):
         notes.take(note)
     if sanitiser.images.left is not None:

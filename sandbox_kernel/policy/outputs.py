@@ -155,7 +155,7 @@ class OutputPolicy:
         return self._libraries.leaves_out(name, place)
 
     def _package(self, model_id: str) -> str | None:
-        return self._widgets.package(model_id)
+        return self._widgets.strangers.get(model_id)
 
     def _comm(self, message: Message, notes: Notes) -> widgets.Sent | None:
         """Filter a comm's message, whose buffers go with its content; None for any other message."""

@@ -62,7 +62,7 @@ class Widgets:
         self._ends: dict[str, dict[str, Any]] = {}
         """Comm id of each link -> its ends."""
         self._views = Views()
-        self._strangers: dict[str, str] = {}
+        self.strangers: dict[str, str] = {}
         """Models that were not let through, and the package that each is of."""
         self._taking: dict[str, str] = {}
         """Comm id of each Output widget -> the request whose displays it takes over."""
@@ -70,10 +70,6 @@ class Widgets:
         """Whether an Output widget ever took over what a cell shows: it tells the kernel all of that."""
         self._updatable: set[str] = set()
         """Output widgets that took over a display with an id: an update of that is shown in them."""
-
-    def package(self, model_id: str) -> str | None:
-        """Return the package of a model that was not let through."""
-        return self._strangers.get(model_id)
 
     def model_shown(self, model_id: str) -> bool:
         return model_id in self._models
@@ -162,8 +158,8 @@ class Widgets:
         data = content.get("data")
         state = data.get("state") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(state, dict) or not (model := model_of(state)):
-            if (package := package_of(state)) is not None and len(self._strangers) < MAX_STRANGERS:
-                self._strangers[comm_id] = package
+            if (package := package_of(state)) is not None and len(self.strangers) < MAX_STRANGERS:
+                self.strangers[comm_id] = package
             raise stranger(state)
         if self.past.get(hash(comm_id), model.name) != model.name:
             raise RefusedError(OutputCode.WIDGET_ID_REUSED)
