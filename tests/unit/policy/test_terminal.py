@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nbconvert.filters.ansi import ansi2html
 
 from sandbox_kernel.policy import OutputPolicy, terminal
+from sandbox_kernel.policy.errors import error
 from tests.support.cases import each
 from tests.support.policy.messages import message
 
@@ -136,3 +137,19 @@ def test_a_whole_colour_passes(colour: str) -> None:
 @given(st.lists(st.sampled_from(["", "0", "1", "2", "5", "38", "48", "038", "255", "999", "38:5:1"]), max_size=12))
 def test_no_row_of_numbers_fails_in_the_export(numbers: list[str]) -> None:
     ansi2html(terminal.clean(f"\x1b[{';'.join(numbers)}mx"))
+
+
+def test_calls_within_packages_are_left_out_where_a_file_or_a_network_is_missing() -> None:
+    """The cell's own lines stay, and so does everything of other exceptions."""
+    head, cell, last = "FileNotFoundError  Traceback", "\x1b[36mCell In[1]\x1b[39m, line 2\npd.read_csv('a')", "the end"
+    own = "File \x1b[32m/mnt/data/own.py:2\x1b[39m, in f()"
+    library = "File \x1b[32m/usr/local/lib/python3.13/dist-packages/pandas/io.py:1\x1b[0m, in read_csv()"
+    frozen = "File <frozen codecs>:1, in open()"
+    lines = [head, cell, library, frozen, own, library, last]
+    told = error({"ename": "FileNotFoundError", "evalue": "[Errno 2] No such file", "traceback": lines})["traceback"]
+    short = [head, cell, "[2 calls within packages left out]", own, "[1 call within packages left out]", last]
+    assert told == short
+    assert error({"ename": "FileNotFoundError", "evalue": "", "traceback": told})["traceback"] == short
+    assert error({"ename": "ValueError", "evalue": "", "traceback": lines})["traceback"] == lines
+    network = {"ename": "ConnectionError", "evalue": "Temporary failure in name resolution", "traceback": [library]}
+    assert error(network)["traceback"] == ["[1 call within packages left out]"]
