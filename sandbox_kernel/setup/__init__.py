@@ -15,6 +15,7 @@
 - `way_out`: What the settings of the network name, and whether it is there.
 - `rows`: The rows that the doctor fills, and how they are shown.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
+- `enforced`: What each of these walls enforces, row by row.
 - `walls`: Which engine and runtime is for whom, and which of them are here.
 - `reference`: The page of all settings.
 - `codes_page`: The page of all codes, and the same for a terminal.

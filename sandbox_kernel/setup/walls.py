@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from ..core.errors import SandboxError
 from ..core.model import Settings
 from ..engines.select import BUBBLEWRAP, DOCKER, make_engine
+from . import enforced
 
 ASKED_SECONDS = 20.0
 """How long a wall may take to say whether it is here."""
@@ -80,7 +81,8 @@ WALLS = (
         for_whom="somebody without a cgroup, on a machine of their own, for code that nobody means harm with",
         kernel="as above",
         stops="files, network, processes, rights",
-        leaves="a cell that takes the machine's memory quicker than it is looked at, or all of its processors",
+        leaves="a cell that takes the machine's memory quicker than it is looked at, or where nobody looks (sockets, "
+        "files without a name), or all of its processors",
         needs="Linux that lets ordinary users make namespaces",
         costs="as above",
     ),
@@ -133,8 +135,13 @@ ROWS = (
 
 
 def as_json(seen: Iterable[Seen]) -> str:
-    """Return a list of what is in `Wall`, each with "here" and "found"."""
-    return json.dumps([{**asdict(one.wall), "here": one.here, "found": one.found} for one in seen], indent=2)
+    """Return a list of what is in `Wall`, each with "here", "found" and what it enforces."""
+    rows = []
+    for one in seen:
+        cells = enforced.of(WALLS.index(one.wall))
+        held = {code: {"holds": cell.holds, "words": cell.words} for code, cell in cells.items()}
+        rows.append({**asdict(one.wall), "here": one.here, "found": one.found, "enforced": held})
+    return json.dumps(rows, indent=2)
 
 
 def as_text(seen: Iterable[Seen]) -> str:
@@ -146,16 +153,29 @@ def as_text(seen: Iterable[Seen]) -> str:
     lines = []
     for one in seen:
         lines.append(f"{one.wall.name}: {'here' if one.here else 'not here'} ({ours(one.found)})")
-        for title, field in ROWS:
-            text = textwrap.fill(getattr(one.wall, field), 108, subsequent_indent=" " * 12)
-            lines.append(f"  {title:<9} {text}")
+        said = [(title, getattr(one.wall, field)) for title, field in ROWS]
+        said += zip(
+            (
+                "Enforces",
+                "Not",
+            ),
+            enforced.sentences(WALLS.index(one.wall)),
+            strict=True,
+        )
+        for title, text in said:
+            lines.append(f"  {title:<9} {textwrap.fill(text, 108, subsequent_indent=' ' * 12)}")
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
+def names() -> tuple[str, ...]:
+    """Return what the walls are called."""
+    return tuple(wall.name for wall in WALLS)
+
+
 def as_markdown() -> str:
     """Return the table of docs/walls.md."""
-    lines = ["| | " + " | ".join(wall.name for wall in WALLS) + " |", "|---" * (len(WALLS) + 1) + "|"]
+    lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(WALLS) + 1) + "|"]
     for title, field in ROWS:
         lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in WALLS) + " |")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from pathlib import Path
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.engines.cgroups import WANTED, here
 from tests.support import ROOT
+from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
 
 USER = 64123
@@ -58,8 +59,17 @@ def cgroup(*, delegated: bool) -> Iterator[list[Path]]:
         yield folders
     finally:
         for folder in folders:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+            eventually(lambda folder=folder: _removed(folder), 10, f"{folder} is removed")  # type: ignore[misc]
+
+
+def _removed(folder: Path) -> bool:
+    """Remove a cgroup and those in it, of which the last sandbox's may still end; return whether it is gone."""
+    for each in sorted(folder.rglob("*/"), reverse=True):
+        with contextlib.suppress(OSError):
+            each.rmdir()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
 
 
 def _with_packages(folder: Path) -> str:

@@ -8,12 +8,25 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.cli.program import main
-from sandbox_kernel.setup import walls
+from sandbox_kernel.setup import enforced, walls
 from tests.support import ROOT
 
 
 def test_the_page_has_the_table() -> None:
     assert walls.as_markdown() in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_promises_has_the_table_of_what_is_enforced() -> None:
+    assert enforced.as_markdown(walls.names()) in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def test_each_wall_has_a_word_for_each_row() -> None:
+    assert {len(row.cells) for row in enforced.ROWS} == {len(walls.WALLS)}
+    assert len({row.code for row in enforced.ROWS}) == len(enforced.ROWS)
+    text = walls.as_text([walls.Seen(wall, True, "") for wall in walls.WALLS])
+    for row in enforced.ROWS:
+        assert row.name[1:].split()[0] in text
+        assert all(cell.words for cell in row.cells if cell.holds == "partly"), row.code
 
 
 def test_a_wall_without_its_engine_is_not_here(
@@ -24,6 +37,7 @@ def test_a_wall_without_its_engine_is_not_here(
     seen = json.loads(capsys.readouterr().out)
     assert (code, [one["here"] for one in seen]) == (1, [False] * len(walls.WALLS))
     assert all(one["found"] for one in seen)
+    assert seen[1]["enforced"]["kernel"] == {"holds": "yes", "words": ""}
 
 
 def test_the_settings_of_each_wall_are_settings() -> None:
