@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..batch import command as run
 from ..batch.exits import HELP as EXIT_CODES_OF_RUN
+from ..broker import command as broker
 from ..config.sources import read_argv
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
@@ -112,6 +113,7 @@ def parser() -> Parser:
     screen_command.add_options(one)
     one = command("mcp", mcp.serve)
     mcp.add_options(one)
+    broker.add_options(command("broker", commands.run_broker))
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": ("run", "screen", "mcp"),
     "What was recorded": ("audit", "receipt"),
-    "Looking after it": ("verify", "ps", "reap", "settings", "codes", "completion"),
+    "Looking after it": ("verify", "broker", "ps", "reap", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -73,6 +73,11 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "receipt": {
         "sandbox-kernel receipt verify receipt.json --output results": "whether these are the files of that run",
         "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "whether the audit still has that run",
+    },
+    "broker": {
+        "sandbox-kernel broker": "for this user: the next session with engine = broker is ready at once",
+        "sandbox-kernel broker --pool 2 --preload numpy,pandas": "two ready, with what cells import first",
+        "sandbox-kernel broker --for-all --check": "whether the operator's file is in order",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {"sandbox-kernel reap": "what a lost owner left; the living are left alone"},

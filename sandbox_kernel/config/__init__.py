@@ -5,5 +5,6 @@
 - `screen_values`: How the screen's rules are written: a TOML file of the host.
 - `monitor_values`: How the monitor is written: a level or a file of rules, and where alerts go.
 - `table`: The table of all settings, in groups.
+- `pool_values`: The forms of settings for sandboxes that are ready before they are asked for.
 - `sources`: Where the settings come from, and the choice of the engine.
 """

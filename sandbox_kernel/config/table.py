@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import zone
 from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
+from . import pool_values
 from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
 from .screen_values import rules as screen_rules
@@ -64,12 +65,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "engine",
             "engine",
             text(
-                re.compile(r"auto|docker|bubblewrap|unix:///\S+"),
-                'auto, docker, bubblewrap, or the address of a Docker-compatible socket: "unix:///..."',
+                re.compile(r"auto|docker|bubblewrap|broker|(?:unix|broker):///\S+"),
+                'auto, docker, bubblewrap, broker, or the address of a socket: "unix:///..." or "broker:///..."',
             ),
             'What makes the sandboxes: "docker" finds a local Docker socket; "unix:///PATH" is a socket that speaks '
-            'the same API, such as Podman\'s; "bubblewrap" needs neither root nor a daemon; "auto" takes Docker if it '
-            "answers this user, and else bubblewrap; what then fails is refused, and not replaced by the other.",
+            'the same API, such as Podman\'s; "bubblewrap" needs neither root nor a daemon; "broker" asks '
+            "`sandbox-kernel broker`, the operator's or the user's own, and \"broker:///PATH\" the one that listens "
+            'there; "auto" takes Docker if it answers this user, and else bubblewrap; what then fails is refused, and '
+            "not replaced by the other.",
         ),
         Setting(
             "runtime",
@@ -92,6 +95,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "The time zone of clocks in cells, by its name in the tz database. machine: the one of this machine. "
             "Empty: UTC. The image has to know it, as ours do.",
         ),
+    ),
+    "Sandboxes that are ready before they are asked for": (
+        Setting("pool", "pool", number(int, 0, 64), pool_values.POOL),
+        Setting("preload", "preload", pool_values.modules, pool_values.PRELOAD, "none"),
     ),
     "What a session may use": (
         Setting(

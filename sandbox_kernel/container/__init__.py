@@ -18,6 +18,7 @@ ipykernel.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
 - `watch`: What the agent notices of the cells, where a monitor asks for it.
 - `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
+- `warm`: The agent of a sandbox that was started before anybody wanted it, until it is claimed.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
 - `pictures`: Pictures of scratch become part of the output that names them; in the kernel.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.

@@ -66,6 +66,10 @@ def main(calls: bytes) -> None:
         kind = StreamingAgent
     if watch is not None:
         kind = watch.watching(kind)
+    if "warm" in config:
+        from .warm import waiting
+
+        kind = waiting(kind)
     agent = kind(config, kernel)
     agent.begin(wake_read, zmq, context, status, filters)
     if process.threads() != threads:

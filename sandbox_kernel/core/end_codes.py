@@ -116,6 +116,19 @@ class EndCode(Code):
     IMAGE_MISSING = "failure", "the engine has no image of that name", "Run `sandbox-kernel build`."
     ATTESTATION_FAILED = "failure", "the sandbox is not what was asked for; no cell ran in it", _ENGINE
 
+    # --- a broker ---
+    BROKER_UNAVAILABLE = "failure", "no broker answers", "Start `sandbox-kernel broker`, or change engine."
+    BROKER_STRANGER = "violation", "whoever listens in the broker's place is another user", "Name another broker."
+    BROKER_IMPROPER = "failure", "what a broker and its caller said is not proper", _ENGINE
+    BROKER_OTHER_VERSION = (
+        "failure",
+        "the broker is of another version of sandbox_kernel",
+        "Start the broker again after an update, or change engine.",
+    )
+    BROKER_BUSY = "limit", "as many wait for the broker as may", "Try again in a moment."
+    BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", "Ask for what its operator allows."
+    QUOTA_EXCEEDED = "limit", "this user has as many sandboxes of the broker's as it may", "End one of them, or wait."
+
     # --- callers and policies ---
     WRONG_SETTING = "failure", "a setting has a value that cannot work", "Change the setting that is named."
     SANDBOX_CLOSED = "failure", "a sandbox was used after its end, or outside of its loop or process", _OWNER

@@ -248,6 +248,25 @@ class AttestationFailed(EngineError):
         self.differences = differences
 
 
+class QuotaExceeded(EngineError):
+    """A broker makes no sandbox for this user: a limit that somebody set for it is reached.
+
+    `set_by` is who set it: a file and its table, or the broker itself.
+    """
+
+    fault = "policy"
+    usual = EndCode.QUOTA_EXCEEDED
+
+    def __init__(
+        self, message: str | Code | Note, words: str | None = None, *, set_by: str = "the broker", **parts: Any
+    ) -> None:
+        super().__init__(message, words, **parts)
+        self.set_by = set_by
+
+    def lines(self) -> list[str]:
+        return [*super().lines(), f"Set by: {self.set_by}."]
+
+
 class WireError(SandboxError):
     """Bytes from the container are not frames of our wire."""
 

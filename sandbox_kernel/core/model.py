@@ -130,6 +130,10 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     limits_kept: LimitsKept = "enforced"
     """Whether a sandbox may start where the machine lets nobody limit memory, processes and processors."""
+    pool: int = 1
+    """How many sandboxes a broker keeps ready."""
+    preload: tuple[str, ...] = ()
+    """What their kernels have imported by then."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"
     """The zone of the clock in cells, as the tz database names it; "machine" is this machine's, None is UTC."""
@@ -207,6 +211,16 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What an agent's command is made of, besides the limits: whoever starts it for somebody else makes it anew."""
+
+    variables: tuple[tuple[str, str], ...] = ()
+    charts: bool = False
+    zone: str | None = None
+    inside: Inside | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
     """One container to start: what the engine needs to know, and what the attestation compares with."""
 
@@ -224,6 +238,8 @@ class SandboxSpec:
     """Whether the agent tells of what the cells do."""
     limits_kept: LimitsKept = "enforced"
     """As the setting says; for engines that do not always have what enforces the limits."""
+    made_of: AgentOptions | None = None
+    """What `command` was made of; None if that is no agent's."""
 
     def __post_init__(self) -> None:
         if self.uid <= 0:

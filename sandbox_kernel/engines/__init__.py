@@ -12,6 +12,7 @@
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
 - `cgroups`: A cgroup for each sandbox, where this process may make one.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
+- `multiplexed`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
 - `select`: Which engine the settings name.

@@ -60,6 +60,8 @@ class ImageInfo:
     """The digest of all that went into it; None for an image of somebody else's."""
     variables: tuple[tuple[str, str], ...] = ()
     """The environment that it brings."""
+    identity: str = ""
+    """What the engine has under the name at this moment; another one after a build."""
 
 
 @dataclass(frozen=True, slots=True)

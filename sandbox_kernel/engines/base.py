@@ -93,6 +93,16 @@ class Container(Protocol):
         """Give the pipe away, for a restart: after this the container belongs to whoever `Handover` is given to."""
 
 
+class Lendable(Container, Protocol):
+    """A container whose owner can let another process have the pipe, and go on watching over it."""
+
+    async def look(self, spec: SandboxSpec) -> Witness:
+        """Return what the engine says of it, compared with `spec`. Raises `EngineError` if it does not say anything."""
+
+    def lend(self) -> Handover:
+        """Give the pipe away and nothing else: `wait` and `kill` go on to work here. `state` has no secrets."""
+
+
 class Handover(Protocol):
     """What a successor process needs to own a running container: an open file descriptor, and its name."""
 

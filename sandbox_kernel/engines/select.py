@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .base import Ahead
     from .bubblewrap.roots import Root
 
-AUTO, DOCKER, BUBBLEWRAP = "auto", "docker", "bubblewrap"
+AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
 
 
 def chosen(settings: Settings) -> str:
-    """Return "docker", "bubblewrap" or the address of a socket; "auto" takes the first that is there for this user.
+    """Return the name of an engine, or the address of a socket; "auto" takes the first that is there.
 
     Where none is, it is Docker, whose error says what to do. What is there and then refuses a sandbox, or fails its
     attestation, is not replaced by the next: that could be a weaker wall, and somebody should look at the first.
@@ -48,6 +48,10 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up.
     """
     engine = chosen(settings)
+    if is_broker(engine):
+        from .broker.engine import BrokerEngine
+
+        return BrokerEngine(engine)
     if engine == BUBBLEWRAP:
         from .bubblewrap.engine import BubblewrapEngine
 
@@ -60,6 +64,18 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     return made
 
 
+def make_own_engine(settings: Settings) -> Inspectable:
+    """Return the engine for a broker. Raises `ConfigurationError` if the settings name a broker."""
+    if is_broker(settings.engine):
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker needs an engine of its own", setting="engine")
+    return make_engine(settings)
+
+
+def is_broker(engine: str) -> bool:
+    """Return whether a name or an address is a broker's."""
+    return engine == BROKER or engine.startswith(f"{BROKER}://")
+
+
 def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     """Ask the engine that the settings name for a container, before there is an event loop.
 
@@ -67,6 +83,8 @@ def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     `EngineError` for one that refuses.
     """
     engine = chosen(settings)
+    if is_broker(engine):
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker is asked at once", setting="engine")
     if engine == BUBBLEWRAP:
         from .bubblewrap.ahead import begin_ahead
 

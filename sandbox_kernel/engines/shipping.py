@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 
-from ..core.model import SCRATCH, SERVICE_PORT, Inside, Limits, SandboxSpec, Settings
+from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
 from ..core.zone import of_machine
 from . import filter as system_calls
@@ -21,6 +21,7 @@ PYTHON = "python3"
 MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
 MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
 MODULES_OF_A_WATCH = ("watch",)
+MODULES_OF_A_POOL = ("warm",)
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -114,6 +115,13 @@ def launcher_line() -> str:
     return _line("launcher", "main()")
 
 
+def preload_line(modules: tuple[str, ...]) -> str:
+    """Return a line for a kernel's start that imports modules, as far as the image has them, and leaves no name."""
+    source = "".join(f"try:\n import {name}\nexcept Exception:\n pass\n" for name in modules)
+    # What an import warns of is warned of again when a cell imports it for itself: the register is the module's own.
+    return f"exec({source!r}, {{'__name__': 'preload'}})"
+
+
 def _environment(limits: Limits) -> dict[str, str]:
     """Return the variables that all kernels have."""
     threads = str(max(1, int(limits.cpus)))
@@ -151,11 +159,14 @@ def agent_command(
     zone: str | None = None,
     python: str = PYTHON,
     source: str | None = None,
+    warm: bool = False,
+    preload: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the container's command for a session with these limits; `inside` if it has a way out.
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
-    the time zone of its clocks, None for UTC.
+    the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
+    its kernel has imported `preload` by then.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
@@ -177,6 +188,7 @@ def agent_command(
             f"--IPKernelApp.exec_lines={pictures_line()}",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
+            *(["--IPKernelApp.exec_lines=" + preload_line(preload)] if preload else []),
         ],
     }
     given = {**(variables or {}), **(inside.environment if inside is not None else {})}
@@ -190,29 +202,47 @@ def agent_command(
     if watched:
         modules += MODULES_OF_A_WATCH
         config["watch"] = True
+    if warm:
+        modules += MODULES_OF_A_POOL
+        config["warm"] = True
     return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
 
 
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
-    low, high = UID_RANGE
     watched = settings.monitor is not None and settings.monitor.inside
     zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
-    command = agent_command(
-        settings.limits,
-        inside,
-        watched=watched,
-        variables=dict(settings.environment),
-        charts=settings.charts,
-        zone=zone,
-    )
+    options = AgentOptions(variables=settings.environment, charts=settings.charts, zone=zone, inside=inside)
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,
         runtime=settings.runtime,
         limits=settings.limits,
-        command=command,
+        command=command_of(options, settings.limits, watched=watched),
         watched=watched,
         limits_kept=settings.limits_kept,
-        uid=low + int.from_bytes(os.urandom(8)) % (high - low),
+        uid=new_uid(),
+        made_of=options,
     )
+
+
+def command_of(
+    options: AgentOptions, limits: Limits, *, watched: bool = False, warm: bool = False, preload: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the command of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
+    return agent_command(
+        limits,
+        options.inside,
+        watched=watched,
+        variables=dict(options.variables),
+        charts=options.charts,
+        zone=options.zone,
+        warm=warm,
+        preload=preload,
+    )
+
+
+def new_uid() -> int:
+    """Return a user id for a session, by chance."""
+    low, high = UID_RANGE
+    return low + int.from_bytes(os.urandom(8)) % (high - low)

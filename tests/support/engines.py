@@ -21,10 +21,12 @@ from sandbox_kernel.container import shield as agent_shield
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines import cgroups, shipping
 from sandbox_kernel.engines.base import Container, Engine
+from sandbox_kernel.engines.broker.engine import BrokerEngine
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from tests.support.brokers import Daemon, RawBrokerEngine, shared
 from tests.support.plain_engine import SESSION, PlainEngine
 from tests.support.roots import root_of_tests
 
@@ -269,11 +271,56 @@ class Bubblewrap:
         return [psutil.Process(found.pid) for found in sandboxes() if found.session == session_id]
 
 
+@dataclass(frozen=True)
+class Brokered:
+    """An engine behind a broker, which is a process of its own."""
+
+    inner: Docker | Bubblewrap
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"broker-of-{self.inner.name}"
+
+    @property
+    def unenforced(self) -> Mapping[str, str]:
+        return self.inner.unenforced
+
+    @property
+    def source(self) -> str:
+        address = self._daemon().address
+        line = "from tests.support.brokers import RawBrokerEngine; from functools import partial"
+        return f"{line}; Engine = partial(RawBrokerEngine, {address!r})"
+
+    def absent(self) -> str | None:
+        return self.inner.absent()
+
+    def make(self) -> BrokerEngine:
+        return RawBrokerEngine(self._daemon().address)
+
+    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
+        return self.inner.spec(code, *arguments, **fields)
+
+    async def left(self, session_id: str) -> list[str]:
+        return await self.inner.left(session_id)
+
+    async def end_from_outside(self, container: Container) -> None:
+        await self.inner.end_from_outside(container)
+
+    async def sweep(self, session_id: str) -> None:
+        await self.inner.sweep(session_id)
+
+    def _daemon(self) -> Daemon:
+        return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else "bubblewrap")
+
+
 UNDER_TEST: tuple[EngineUnderTest, ...] = (
     Docker("runc", "docker"),
     Docker("runsc", "docker-gvisor"),
     Bubblewrap("bubblewrap"),
     Bubblewrap("bubblewrap-best-effort", cgroup=False),
     Plain(),
+    Brokered(Docker("runc", "docker")),
+    Brokered(Bubblewrap("bubblewrap")),
 )
 """Every engine, and every runtime that is said to work."""

@@ -19,7 +19,7 @@ from sandbox_kernel.container import flow, wire
 from sandbox_kernel.container.streams import Relay
 from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
-from sandbox_kernel.engines.docker.stream import Demultiplexer
+from sandbox_kernel.engines.multiplexed import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.session.carrier import Carrier
 from sandbox_kernel.session.link import Link

@@ -30,7 +30,7 @@ MODULES = sorted(
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
     *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust", "watch"),
-    *("agent", "flow", "streams", "start", "launcher", "charts", "pictures", "commands", "tools"),
+    *("agent", "warm", "flow", "streams", "start", "launcher", "charts", "pictures", "commands", "tools"),
 )
 """What runs in the container; each imports those before it."""
 OF_A_READER = 350

@@ -20,7 +20,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.model import ExitReason, SandboxSpec
 from ..attestation import checks, demand
-from ..base import Check
+from ..base import Check, Witness
 from ..cgroups import Group
 from ..hardening import protections
 from ..limit_watch import LimitWatch, watch_memory
@@ -123,6 +123,11 @@ class BubblewrapContainer:
         self._forget()
         return BubblewrapHandover(fd, state)
 
+    def lend(self) -> BubblewrapHandover:
+        """Give the pipe away. Its other end is the warden's too, so the owner tells whoever has it of the end."""
+        fd, pipe = self._pipe.detach()
+        return BubblewrapHandover(fd, {"id": self.id, "session": self._launched.session, "pipe": pipe})
+
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def wait(self) -> ExitReason:
@@ -150,12 +155,14 @@ class BubblewrapContainer:
     # --- what it is -------------------------------------------------------------------------------------------------
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        return checks(spec, report, await self.look(spec))
+
+    async def look(self, spec: SandboxSpec) -> Witness:
         if self._over.is_set() or self._ended.done() or self._handle is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         root = find(spec.image)
-        said = witness(spec, root, self._launched, self._words(spec, root), look(self._launched, self._first))
         self.image_id = root.contents
-        return checks(spec, report, said)
+        return witness(spec, root, self._launched, self._words(spec, root), look(self._launched, self._first))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))

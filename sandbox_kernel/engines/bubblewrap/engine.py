@@ -191,7 +191,8 @@ class BubblewrapEngine:
         from ..about import ImageInfo
 
         root = roots.find(name)
-        return ImageInfo(size_bytes=root.size_bytes, made=root.made, contents=root.contents)
+        identity = f"{root.contents} {root.folder}"
+        return ImageInfo(size_bytes=root.size_bytes, made=root.made, contents=root.contents, identity=identity)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@
 - `errors`: What an engine refuses, and how it fails, as errors of ours.
 - `documents`: An engine's documents as values of ours.
 - `witness`: What an engine says of a container, compared with what it was asked for.
-- `stream`: Docker's stream of an attached container: stdout and stderr, each piece with a header.
 - `http`: The little HTTP that the engine's API needs, on asyncio.
 - `container`: One running container: its pipe, and why it ended.
 - `engine`: The Docker engine: start, adopt, list, reap.

@@ -17,7 +17,7 @@ from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
 from ..attestation import checks, demand
-from ..base import Check
+from ..base import Check, Witness
 from ..guard import kill_processes
 from ..limit_watch import LimitWatch, places_of, watch_memory, watch_processes
 from ..pipe import Pipe
@@ -75,6 +75,7 @@ class DockerContainer:
         self._events = events
         self._exit_code: int | None = None
         self._removed = False
+        self._lent = False
         self._oom = asyncio.Event()
         self._oom_at = -math.inf
         loop = asyncio.get_running_loop()
@@ -99,7 +100,7 @@ class DockerContainer:
     async def wait(self) -> ExitReason:
         """Return why the container ended; `detail` holds the end of its stderr, as far as `receive` has read."""
         reason = await asyncio.shield(self._ended)
-        if reason.kind != "exited":
+        if reason.kind != "exited" or self._lent:
             return reason
         with contextlib.suppress(TimeoutError):  # whoever receives is about to meet the last words
             async with asyncio.timeout(LAST_WORDS_SECONDS):
@@ -107,12 +108,16 @@ class DockerContainer:
         return replace(reason, detail=self._pipe.stderr)
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        return checks(spec, report, await self.look(spec))
+
+    async def look(self, spec: SandboxSpec) -> Witness:
+        """Return what the engine says of it, compared with `spec`."""
         found = await self._engine.inspect(self.id)
         if found is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         self.image_id = str(found["Image"])[:100]
-        return checks(spec, report, witness(spec, found, image["Config"].get("Env")))
+        return witness(spec, found, image["Config"].get("Env"))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))
@@ -170,6 +175,12 @@ class DockerContainer:
         self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
         return DockerHandover(fd, state)
+
+    def lend(self) -> DockerHandover:
+        """Give the pipe away; whoever has it meets the last words, too."""
+        fd, pipe = self._pipe.detach()
+        self._lent = True
+        return DockerHandover(fd, {"id": self.id, "session": self._session_id, "pipe": pipe})
 
     # --- why it ended -----------------------------------------------------------------------------------------------
 

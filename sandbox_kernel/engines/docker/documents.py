@@ -66,4 +66,5 @@ def image_info(found: Mapping[str, Any]) -> ImageInfo:
         made=str(found.get("Created"))[:10],
         contents=(settings.get("Labels") or {}).get(CONTENTS),
         variables=tuple((name, value) for name, _, value in variables),
+        identity=str(found.get("Id", "")),
     )

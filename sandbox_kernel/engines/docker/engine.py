@@ -18,6 +18,7 @@ from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import guard
+from ..multiplexed import Demultiplexer
 from ..owner import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation
@@ -26,7 +27,6 @@ from .container import DockerContainer
 from .discovery import socket_path
 from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
 from .http import Connection
-from .stream import Demultiplexer
 
 if TYPE_CHECKING:
     from .. import base

@@ -182,7 +182,7 @@ import asyncio, os, sys
 from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
     session_id, image, runtime, kept, *command = sys.argv[1:]
-    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=300_012_345,
                        runtime=runtime or None, limits_kept=kept)
     container = await Engine().start(spec)
     print("up", flush=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from ..pipe import TAIL_BYTES
+from .pipe import TAIL_BYTES
 
 _HEADER = 8
 _STDERR = 2

@@ -1,0 +1,220 @@
+"""One connection: a few bounded requests, each answered once, and the sandbox that was made for it.
+
+Nothing waits for a caller. One that does not read what it is told, or says what is not proper, is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..core.codes import EndCode
+from ..core.errors import EngineError, SandboxError
+from ..core.tasks import Tasks, log_defect
+from ..engines.broker import words
+from ..engines.broker.places import Peer, peer
+from .answers import ANSWERS
+
+if TYPE_CHECKING:
+    from ..core.model import ExitReason
+    from .daemon import Broker
+    from .lent import Lent
+
+FIRST_SECONDS = 10.0
+"""For the first request; a connection without one is in others' way."""
+AT_ONCE = 4
+MOST_REQUESTS = 1000
+
+Answer = dict[str, Any]
+
+
+class Caller:
+    """A process that is connected."""
+
+    def __init__(self, broker: Broker, sock: socket.socket) -> None:
+        self.peer: Peer = peer(sock)
+        self.lent: Lent | None = None
+        self._broker = broker
+        self._socket = sock
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(self._defect)
+        self._busy = self._requests = 0
+        self._starting = False
+        self._patience = self._loop.call_later(FIRST_SECONDS, self.hang_up)
+        sock.setblocking(False)
+        self._loop.add_reader(sock.fileno(), self._hear)
+
+    def hang_up(self) -> None:
+        """Close the connection; a sandbox that was made for it ends."""
+        if self._socket.fileno() < 0:
+            return
+        self._patience.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        lent, self.lent = self.lent, None
+        if lent is not None:
+            lent.end()
+        self._broker.has_left(self)
+        self._broker.tasks.start(self._tasks.close(), "the end of a connection")
+
+    def refuse(self, error: SandboxError) -> None:
+        """Say why there is no place for it, and hang up; a request is not waited for."""
+        self._say({"refused": words.refusal(error), "n": 1})
+        self.hang_up()
+
+    def release(self) -> None:
+        """Close the connection, as the broker ends; the sandbox goes on, for its pipe is the caller's."""
+        self.lent = None
+        self.hang_up()
+
+    # --- what it says ---
+
+    def _hear(self) -> None:
+        try:
+            # Without room for them, the system takes the files that a caller sends along out of the world again.
+            data, _, flags, _ = self._socket.recvmsg(words.MOST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, flags = b"", 0
+        if not data:
+            self.hang_up()
+            return
+        self._requests += 1
+        try:
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or self._requests > MOST_REQUESTS:
+                raise ValueError("too much was sent")
+            said = words.unpacked(data)
+            op, number = said["op"], said.get("n")
+            if op == "leave" and number is None:
+                self._leave()
+                return
+            serve = self._ops().get(op) if isinstance(op, str) else None
+            if serve is None or type(number) is not int or self._busy >= AT_ONCE:
+                raise ValueError("no request")
+        except (ValueError, LookupError, TypeError):
+            self._broker.figures.refused("broker-improper")
+            self.hang_up()
+            return
+        self._patience.cancel()
+        self._busy += 1
+        self._tasks.start(self._serve(number, serve, said), f"request {op}", failed=lambda _: self.hang_up())
+
+    def _ops(self) -> dict[str, Callable[[Answer], Awaitable[Answer | None]]]:
+        return {
+            "start": self._start,
+            "adopt": self._adopt,
+            "look": self._look,
+            "kill": self._kill,
+            **{op: self._asking(answer) for op, answer in ANSWERS.items()},
+        }
+
+    def _asking(self, answer: Callable[[Broker, Caller, Answer], Awaitable[Answer]]) -> Any:
+        async def ask(said: Answer) -> Answer:
+            found = await answer(self._broker, self, said)
+            if self.lent is None:  # one question a connection, or the next one soon
+                self._patience = self._loop.call_later(FIRST_SECONDS, self.hang_up)
+            return found
+
+        return ask
+
+    async def _serve(self, number: int, serve: Callable[[Answer], Awaitable[Answer | None]], said: Answer) -> None:
+        try:
+            answer = await serve({**said, "n": number})
+        except SandboxError as error:
+            self._broker.figures.refused(error.code.code)
+            answer = {"refused": words.refusal(error)}
+            if self.lent is None:
+                self._patience = self._loop.call_later(FIRST_SECONDS, self.hang_up)
+        except (LookupError, TypeError, ValueError) as error:
+            self._broker.figures.refused("broker-improper")
+            improper = EngineError(EndCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
+            answer = {"refused": words.refusal(improper)}
+        finally:
+            self._busy -= 1
+        if answer is not None:
+            self._say({**answer, "n": number})
+
+    # --- its sandbox ---
+
+    async def _start(self, said: Answer) -> None:
+        if self.lent is not None or self._starting:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+        self._starting = True
+        try:
+            lent, state, fd, warm = await self._broker.make(said, self.peer)
+        finally:
+            self._starting = False
+        try:
+            answer = {
+                "id": lent.container.id,
+                "session": lent.spec.session_id,
+                "uid": lent.spec.uid,
+                "ticket": lent.ticket,
+                "pipe": state["pipe"],
+                "warm": warm,
+            }
+            self.lent = lent
+            self._say({**answer, "n": said["n"]}, fd)
+        finally:
+            os.close(fd)
+        if self._socket.fileno() < 0:
+            lent.end()
+        else:
+            lent.belongs_to(self._ended, self.peer.pid)
+
+    async def _adopt(self, said: Answer) -> Answer:
+        if self.lent is not None or self._starting:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+        lent = self._broker.adrift(said["ticket"], self.peer)
+        self.lent = lent
+        lent.belongs_to(self._ended, self.peer.pid)
+        await self._broker.rename(lent, self.peer.pid)
+        return {"id": lent.container.id}
+
+    async def _look(self, said: Answer) -> Answer:
+        lent = self._own()
+        witness = await lent.container.look(lent.spec)
+        return {
+            "lines": [[line.name, line.expected, line.found, line.ok] for line in witness.lines],
+            "environment": sorted(witness.environment),
+            "mounts": sorted(witness.mounts),
+            "engine": witness.engine,
+            "image_id": lent.container.image_id,
+        }
+
+    async def _kill(self, said: Answer) -> Answer:
+        await self._own().kill()
+        return {}
+
+    def _leave(self) -> None:
+        lent, self.lent = self.lent, None
+        if lent is not None:
+            lent.leave()
+
+    def _own(self) -> Lent:
+        if self.lent is None:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is no sandbox on this connection")
+        return self.lent
+
+    # --- what it is told ---
+
+    def _ended(self, reason: ExitReason) -> None:
+        self._say({**asdict(reason), "op": "ended"})
+
+    def _say(self, said: Answer, fd: int | None = None) -> None:
+        try:
+            data = words.packed(said)
+            if fd is None:
+                self._socket.send(data)
+            else:
+                socket.send_fds(self._socket, [data], [fd])
+        except (OSError, SandboxError):  # it does not read, or is gone
+            self.hang_up()
+
+    def _defect(self, name: str, error: BaseException) -> None:
+        log_defect(name, error)

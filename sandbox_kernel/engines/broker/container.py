@@ -1,0 +1,207 @@
+"""One sandbox that a broker made: its pipe is this process's own, and the broker tells of its end.
+
+A broker that ends takes no sandbox along: the pipe goes on, and only the reason of a later end stays unsaid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...container import wire
+from ...core.codes import EndCode, Survived
+from ...core.errors import EngineError, EngineUnavailable
+from ...core.model import ExitReason, SandboxSpec
+from ...core.tasks import Tasks
+from ..attestation import checks, demand, same
+from ..base import Check, Witness
+from ..pipe import Pipe
+from ..shipping import UID_RANGE
+from .channel import Channel
+
+KILL_SECONDS = 5.0
+LAST_WORDS_SECONDS = 0.5
+GIVEN_SECONDS = 2.0
+"""How long an end that the broker did not tell of is waited for; it has its own word by another way."""
+KINDS = ("exited", "out_of_memory", "out_of_processes", "killed", "engine_lost")
+SIGKILLED = 128 + 9
+
+
+@dataclass(slots=True)
+class BrokerHandover:
+    """The pipe's file descriptor, and what `BrokerEngine.adopt` needs with it (plain JSON)."""
+
+    fd: int
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a broker said of a sandbox that it handed over."""
+
+    id: str
+    session: str
+    uid: int
+    ticket: str
+    """By which another process of this user takes it over."""
+    nonce: str | None = None
+    """What a warm one has to repeat."""
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Given:
+        """Raises LookupError, TypeError or ValueError for what is not one."""
+        low, high = UID_RANGE
+        uid = said["uid"]
+        if type(uid) is not int or not low <= uid < high:
+            raise ValueError(f"a sandbox must not run as uid {uid!r}")
+        names = [said[name] for name in ("id", "session", "ticket")]
+        if not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
+            raise ValueError("no names")
+        return cls(names[0], names[1], uid, names[2], secrets.token_hex(16) if said.get("warm") is True else None)
+
+
+class BrokerContainer:
+    """A running sandbox. Made by `BrokerEngine.start` and `BrokerEngine.adopt` only."""
+
+    def __init__(self, path: str, given: Given, pipe: Pipe, channel: Channel | None) -> None:
+        """Without a `channel`, its broker is gone."""
+        self.id = given.id
+        self.image_id: str | None = None
+        self.is_warm = given.nonce is not None
+        self._path = path
+        self._given = given
+        self._pipe = pipe
+        self._channel = channel
+        self._ended: asyncio.Future[ExitReason] = asyncio.get_running_loop().create_future()
+        self._tasks = Tasks()
+        self._left = asyncio.Event()
+        """Set when the broker is gone, or there never was one."""
+        if channel is None:
+            self._left.set()
+        else:
+            channel.heard, channel.lost = self._hear, self._left.set
+
+    def claim(self) -> None:
+        """Tell a warm one that it has an owner; it begins anew, by showing what it is."""
+        if self._given.nonce is not None:
+            claim = b'{"op": "claim", "nonce": "%s"}' % self._given.nonce.encode()
+            data = b"".join(wire.encode(wire.AGENT, [claim]))
+            if self._pipe.offer(data) != len(data):
+                raise EngineError(EndCode.PIPE_GONE, kept=Survived.NOTHING)
+
+    async def send(self, data: bytes) -> None:
+        await self._pipe.send(data)
+
+    def offer(self, data: bytes) -> int:
+        return self._pipe.offer(data)
+
+    async def receive(self, minimum: int = 1) -> bytes:
+        return await self._pipe.receive(minimum)
+
+    async def wait(self) -> ExitReason:
+        """Return why it ended, as the broker says; `detail` holds the end of its stderr."""
+        lost = self._tasks.hold(self._lost(), f"the end of {self.id} without a broker")
+        either: set[asyncio.Future[Any]] = {self._ended, lost}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+        if not self._ended.done():
+            why = "its stream ended, and the broker is not there to say why"
+            self._end(ExitReason(kind="killed", detail=why))
+        reason = self._ended.result()
+        if reason.kind != "exited" or reason.detail:
+            return reason
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._pipe.ended.wait()
+        return replace(reason, detail=self._pipe.stderr)
+
+    async def kill(self) -> None:
+        self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
+        self._pipe.close()
+        channel, self._channel = self._channel, None
+        if channel is None or not channel.is_open:
+            return  # without its pipe it ends by itself, and what outlives the broker sees to it
+        try:
+            await channel.ask("kill", seconds=KILL_SECONDS)
+        except EngineUnavailable:
+            pass
+        finally:
+            channel.close()
+
+    def abandon(self) -> None:
+        self._pipe.abandon()
+        if self._channel is not None:
+            self._channel.close()
+
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        if self._channel is None or self._ended.done():
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
+        said, _ = await self._channel.ask("look")
+        witness = _witness(said)
+        image = said.get("image_id")
+        self.image_id = image[:100] if isinstance(image, str) else None
+        found = checks(replace(spec, uid=self._given.uid), report, witness)
+        if self._given.nonce is None:
+            return found
+        nonce = report.get("nonce") if isinstance(report, Mapping) else None
+        return (*found, same("nonce of the claim", self._given.nonce, nonce))
+
+    async def attest(self, report: object, spec: SandboxSpec) -> None:
+        demand(await self.compare(report, spec))
+
+    def detach(self) -> BrokerHandover:
+        """Give the pipe away; the broker keeps the sandbox for whoever has the ticket, for a while."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            with contextlib.suppress(EngineError):
+                channel.tell("leave")
+            channel.close()
+        fd, pipe = self._pipe.detach()
+        given = self._given
+        state = {
+            "broker": self._path,
+            "id": given.id,
+            "session": given.session,
+            "uid": given.uid,
+            "ticket": given.ticket,
+            "pipe": pipe,
+        }
+        return BrokerHandover(fd, state)
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if said.get("op") != "ended" or said.get("kind") not in KINDS:
+            return
+        code, detail = said.get("exit_code"), said.get("detail")
+        code = code if type(code) is int else None
+        self._end(ExitReason(kind=said["kind"], exit_code=code, detail=detail if isinstance(detail, str) else ""))
+        self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
+
+    async def _lost(self) -> None:
+        await self._left.wait()
+        await self._pipe.ended.wait()
+
+    def _end(self, reason: ExitReason) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+
+def _witness(said: Mapping[str, Any]) -> Witness:
+    """Return what the broker heard of its engine. Raises `EngineError` for what cannot be read."""
+    try:
+        lines = tuple(
+            Check(str(name), str(expected), str(found), ok is True) for name, expected, found, ok in said["lines"]
+        )
+        if not lines:
+            raise ValueError("nothing was compared")
+        places = (frozenset(map(str, said["environment"])), frozenset(map(str, said["mounts"])))
+        return Witness(lines, *places, str(said["engine"]))
+    except (LookupError, TypeError, ValueError) as error:
+        raise EngineError(
+            EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"
+        ) from error

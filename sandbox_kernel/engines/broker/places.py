@@ -1,0 +1,80 @@
+"""Where a broker listens, and whether whoever listens there may be believed. Imports no engine.
+
+The operator's is in a folder that root made; the user's own in one of this user's that is closed to others. So nobody
+else can have put a socket there; and the system says whose process is at the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import stat
+import struct
+from contextlib import suppress
+from typing import NamedTuple
+
+from ...core.codes import EndCode
+from ...core.errors import EngineUnavailable
+
+SCHEME = "broker"
+OPERATORS = "/run/sandbox-kernel/broker.sock"
+FILE = "broker.sock"
+CREDENTIALS = struct.Struct("3i")
+
+
+class Peer(NamedTuple):
+    """Whose process is at the other end of a socket, as the system says."""
+
+    pid: int
+    """0 if it is in a PID namespace that this process does not see."""
+    uid: int
+    gid: int
+
+
+def peer(sock: socket.socket) -> Peer:
+    return Peer(*CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)))
+
+
+def own() -> str:
+    """Return where this user's own broker listens."""
+    uid = os.geteuid()
+    runtime = f"/run/user/{uid}"
+    if _closed(runtime, uid):
+        return f"{runtime}/sandbox-kernel/{FILE}"
+    home = "/nonexistent"
+    with suppress(KeyError):  # a user that no table names
+        home = pwd.getpwuid(uid).pw_dir
+    return f"{home}/.local/state/sandbox-kernel/{FILE}"
+
+
+def path_of(address: str) -> str:
+    """Return the path in "broker:///path"; for "broker" the operator's if there is one, else the user's own."""
+    _, named, path = address.partition("://")
+    if named:
+        return path
+    return OPERATORS if os.path.lexists(OPERATORS) else own()
+
+
+def require_own_ground(path: str, uid: int) -> None:
+    """Raise `EngineUnavailable` unless nobody but root, this user and `uid`, who listens, can have put a socket there.
+
+    A user may listen for others only in a folder of its own that root made, such as /run/sandbox-kernel.
+    """
+    folder = os.path.dirname(path) or "/"  # noqa: PTH120 (pathlib is slow to import)
+    status = os.stat(folder)  # noqa: PTH116 (as above)
+    mine = {0, os.geteuid()}
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise EngineUnavailable(EndCode.BROKER_STRANGER, f"others may write in the folder of the broker, {folder}")
+    if uid not in mine and (uid != status.st_uid or os.stat(os.path.dirname(folder)).st_uid != 0):  # noqa: PTH116, PTH120
+        raise EngineUnavailable(EndCode.BROKER_STRANGER, value=f"a process of user {uid}")
+    if status.st_uid not in {*mine, uid}:
+        raise EngineUnavailable(EndCode.BROKER_STRANGER, f"the folder of the broker, {folder}, is another user's")
+
+
+def _closed(path: str, uid: int) -> bool:
+    try:
+        status = os.stat(path)  # noqa: PTH116 (as above)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == uid and not status.st_mode & 0o022
