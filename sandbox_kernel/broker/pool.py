@@ -158,6 +158,7 @@ class Pool:
         preload: tuple[str, ...] = (),
         busy: Callable[[], bool] = lambda: under_pressure(),  # noqa: PLW0108 (it is defined below)
         report: Callable[[str], None] = lambda line: None,
+        rest_seconds: float = REST_SECONDS,
     ) -> None:
         self.size, self.preload = size, preload
         self.made = self.lost = 0
@@ -167,7 +168,8 @@ class Pool:
         self._kinds: OrderedDict[str, Kind] = OrderedDict()
         self._tasks = Tasks()
         self._wanted = asyncio.Event()
-        self._claimed = -REST_SECONDS
+        self._claimed = -rest_seconds
+        self._rest = rest_seconds
         self._closed = False
 
     @property
@@ -243,12 +245,12 @@ class Pool:
         while not self._closed:
             self._wanted.clear()
             kind = self._next()
-            if kind is None or self._busy() or time.monotonic() - self._claimed < REST_SECONDS:
+            if kind is None or self._busy() or time.monotonic() - self._claimed < self._rest:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(REST_SECONDS):
+                    async with asyncio.timeout(self._rest):
                         await self._wanted.wait()
                 if self._wanted.is_set():
-                    await asyncio.sleep(REST_SECONDS / 4)
+                    await asyncio.sleep(self._rest / 4)
                 continue
             await self._make(kind)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
+from ..core.usage_codes import UsageCode
 
 if TYPE_CHECKING:
     from .about import Inspectable

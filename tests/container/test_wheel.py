@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 from sandbox_kernel import __version__
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
-BROUGHT = ("images", "kernelspec")
+BROUGHT = ("images", "kernelspec", "system")
 KERNEL_CELL = """
 import sys
 from jupyter_client.manager import start_new_kernel

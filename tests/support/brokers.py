@@ -157,6 +157,7 @@ async def serve(options: argparse.Namespace) -> None:
             size=options.pool,
             preload=tuple(options.preload),
             busy=lambda: False,
+            rest_seconds=0.1,
             report=lambda line: print(line, file=sys.stderr, flush=True),
         ),
         read=read_anything if options.anything else order.read,
