@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import __version__
 from ..container import wire
 from ..core.errors import SandboxError
-from ..core.model import GIB
 from ..core.tasks import Tasks
+from .spare import SPARE_BYTES, spare_memory, under_pressure
+from .warm import Warm
 
 if TYPE_CHECKING:
-    from ..core.model import SandboxSpec
     from ..engines.about import Inspectable
     from ..engines.base import Lendable
     from .order import Order
@@ -41,95 +39,6 @@ KINDS = 8
 """How many different sandboxes are remembered."""
 STALE_SECONDS = 1800.0
 """How long one that nobody asked for again is kept ready."""
-PRESSURE = 60.0
-"""Percent of the last ten seconds in which something waited for a processor; above it nothing is made ahead."""
-SPARE_BYTES = GIB
-"""Of memory that must be left over."""
-
-
-class Warm:
-    """One sandbox that waits."""
-
-    def __init__(self, spec: SandboxSpec, container: Lendable, image: str | None) -> None:
-        self.spec, self.container, self.image = spec, container, image
-        self.since = time.monotonic()
-        self._decoder = wire.Decoder(4 << 20)
-        self._answered: dict[int, asyncio.Future[None]] = {}
-        self._number = 0
-        self._turn = asyncio.Lock()
-        self._events: set[str] = set()
-        self._changed = asyncio.Event()
-        self._reading: asyncio.Task[object] | None = None
-
-    async def get_ready(self, tasks: Tasks) -> None:
-        """Return when it was attested and its kernel is up. Raises `SandboxError`, and `ValueError` for odd frames."""
-        while "kernel_ready" not in self._events:
-            data = await self.container.receive()
-            if not data:
-                raise ValueError("it ended")
-            for kind, parts in self._decoder.feed(data):
-                if kind == wire.AGENT:
-                    await self._event(json.loads(parts[0]))
-        self._reading = tasks.start(self._read(), "reading a sandbox that waits", failed=lambda _: self._over())
-
-    async def answers(self, seconds: float) -> bool:
-        """Return whether it answers within this time, and has said nothing by halves."""
-        if self._reading is None or self._reading.done():
-            return False
-        self._number += 1
-        number = self._number
-        question = json.dumps({"op": "ping", "id": number}).encode()
-        try:
-            async with asyncio.timeout(seconds), self._turn:  # no answer is under way when it is given away
-                future = self._answered[number] = asyncio.get_running_loop().create_future()
-                await self.container.send(b"".join(wire.encode(wire.AGENT, [question])))
-                await future
-        except (TimeoutError, SandboxError, ValueError):
-            return False
-        finally:
-            self._answered.pop(number, None)
-        return not self._decoder.pending
-
-    async def let_go(self) -> bool:
-        """Stop reading; return whether what comes next begins with a frame."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
-        return not self._decoder.pending
-
-    async def end(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        with contextlib.suppress(SandboxError, OSError):
-            await self.container.kill()
-
-    async def _read(self) -> None:
-        while data := await self.container.receive():
-            for kind, parts in self._decoder.feed(data):
-                if kind == wire.AGENT:
-                    await self._event(json.loads(parts[0]))
-        self._over()
-
-    async def _event(self, said: dict[str, object]) -> None:
-        op = str(said.get("op"))
-        if op == "hello":
-            await self.container.attest(said.get("report"), self.spec)
-        elif op == "kernel_ready" and "hello" not in self._events:
-            raise ValueError("its kernel was ready before it was attested")
-        elif op == "kernel_exited":
-            raise ValueError("its kernel ended")
-        elif op == "reply":
-            future = self._answered.get(cast("int", said.get("id")))
-            if future is not None and not future.done():
-                future.set_result(None)
-            return
-        self._events.add(op)
-
-    def _over(self) -> None:
-        for future in self._answered.values():
-            if not future.done():
-                future.set_exception(ValueError("it ended"))
-                future.exception()
 
 
 class Kind:
@@ -156,7 +65,7 @@ class Pool:
         *,
         size: int,
         preload: tuple[str, ...] = (),
-        busy: Callable[[], bool] = lambda: under_pressure(),  # noqa: PLW0108 (it is defined below)
+        busy: Callable[[], bool] = under_pressure,
         report: Callable[[str], None] = lambda line: None,
         rest_seconds: float = REST_SECONDS,
     ) -> None:
@@ -329,24 +238,3 @@ class Pool:
     async def _image(self, order: Order) -> str | None:
         """Return what the engine has under the image's name at this moment. Raises `SandboxError`."""
         return (await self._engine.image(order.image)).identity
-
-
-def under_pressure() -> bool:
-    """Return whether somebody waits for a processor, or there is little memory left."""
-    try:
-        first = Path("/proc/pressure/cpu").read_text(encoding="ascii").split("\n", 1)[0]
-        share = float(first.partition("avg10=")[2].split(" ", 1)[0])
-    except (OSError, ValueError):
-        share = 0.0  # a kernel that does not say so
-    return share > PRESSURE or spare_memory() < SPARE_BYTES
-
-
-def spare_memory() -> int:
-    """Return the bytes that could be had without swapping."""
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    except (OSError, ValueError, IndexError):
-        pass
-    return 1 << 62
