@@ -126,7 +126,7 @@ class BubblewrapContainer:
     def lend(self) -> BubblewrapHandover:
         """Give the pipe away. Its other end is the warden's too, so the owner tells whoever has it of the end."""
         fd, pipe = self._pipe.detach()
-        return BubblewrapHandover(fd, {"id": self.id, "session": self._launched.session, "pipe": pipe})
+        return BubblewrapHandover(fd, {"pipe": pipe})
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -160,8 +160,7 @@ class BubblewrapContainer:
     async def look(self, spec: SandboxSpec) -> Witness:
         if self._over.is_set() or self._ended.done() or self._handle is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
-        root = find(spec.image)
-        self.image_id = root.contents
+        self.image_id = (root := find(spec.image)).contents
         return witness(spec, root, self._launched, self._words(spec, root), look(self._launched, self._first))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
@@ -169,8 +168,8 @@ class BubblewrapContainer:
 
     def _words(self, spec: SandboxSpec, root: Root) -> list[str]:
         """Return what the gate was started with, as far as it is still to be seen: bubblewrap's own arguments."""
-        group, descriptors = self._launched.group, self._launched.descriptors
-        return arguments(protections(spec), root, machine(group), descriptors, spec.command)
+        mine = self._launched
+        return arguments(protections(spec), root, machine(mine.group), mine.descriptors, spec.command)
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 
