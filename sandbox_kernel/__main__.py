@@ -5,6 +5,9 @@ The path of the kernel imports nothing that it does not need: its start-up time 
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
@@ -24,10 +27,11 @@ def main(argv: list[str]) -> int:
     if argv == ["--version"]:
         sys.stdout.write(f"sandbox-kernel {__version__}\n")
         return 0
-    if not argv or not argv[0].startswith("-") or argv[0] in ("-h", "--help"):
+    if not is_kernel(argv):
         from .cli import main as command_line
 
         return command_line(argv)
+    gc.disable()  # until all is loaded, which stays: looking through it takes a tenth of the start
     from .config.sources import from_argv
 
     settings: Settings | ConfigurationError
@@ -47,6 +51,11 @@ def main(argv: list[str]) -> int:
     return run_kernel(connection_file, settings, begun)
 
 
+def is_kernel(argv: list[str]) -> bool:
+    """Return whether these are the arguments of a kernel, and not of a command."""
+    return bool(argv) and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")
+
+
 def _connection_file(argv: list[str]) -> str | None:
     """Return the connection file among arguments of which one is wrong, if it can be said."""
     found = [after for word, after in pairwise(argv) if word == "-f" and Path(after).is_file()]
@@ -54,4 +63,11 @@ def _connection_file(argv: list[str]) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if is_kernel(sys.argv[1:]):
+        # All that it had is closed. Whoever restarts it waits for its end, and looks every 0.1 s.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

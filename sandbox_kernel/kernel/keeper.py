@@ -21,9 +21,12 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+DOORS = "doors"
+"""Of the state, the names of further descriptors that come along: sockets on which the front end's clients knock."""
+MOST_DOORS = 8
 HOLD_SECONDS = 20.0
 """How long a successor may take to come: starting a Python process, on a busy machine."""
 MEET_SECONDS = 2.0
@@ -94,8 +97,8 @@ def forget(path: str) -> None:
         os.unlink(path)  # noqa: PTH108 (as above)
 
 
-def keep(listener: socket.socket, fd: int, state: bytes, seconds: float) -> bool:
-    """Give `fd` and `state` to the first process of the same user that comes; return whether one came."""
+def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, doors: Sequence[int] = ()) -> bool:
+    """Give `fd`, `doors` and `state` to the first process of the same user that comes; return whether one came."""
     deadline = time.monotonic() + seconds  # of all tries: who comes again and again must not keep a container
     while (left := deadline - time.monotonic()) > 0:
         listener.settimeout(left)
@@ -108,14 +111,17 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float) -> bool
                 continue
             peer.settimeout(MEET_SECONDS)
             with contextlib.suppress(OSError):
-                socket.send_fds(peer, [struct.pack("!I", len(state))], [fd])
+                socket.send_fds(peer, [struct.pack("!I", len(state))], [fd, *doors])
                 peer.sendall(state)
                 return True
     return False
 
 
 def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
-    """Return the file descriptor and the state that were left at the meeting place, None if there is nothing."""
+    """Return the file descriptor and the state that were left at the meeting place, None if there is nothing.
+
+    The doors of the state have their descriptors.
+    """
     for _, folder in _own_folders(meeting):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
             peer.settimeout(MEET_SECONDS)
@@ -142,25 +148,23 @@ def _unlink(name: str, folder: int) -> None:
 
 def _received(peer: socket.socket) -> tuple[int, dict[str, Any]] | None:
     try:
-        head, fds, _, _ = socket.recv_fds(peer, 4, 1)
+        head, fds, _, _ = socket.recv_fds(peer, 4, 1 + MOST_DOORS)
     except OSError:
         return None
-    if len(head) != 4 or len(fds) != 1:
-        for fd in fds:
-            os.close(fd)
-        return None
-    (size,) = struct.unpack("!I", head)
     data = bytearray()
     try:
+        (size,) = struct.unpack("!I", head)
         while len(data) < min(size, MAX_STATE) and (chunk := peer.recv(1 << 16)):
             data += chunk
         state = json.loads(data)
-    except (OSError, ValueError, RecursionError):
-        state = None
-    if not isinstance(state, dict):
-        os.close(fds[0])
+        doors = dict(zip(state.get(DOORS, ()), fds[1:], strict=True))
+        if doors:
+            state[DOORS] = doors
+        return fds[0], state
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError, struct.error):
+        for fd in fds:
+            os.close(fd)
         return None
-    return fds[0], state
 
 
 def _same_user(peer: socket.socket) -> bool:
@@ -170,16 +174,16 @@ def _same_user(peer: socket.socket) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """Run as the keeper. Arguments: descriptors of listener and pipe, the path of the listener; the state on stdin."""
+    """Run as the keeper. Arguments: the listener's descriptor and path, pipe, doors; the state on stdin."""
     import resource  # the kernel process, which imports this module, has no use for it
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
-    listener_fd, fd, path = int(argv[0]), int(argv[1]), argv[2]
+    listener_fd, path, (fd, *doors) = int(argv[0]), argv[1], map(int, argv[2:])
     state = sys.stdin.buffer.read()
     file = _inode(path)
     with socket.socket(fileno=listener_fd) as listener:
         # Unlinked by who collected; else by this process, unless a later one has put its own there.
-        if not keep(listener, fd, state, HOLD_SECONDS) and _inode(path) == file:
+        if not keep(listener, fd, state, HOLD_SECONDS, doors) and _inode(path) == file:
             forget(path)
     return 0
 

@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable
 
 from ..core.model import Message
 
-SUBSCRIBE_SECONDS = 0.25
-"""How long after the sockets are bound a request for the kernel waits at least.
-
-After a restart, clients connect again to each socket by itself, within 0.1 to 0.2 s. A kernel that is ready at once
-would publish the outputs of the first cell, and the idle that ends it, before they can be heard.
-"""
 LISTENERS_SECONDS = 5.0
-"""How much longer it waits at most: on a busy machine clients are slower, and some do not come again."""
+"""How long a request for the kernel waits at most, for those who listened before a restart, or for the first to listen.
+
+Clients connect to each socket by itself, within 0.1 to 0.2 s. A kernel that is ready at once would publish the outputs
+of the first cell, and the idle that ends it, before they can be heard. On a busy machine clients are slower, and some
+do not come again.
+"""
 
 
 class Opening:
@@ -39,7 +38,6 @@ class Opening:
 
     async def open_once_heard(self, until_heard_by: Callable[[int], Awaitable[None]]) -> None:
         """Let requests through once as many listen as are expected, within bounds."""
-        await asyncio.sleep(SUBSCRIBE_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LISTENERS_SECONDS):
                 await until_heard_by(self.listeners)

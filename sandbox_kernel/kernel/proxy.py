@@ -7,6 +7,7 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -21,7 +22,7 @@ from ..engines.refusal import Refusal
 from ..engines.select import make_engine
 from ..session import protocol
 from ..session.session import Session
-from . import handover, heap, keeper
+from . import doors, handover, heap, keeper
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
@@ -107,12 +108,15 @@ class Proxy:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         self._start_session()
         sockets = await import_meanwhile("sandbox_kernel.kernel.sockets")
+        gc.freeze()  # what was loaded stays, and is not looked through
+        gc.enable()
         self.sockets = sockets.FrontSockets(
             self.connection,
             self.receive,
             self.audit,
             message_bytes=self.settings.limits.message_bytes,
             anybody=self.settings.clients == "any",
+            doors=self._left.doors if self._left is not None else doors.NO_DOORS,
         )
         self._publish_status("starting", {})
         self.sockets.listen()
@@ -282,7 +286,8 @@ class Proxy:
         except ConfigurationError as error:
             self.problem = _until_mended(error)
         if self._left is not None:  # it ends, since nobody could serve it
-            os.close(self._left.fd)
+            for fd in (self._left.fd, *self._left.doors.values()):
+                os.close(fd)
             self._left = None
         return None
 
@@ -303,12 +308,16 @@ class Proxy:
         content = {"status": "ok", "restart": restart}
         self.deliver(Message(channel="iopub", header=header, parent=request.header, content=content), None)
         if restart:
+            open_ones = doors.open_doors(self.connection)
             try:
                 async with asyncio.timeout(SHUTDOWN_SECONDS):
-                    known = None if self._way_out is None else self._way_out.state()
-                    await handover.leave(self.session, self.meeting_place, known, listeners=self.sockets.listeners)
+                    known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
+                    await handover.leave(self.session, self.meeting_place, known, listeners=heard, doors=open_ones)
             except (SandboxError, TimeoutError, OSError) as error:
                 self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
+            finally:
+                for fd in open_ones.values():
+                    os.close(fd)
 
     async def _reap(self) -> None:
         """Remove what earlier kernels left that were killed between creating a container and starting it."""

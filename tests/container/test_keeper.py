@@ -337,8 +337,23 @@ def leave(place: keeper.Place, head: bytes, state: bytes, count: int, pipe: tupl
         (struct.pack("!I", 2), b"[]", 1),
         (struct.pack("!I", 20000), b"[" * 20000, 1),
         (struct.pack("!I", 0xFFFFFFFF), b"{", 1),
+        (struct.pack("!I", 2), b"{}", 3),
+        (struct.pack("!I", 12), b'{"doors": 2}', 3),
     ],
-    ids=["nothing", "no pipe", "short head", "no state", "cut", "not text", "null", "list", "deep", "4 GiB"],
+    ids=[
+        "nothing",
+        "no pipe",
+        "short head",
+        "no state",
+        "cut",
+        "not text",
+        "null",
+        "list",
+        "deep",
+        "4 GiB",
+        "more",
+        "no doors",
+    ],
 )
 def test_garbage_is_no_container_and_leaves_no_file_open(
     place: keeper.Place, pipe: tuple[int, int], head: bytes, state: bytes, count: int

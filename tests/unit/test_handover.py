@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel import handover, keeper
+from sandbox_kernel.kernel.doors import open_doors
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import eventually
 
@@ -83,3 +86,65 @@ def test_a_container_of_other_settings_ends(place: keeper.Place, settings: Setti
     assert handover.collect(settings or old.settings, place, wanted=wanted) is None
     eventually(lambda: not old.is_held, 10, "the end of the keeper")
     os.close(old.read)
+
+
+# --- doors ----------------------------------------------------------------------------------------------------------
+
+
+def listening() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def port_of(one: socket.socket) -> int:
+    return int(one.getsockname()[1])
+
+
+def connection_to(shell: socket.socket, hb: socket.socket) -> dict[str, Any]:
+    with listening() as other:  # a port on which nobody listens any more
+        ports = dict.fromkeys(("iopub_port", "stdin_port", "control_port"), port_of(other))
+    return {"transport": "tcp", "shell_port": port_of(shell), "hb_port": port_of(hb), **ports}
+
+
+def test_the_doors_of_a_process_are_its_sockets_that_listen_on_the_kernel_s_ports() -> None:
+    with listening() as shell, listening() as hb, listening() as stranger:
+        connection = connection_to(shell, hb)
+        knocking = socket.create_connection(shell.getsockname())
+        with knocking, shell.accept()[0]:  # of the same port, and no door
+            found = open_doors(connection)
+        assert found.keys() == {"shell", "hb"}
+        for each in found.values():
+            os.close(each)
+        assert open_doors({**connection, "transport": "ipc"}) == {}
+        assert stranger.fileno() != -1
+
+
+@pytest.mark.parametrize(("changed", "open_still"), [({}, True), ({"cell_timeout": 7.0}, False)])
+def test_who_knocks_between_two_processes_waits_at_an_open_door(
+    changed: dict[str, Any], open_still: bool, place: keeper.Place
+) -> None:
+    """A process with other settings gets nothing, and finds the port free."""
+    settings = resolve({})
+    old, shell = Parting(settings), listening()
+    address = shell.getsockname()
+    asyncio.run(handover.leave(cast("Session", old), place, doors={"shell": shell.fileno()}))
+    shell.close()
+    knocking = socket.create_connection(address)  # nobody but the keeper has the socket now
+    left = handover.collect(resolve(changed), place)
+    with knocking:
+        if not open_still:
+            assert left is None
+            eventually(lambda: port_is_free(address), 10, "the port is free")
+            return
+        assert left is not None
+        with socket.socket(fileno=left.doors["shell"]) as door, door.accept()[0] as guest:
+            guest.sendall(b"come in")
+            assert knocking.recv(100) == b"come in"
+        os.close(left.fd)
+
+
+def port_is_free(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_server(address).close()
+    except OSError:
+        return False
+    return True

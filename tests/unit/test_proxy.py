@@ -115,8 +115,7 @@ async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
     await proxy.session.close()
 
 
-async def test_an_early_request_waits_for_those_who_listened_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "SUBSCRIBE_SECONDS", 0.0)
+async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     taken: list[bytes] = []
     heard, asked = asyncio.Event(), asyncio.Event()
     door = opening.Opening(lambda _, client: taken.append(client))
@@ -139,7 +138,6 @@ async def test_an_early_request_waits_for_those_who_listened_before(monkeypatch:
 
 
 async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "SUBSCRIBE_SECONDS", 0.0)
     monkeypatch.setattr(opening, "LISTENERS_SECONDS", 0.05)
     taken: list[bytes] = []
     door = opening.Opening(lambda _, client: taken.append(client))
