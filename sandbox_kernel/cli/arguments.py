@@ -13,7 +13,8 @@ from .. import __version__
 from ..batch import command as run
 from ..batch.exits import HELP as EXIT_CODES_OF_RUN
 from ..broker import command as broker
-from ..config.sources import read_argv
+from ..config.sources import SETTINGS, read_argv
+from ..config.values import did_you_mean
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
@@ -35,9 +36,11 @@ class _Refuse(argparse.Action):
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the options of a command, its settings in `values`, unchecked. Raises `ConfigurationError`."""
-    options, rest = parser().parse_known_args(argv)
+    whole = parser()
+    options, rest = whole.parse_known_args(argv)
     if rest and not options.takes_settings:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{options.command} does not know the argument {rest[0]!r}")
+    _check_names(whole.commands[options.command], options.command, rest)
     connection_file, options.values = read_argv(rest)
     if connection_file is not None:
         raise ConfigurationError(
@@ -46,6 +49,17 @@ def parse(argv: list[str]) -> argparse.Namespace:
             value=connection_file,
         )
     return options
+
+
+def _check_names(command: Parser, name: str, rest: list[str]) -> None:
+    """Raise `ConfigurationError` for what is meant for an option of the command, which settings know nothing of."""
+    own = [option.removeprefix("--") for action in command.actions for option in action.option_strings]
+    for word in rest:
+        given = word.partition("=")[0].removeprefix("--").replace("_", "-")
+        known = given.replace("-", "_") in SETTINGS or "." in given
+        if word.startswith("--") and not known and (meant := did_you_mean(given, own)):
+            what = f"{name} has no option --{given}{meant}"
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, what, setting=f"--{given}")
 
 
 def parser() -> Parser:

@@ -106,6 +106,7 @@ USAGE = {
     "no command": ([], "required: COMMAND"),
     "an unknown command": (["instal"], "invalid choice"),
     "a misspelt setting": (["ps", "--memroy", "1"], "did you mean memory"),
+    "a misspelt option": (["run", "--inptu", "a.csv", "a.ipynb"], "run has no option --inptu (did you mean input?)"),
     "a bad value": (["settings", "--memory", "lots"], "memory is not a size"),
     "a setting where there are none": (["build", "--memory", "1G"], "build does not know the argument '--memory'"),
     "an abbreviated option": (["build", "--forc"], "does not know the argument"),
