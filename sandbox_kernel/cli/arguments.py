@@ -40,8 +40,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options, rest = whole.parse_known_args(argv)
     if rest and not options.takes_settings:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{options.command} does not know the argument {rest[0]!r}")
-    _check_names(whole.commands[options.command], options.command, rest)
-    connection_file, options.values = read_argv(rest)
+    try:
+        connection_file, options.values = read_argv(rest)
+    except ConfigurationError as error:
+        if error.code is UsageCode.UNKNOWN_SETTING and error.setting:
+            _check_option(whole.commands[options.command], options.command, error.setting)
+        raise
     if connection_file is not None:
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT,
@@ -51,15 +55,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def _check_names(command: Parser, name: str, rest: list[str]) -> None:
-    """Raise `ConfigurationError` for what is meant for an option of the command, which settings know nothing of."""
+def _check_option(command: Parser, name: str, word: str) -> None:
+    """Raise `ConfigurationError` for a word that is no setting, if it is nearer to an option of the command."""
     own = [option.removeprefix("--") for action in command.actions for option in action.option_strings]
-    for word in rest:
-        given = word.partition("=")[0].removeprefix("--").replace("_", "-")
-        known = given.replace("-", "_") in SETTINGS or "." in given
-        if word.startswith("--") and not known and (meant := did_you_mean(given, own)):
-            what = f"{name} has no option --{given}{meant}"
-            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, what, setting=f"--{given}")
+    meant = did_you_mean(word, own)
+    if meant and not did_you_mean(word, SETTINGS):
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{name} has no option --{word}{meant}", setting=f"--{word}")
 
 
 def parser() -> Parser:
