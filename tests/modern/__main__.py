@@ -28,8 +28,8 @@ PYTHON = "/opt/venv/bin/python"
 READY = (
     # the wheel, and this package's bounds on time as they are on a slow machine
     "/opt/venv/bin/pip install --quiet --no-index --no-deps --no-compile /opt/project/*.whl",
-    "cp /opt/project/tests/modern/slow.py /opt/venv/lib/python3*/site-packages/sandbox_kernel_slow.py",
-    "echo 'import sandbox_kernel_slow' > /opt/venv/lib/python3*/site-packages/sandbox_kernel_slow.pth",
+    "cd /opt/venv/lib/python3*/site-packages && cp /opt/project/tests/modern/slow.py sandbox_kernel_slow.py && "
+    "echo 'import sandbox_kernel_slow' > sandbox_kernel_slow.pth",
     "until docker image inspect sandbox-kernel:base >/dev/null; do sleep 1; done",
 )
 VERSIONS = (
