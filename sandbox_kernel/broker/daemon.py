@@ -32,6 +32,7 @@ from .pool import Pool
 from .tally import Tally
 
 if TYPE_CHECKING:
+    from ..core.model import SandboxSpec
     from ..engines.about import Inspectable
     from ..engines.base import Lendable
     from ..engines.broker.places import Peer
@@ -160,10 +161,7 @@ class Broker:
 
     async def _ready(self, wanted: Order, whose: Peer) -> Made | None:
         """Return one that was made ahead, None if there is none that will do; a cold start takes its place then."""
-        try:
-            warm = await self.pool.claim(wanted)
-        except SandboxError:
-            return None
+        warm = await self.pool.claim(wanted, lambda one: self._rename(one.container, one.spec.session_id, whose.pid))
         if warm is None:
             return None
         try:
@@ -179,19 +177,16 @@ class Broker:
             container = cast("Lendable", await self.engine.start(spec))
             return await self._lend(container, spec, whose, warm=False)
 
-    async def _lend(self, container: Lendable, spec: Any, whose: Peer, *, warm: bool) -> Made:
-        fd = -1
+    async def _lend(self, container: Lendable, spec: SandboxSpec, whose: Peer, *, warm: bool) -> Made:
         try:
-            # Its name says who has it before somebody has it: what outlives this process goes by the name.
-            await self._rename(container, spec.session_id, whose.pid)
+            if not warm:
+                # Its name says who has it before somebody has it: what outlives this process goes by the name.
+                await self._rename(container, spec.session_id, whose.pid)
             handover = container.lend()
-            fd = handover.fd
-            return Lent(container, spec, whose.uid, whose.pid, self.tasks), handover.state, fd, warm
         except BaseException:
-            if fd >= 0:
-                os.close(fd)
             await asyncio.shield(self.tasks.hold(_killed(container), f"undo {container.id}"))
             raise
+        return Lent(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
 
     async def rename(self, lent: Lent, pid: int) -> None:
         """Note whose a sandbox is from now on. Raises `EngineError` when it is gone."""

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import __version__
@@ -90,8 +90,11 @@ class Pool:
             self._tasks.start(self._fill(), "making sandboxes ahead", failed=lambda _: self.stop())
             self._tasks.start(self._look_after(), "looking after sandboxes that wait", failed=lambda _: self.stop())
 
-    async def claim(self, order: Order) -> Warm | None:
-        """Return one that answered just now and is of today's image, None where there is none: start one, then."""
+    async def claim(self, order: Order, whose: Callable[[Warm], Awaitable[object]]) -> Warm | None:
+        """Return one that answered just now and is of today's image, None where there is none: start one, then.
+
+        `whose` notes meanwhile who is to have it; if that fails, it is ended, too.
+        """
         if self.size <= 0 or self._closed or not order.is_plain:
             return None
         key = order.key(self.preload)
@@ -104,7 +107,10 @@ class Pool:
         while kind.ready:
             warm = kind.ready.pop()
             try:
-                current = await warm.answers(ANSWER_SECONDS) and await self._image(order) == warm.image
+                answers, image, noted = await asyncio.gather(
+                    warm.answers(ANSWER_SECONDS), self._image(order), whose(warm), return_exceptions=True
+                )
+                current = answers is True and image == warm.image and not isinstance(noted, BaseException)
                 if current and await warm.let_go():
                     return warm
             except BaseException:

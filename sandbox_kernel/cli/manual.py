@@ -76,7 +76,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "broker": {
         "sandbox-kernel broker": "for this user: the next session with engine = broker is ready at once",
-        "sandbox-kernel broker --pool 2 --preload numpy,pandas": "two ready, with what cells import first",
+        "sandbox-kernel broker --pool 2 --preload numpy,polars": "two ready, with what cells import first",
         "sandbox-kernel broker --for-all --check": "whether the operator's file is in order",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},

@@ -98,7 +98,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     ),
     "Sandboxes that are ready before they are asked for": (
         Setting("pool", "pool", number(int, 0, 64), pool_values.POOL),
-        Setting("preload", "preload", pool_values.modules, pool_values.PRELOAD, "none"),
+        Setting("preload", "preload", pool_values.modules, pool_values.PRELOAD, "numpy, pandas, matplotlib.pyplot"),
     ),
     "What a session may use": (
         Setting(

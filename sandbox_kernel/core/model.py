@@ -132,7 +132,7 @@ class Settings:
     """Whether a sandbox may start where the machine lets nobody limit memory, processes and processors."""
     pool: int = 1
     """How many sandboxes a broker keeps ready."""
-    preload: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
     """What their kernels have imported by then."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"

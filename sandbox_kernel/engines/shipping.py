@@ -118,7 +118,7 @@ def launcher_line() -> str:
 def preload_line(modules: tuple[str, ...]) -> str:
     """Return a line for a kernel's start that imports modules, as far as the image has them, and leaves no name."""
     source = "".join(f"try:\n import {name}\nexcept Exception:\n pass\n" for name in modules)
-    # What an import warns of is warned of again when a cell imports it for itself: the register is the module's own.
+    # One that the image does not have, or that fails, is the cell's own to meet.
     return f"exec({source!r}, {{'__name__': 'preload'}})"
 
 

@@ -6,6 +6,7 @@ import array
 import asyncio
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -160,6 +161,48 @@ async def hello(container: BrokerContainer) -> dict[str, Any]:
                 if kind == wire.AGENT and (said := json.loads(parts[0]))["op"] == "hello":
                     report: dict[str, Any] = said["report"]
                     return report
+
+
+LOOK = """
+print(sorted(dir()))
+import matplotlib, numpy, pandas, matplotlib.pyplot as plt
+print(matplotlib.get_backend(), plt.isinteractive(), plt.get_fignums(), len(pandas.describe_option(_print_desc=False)))
+print({key: value for key, value in matplotlib.rcParams.items() if value != matplotlib.rcParamsDefault[key]})
+print(pandas.get_option("display.max_rows"), pandas.get_option("plotting.backend"), numpy.get_printoptions())
+print(sorted(get_ipython().magics_manager.magics["line"]), get_ipython().events.callbacks)
+"""
+AGAIN = """
+import sys, importlib
+for name in [name for name in sys.modules if name.partition(".")[0] == "json"]:
+    del sys.modules[name]
+import json, random, numpy
+importlib.reload(json), importlib.reload(random)
+print(numpy.random.random(), numpy.random.default_rng().random(), numpy.linalg.solve([[2.0]], [4.0])[0])
+"""
+
+
+async def test_a_kernel_that_has_imported_modules_behaves_as_one_that_has_not() -> None:
+    """Nor do two of them draw alike."""
+    names = ("numpy", "pandas", "matplotlib.pyplot", "no_such_module")
+    said, drawn = [], []
+    with a_broker("--pool", "1", "--preload", *names) as daemon:
+        for step in range(2):
+            async with AsyncSandbox(engine=daemon.address, image="sandbox-kernel:data") as one:
+                before = await one.run_code("import sys; print('pandas' in sys.modules); del sys")
+                assert "".join(before.logs.stdout) == f"{step > 0}\n"
+                looked = await one.run_code(LOOK)
+                said.append(re.sub(r"0x[0-9a-f]+", "0x", "".join(looked.logs.stdout)))
+                assert looked.error is None
+                again = await one.run_code(AGAIN)
+                assert again.error is None
+                drawn.append("".join(again.logs.stdout).split())
+                plot = await one.run_code("%matplotlib inline\nplt.plot([1, 2]);")
+                assert [result.png is not None for result in plot.results] == [True]
+            if step < 1:
+                await until_ready(daemon.engine())
+    assert said[0] == said[1]
+    assert [row[2] for row in drawn] == ["2.0"] * 2
+    assert len({row[0] for row in drawn}) == len({row[1] for row in drawn}) == 2
 
 
 async def test_other_settings_are_a_cold_start_and_no_error(daemon: Daemon, engine: BrokerEngine) -> None:

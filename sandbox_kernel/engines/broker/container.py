@@ -78,6 +78,7 @@ class BrokerContainer:
         self._channel = channel
         self._ended: asyncio.Future[ExitReason] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
+        self._looking: asyncio.Task[tuple[dict[str, Any], list[int]]] | None = None
         self._left = asyncio.Event()
         """Set when the broker is gone, or there never was one."""
         if channel is None:
@@ -86,12 +87,16 @@ class BrokerContainer:
             channel.heard, channel.lost = self._hear, self._left.set
 
     def claim(self) -> None:
-        """Tell a warm one that it has an owner; it begins anew, by showing what it is."""
+        """Tell a warm one that it has an owner; it begins anew, by showing what it is, and so does its engine."""
         if self._given.nonce is not None:
             claim = b'{"op": "claim", "nonce": "%s"}' % self._given.nonce.encode()
             data = b"".join(wire.encode(wire.AGENT, [claim]))
             if self._pipe.offer(data) != len(data):
                 raise EngineError(EndCode.PIPE_GONE, kept=Survived.NOTHING)
+        if self._channel is not None:  # the engine can be asked while the sandbox looks at itself
+            looking = self._channel.ask("look")
+            self._looking = self._tasks.hold(looking, f"asking what {self.id} is")
+            self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def send(self, data: bytes) -> None:
         await self._pipe.send(data)
@@ -142,7 +147,8 @@ class BrokerContainer:
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         if self._channel is None or self._ended.done():
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
-        said, _ = await self._channel.ask("look")
+        looking, self._looking = self._looking, None
+        said, _ = await (looking if looking is not None else self._channel.ask("look"))
         witness = _witness(said)
         image = said.get("image_id")
         self.image_id = image[:100] if isinstance(image, str) else None
