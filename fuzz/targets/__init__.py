@@ -28,6 +28,7 @@ NAMES = {
     "network": 700,
     "requests": 400,
     "tools": 400,
+    "packages": 400,
 }
 """Each target, and the bytes of its longest input."""
 

@@ -67,6 +67,11 @@ class Silent:
     def note(self, note: Note, **fields: object) -> None: ...
     def hold_clock(self, cell: str, *, held: bool) -> None: ...
 
+    def record(self, event: str, **fields: Any) -> None: ...
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        raise NotImplementedError
+
     def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
         require(fields["tool"] in (None, "search", "store"), fields)
         require(len(note.text) < 4000, note.text)

@@ -45,6 +45,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`; the settings are options of their own here, because a file name stands beside them."""
     add = parser.add_argument
     add("source", metavar="SOURCE", help="a notebook, a script (# %%%% begins a cell), or - for either from stdin")
+    add(
+        "--install",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a package, or the path of a wheel; may be repeated",
+    )
     add("--input", action="append", default=[], metavar="PATH", help="a file or folder for /mnt/data; may be repeated")
     where = "for the executed notebook, and files/ beneath it for what cells make (default: NAME-output)"
     add("--output", metavar="FOLDER", help=where)
@@ -251,6 +258,7 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
         source=found,
         settings=_settings(options, downloads=str(files.path)),
         inputs=copied,
+        install=tuple(options.install),
         notebook=OutputFile(output / f"{found.stem}.ipynb", folder, setting="--output"),
         files=files,
         total_seconds=total,

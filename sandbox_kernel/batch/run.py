@@ -53,6 +53,8 @@ class Plan:
     """Where the executed notebook is written."""
     files: Folder
     """The folder that receives what cells make: opened when it was checked, and this one whatever its name means."""
+    install: tuple[str, ...] = ()
+    """Packages that are installed before the first cell."""
     total_seconds: float | None = None
     allow_errors: bool = False
     fail_on: FailOn = "violation"
@@ -134,6 +136,8 @@ class Run:
                     await sandbox.start()
                     self._describe(sandbox)
                     await self._put_inputs(sandbox)
+                    if self.plan.install:
+                        await sandbox.install(*self.plan.install, progress=self.progress.say)
                     if self.plan.source.kind == "script":
                         await sandbox.run_code(SCRIPT.format(name=f"{self.plan.source.stem}.py"))
             except TimeoutError:

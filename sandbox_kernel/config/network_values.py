@@ -49,7 +49,7 @@ FORM_OF_ONE = "NAME=env:VARIABLE@HOST or NAME=file:PATH@HOST"
 
 
 def _rules(name: str, raw: object) -> tuple[str, ...]:
-    texts = _listed(name, raw, "rules")
+    texts = listed(name, raw, "rules")
     if len(texts) > MAX_RULES:
         raise refuse(name, len(texts), f"{name} has too many rules", limit=str(MAX_RULES))
     return tuple(dict.fromkeys(_rule(name, text) for text in texts))
@@ -67,7 +67,7 @@ def _rule(name: str, text: str) -> str:
         raise refuse(name, text, f"{name} has a rule that is none: {error.why}") from None
 
 
-def _listed(name: str, raw: object, what: str) -> list[str]:
+def listed(name: str, raw: object, what: str) -> list[str]:
     """Return texts that were given as one, with commas between them, or as a list of such texts."""
     if raw is None:
         return []
@@ -158,7 +158,7 @@ def _from_root(path: str) -> str | None:
 
 def _hosts(where: str, raw: object) -> list[str]:
     try:
-        hosts = _listed(where, raw, "hosts")
+        hosts = listed(where, raw, "hosts")
         if not 0 < len(hosts) <= MAX_HOSTS:
             raise _wrong(where, f"has no list of 1 to {MAX_HOSTS} hosts")
         if any(" " in host for host in hosts):

@@ -14,6 +14,8 @@ from ..core.model import GIB, KIB, MIB, Limits, Settings, format_bytes
 from . import pool_values
 from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
+from .package_values import index as package_index
+from .package_values import packages
 from .screen_values import rules as screen_rules
 from .values import Form, audit_file, choice, downloads, folder, key_file, number, seconds, size, text
 
@@ -284,6 +286,25 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "for a secret.",
             "none",
         ),
+    ),
+    "Packages": (
+        Setting(
+            "packages",
+            "packages",
+            packages,
+            "Packages that cells may install with `%pip install`: names, with the extras that they may have, or `*` "
+            "for all of the index; what they need comes with them. The host resolves, fetches and checks wheels.",
+            "none",
+            singular="package",
+        ),
+        Setting(
+            "packages_index",
+            "packages_index",
+            package_index,
+            "The index that they come from, also for `install`, in place of the one that this machine's pip uses.",
+            "pip's own",
+        ),
+        Setting("packages_size", "packages_bytes", size(MIB), "What may be installed at a time, as wheels."),
     ),
     "Sight": (
         Setting(

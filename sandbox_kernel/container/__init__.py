@@ -23,5 +23,6 @@ ipykernel.
 - `pictures`: Pictures of scratch become part of the output that names them; in the kernel.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
 - `tools`: The caller's tools as functions; in the kernel, and only where there are some.
+- `packages`: Packages that came: unpacked behind what the image has; in the kernel.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

@@ -26,6 +26,8 @@ MAX_DEPTH = 16
 MAX_NAMED = 100
 """Things that are no regular files which a listing names; the rest is only counted."""
 REMOVED_AT_ONCE = 2_000
+PACKAGES = ".packages"
+"""What was installed: as many files as a folder may have, of which none is a cell's work."""
 PARTIAL = ".upload-"
 """How the name of a file starts that is still being written."""
 
@@ -297,7 +299,7 @@ class _Listing:
         return {"files": self.files, "others": self.others, "counts": self.counts, "complete": self.complete}
 
     def _add(self, entry: os.DirEntry[str], parts: list[str]) -> None:
-        if len(parts) == 1 and entry.name.startswith(PARTIAL):
+        if len(parts) == 1 and (entry.name.startswith(PARTIAL) or entry.name == PACKAGES):
             return
         try:
             entry.name.encode()

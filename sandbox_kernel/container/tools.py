@@ -158,5 +158,5 @@ def install(port: int, text: str) -> None:
     names = [one["name"] for one in described["tools"]]
     module.__dict__.update({one["name"]: function(client, one) for one in described["tools"]})
     ToolError.__module__ = MODULE
-    module.__dict__.update(ToolError=ToolError, __all__=[*names, "ToolError"])
+    module.__dict__.update(ToolError=ToolError, call_and_wait=client.call, __all__=[*names, "ToolError"])
     sys.modules[MODULE] = module

@@ -151,6 +151,12 @@ class Settings:
     """What the audit keeps of the code of cells."""
     network: tuple[str, ...] = ()
     """The rules of what cells may reach; without one, nothing."""
+    packages: tuple[str, ...] = ()
+    """Packages that cells may install: names with their extras, or `*` for all of the index."""
+    packages_index: str | None = None
+    """The address of the index that they come from; None is what this machine's pip is configured with."""
+    packages_bytes: int = 256 * MIB
+    """What is installed at a time, and the largest file of it."""
     secrets: tuple[SecretSource, ...] = ()
     """What the host puts into requests of cells. It allows no connection."""
     network_proxy: str | None = None
@@ -187,6 +193,11 @@ class Settings:
     def has_way_out(self) -> bool:
         """Whether the host serves connections of cells, if only to refuse them."""
         return bool(self.network or self.secrets)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the host serves connections of cells at all: into a network, or for packages."""
+        return self.has_way_out or bool(self.packages)
 
     @property
     def reach(self) -> str | None:

@@ -186,6 +186,7 @@ def agent_command(
             # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
             f"--IPKernelApp.exec_lines={pictures_line()}",
+            f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
             *(["--IPKernelApp.exec_lines=" + preload_line(preload)] if preload else []),

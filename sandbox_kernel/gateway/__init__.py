@@ -32,5 +32,11 @@ Nothing of this is imported unless a setting asks for it.
 - `tool_reading`: What comes on a connection for tools.
 - `tool_calls`: The calls of one session's tools.
 - `switch`: Several services behind the one port.
+- `requirements`: Requirements of a user's, read by us: names, versions, hashes, and wheels in files.
+- `wheels`: Wheels for an image, fetched on the host.
+- `wheel_check`: What is in a wheel, looked at before it goes into a sandbox.
+- `package_rules`: Which packages cells may ask for.
+- `packages`: Packages for a session that runs: chosen, fetched, checked.
+- `installing`: Their way into one session.
 - `opening`: The way out of one session, made before its sandbox is.
 """

@@ -9,19 +9,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode, Note
 from ..core.errors import ConfigurationError, NetworkDenied
-from ..core.model import Settings, format_bytes
+from ..core.model import Inside, Settings, format_bytes
 from ..policy.network import NetworkPolicy, Rule
-from ..session.streams import Service, Voice
+from ..session.streams import Service, Teller, Voice
+from . import installing
 from .answers import is_denial
 from .egress import Egress
 from .environment import inside
+from .installing import Installing
 from .limits import EgressLimits, Traffic
 from .operator_proxy import Proxies
+from .switch import Switch
+from .tool_calls import ToolCalls
+from .tools import Tools
 
 if TYPE_CHECKING:
     from .secrets import Secrets
@@ -45,9 +51,10 @@ class WayOut:
         kept: Mapping[str, Any] | None = None,
         *,
         heard: Heard | None = None,
+        tools: Tools | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """`kept` is the `state` of the process before, whose sandbox goes on.
+        """`kept` is the `state` of the process before, whose sandbox goes on; `tools` are those of its caller.
 
         Raises `ConfigurationError` if a secret cannot be read, or a setting of the host's own way out is wrong.
         """
@@ -75,10 +82,29 @@ class WayOut:
             )
             certificates += self._secrets.certificates
         placeholders = self._secrets.environment() if self._secrets is not None else {}
-        self.inside = inside(map(Rule.parse, settings.network), placeholders, certificates)
+        self._has_network = settings.has_way_out
+        self.inside = Inside(environment={}, trust=None)
+        if self._has_network:
+            self.inside = inside(map(Rule.parse, settings.network), placeholders, certificates)
+        self._installing = Installing(settings) if settings.packages else None
+        self._tools = tools or None
+        if self._installing is not None:
+            pip = self._installing.tool()
+            self._tools = Tools([pip]) if self._tools is None else self._tools.with_more(pip)
+        if self._tools is not None:
+            lines = (self._tools.line, *([installing.line()] if self._installing is not None else []))
+            self.inside = replace(self.inside, lines=lines)
 
-    def service(self, voice: Voice) -> Service:
+    def service(self, voice: Teller) -> Service:
         """Return what serves the connections of the session."""
+        egress = self._served(voice) if self._has_network else None
+        if self._installing is not None:
+            self._installing.ask, self._installing.record = voice.ask, voice.record
+        if self._tools is None and egress is not None:
+            return egress
+        return Switch(ToolCalls(self._tools or Tools([]), voice), egress, self._limits.silent_seconds)
+
+    def _served(self, voice: Voice) -> Egress:
         heard = voice if self._heard is None else _Listener(voice, self._heard)
         self._egress = Egress(self._policy, heard, limits=self._limits, proxies=self._proxies, insight=self._secrets)
         return self._egress

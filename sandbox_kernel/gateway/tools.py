@@ -210,6 +210,12 @@ class Tools(Sequence[Tool]):
             raise unfit("", f"tools is a list of functions, and not {type(tools).__name__}")
         return cls(tools)
 
+    def with_more(self, tool: Tool) -> Tools:
+        """Return these and another one, within the same limits. Raises `ConfigurationError`."""
+        return Tools(
+            [*self, tool], seconds=self.seconds, calls=self.calls, at_once=self.at_once, limit_bytes=self.limit_bytes
+        )
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.by_name)

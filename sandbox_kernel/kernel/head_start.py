@@ -77,7 +77,7 @@ def way_out_of(settings: Settings, kept: dict[str, Any] | None = None) -> WayOut
 
     Raises `ConfigurationError`. Nothing of the gateway is loaded for settings that ask for none.
     """
-    if not settings.has_way_out:
+    if not settings.is_served:
         return None
     from ..gateway.opening import WayOut
 

@@ -76,5 +76,6 @@ def _about(session: Session) -> dict[str, Any]:
         "outputs": settings.outputs,
         "network": list(settings.network) or "none",
         "secrets": [secret.name for secret in settings.secrets],
+        "packages": list(settings.packages) or "none",
         "limits": asdict(settings.limits),
     }

@@ -21,6 +21,7 @@
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `identity`: What a sandbox is, how long it lasts, and which there are in this process.
 - `hosted`: The names that hosted interpreters have for our errors.
+- `installing`: Packages into a sandbox that runs.
 - `client`: `AsyncSandbox`: a session on the caller's event loop.
 - `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.

@@ -27,6 +27,7 @@ from .callbacks import Callbacks, Prompt
 from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
 from .identity import SandboxPaginator, unknown
+from .installing import InstalledPackage
 from .said import OutputMessage
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
@@ -134,6 +135,12 @@ class Sandbox:
         except BaseException:
             future.cancel()
             raise
+
+    def install(
+        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
+    ) -> builtins.list[InstalledPackage]:
+        """Install packages and what they need into the sandbox; see `AsyncSandbox.install`."""
+        return self._call(self._inner.install(*packages, progress=progress))
 
     def interrupt(self) -> bool:
         """Raise KeyboardInterrupt in the cell that another thread, or the caller of this callback, runs.

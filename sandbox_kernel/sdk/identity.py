@@ -20,6 +20,7 @@ from ..core.errors import ConfigurationError, SandboxClosed, SandboxError
 from ..core.model import Settings, format_bytes
 from ..core.tasks import Tasks
 from ..session.session import Session
+from .installing import Installs
 from .network import Network
 from .values import NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage, seconds
 
@@ -71,7 +72,7 @@ class _Sample:
     cpu_seconds: float
 
 
-class Identity:
+class Identity(Installs):
     """What a sandbox is and uses."""
 
     settings: Settings

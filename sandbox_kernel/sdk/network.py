@@ -5,13 +5,12 @@ It does not hold the sandbox, which people may drop.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, NetworkDenied
 from ..core.model import Inside, Settings
-from ..session.streams import Service, Teller, works_for
+from ..session.streams import works_for
 from .values import NetworkDenial, NetworkUsage
 
 if TYPE_CHECKING:
@@ -30,27 +29,12 @@ class Network:
         self._way_out: WayOut | None = None
         self.inside: Inside | None = None
         self.service: ServiceFactory | None = None
-        if settings.has_way_out:
+        self.tools = tools.names if tools else ()
+        if settings.is_served or tools:
             from ..gateway.opening import WayOut
 
-            self._way_out = WayOut(settings, heard=self._heard)
+            self._way_out = WayOut(settings, heard=self._heard, tools=tools)
             self.inside, self.service = self._way_out.inside, self._way_out.service
-        self.tools = tools.names if tools else ()
-        if tools:
-            self._add(tools, settings.limits.network_seconds)
-
-    def _add(self, tools: Tools, seconds: float) -> None:
-        from ..gateway.switch import Switch
-        from ..gateway.tool_calls import ToolCalls
-
-        others = self.service
-        before = self.inside or Inside(environment={}, trust=None)
-        self.inside = replace(before, lines=(*before.lines, tools.line))
-
-        def service(teller: Teller) -> Service:
-            return Switch(ToolCalls(tools, teller), None if others is None else others(teller), seconds)
-
-        self.service = service
 
     def check_outside(self, session: str) -> None:
         """Raise `ConfigurationError` in a tool that works for a cell of that session: nothing else of it can run."""

@@ -46,6 +46,9 @@ class SettingKeywords(TypedDict, total=False):
     outputs: str | None
     network: str | Sequence[str] | Mapping[str, Sequence[str]] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
+    packages: str | Sequence[str] | None
+    packages_index: str | None
+    packages_size: str | int | None
     network_connections: int | None
     network_bytes: str | int | None
     network_timeout: str | float | None

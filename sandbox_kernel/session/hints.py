@@ -113,6 +113,7 @@ class Hints:
         *,
         uploads: str | None = None,
         way_out: bool = False,
+        installs: bool = False,
         door: Door | None = None,
         beside: Beside | None = None,
     ) -> None:
@@ -124,6 +125,7 @@ class Hints:
         self.beside = beside
         self._uploads = uploads
         self._way_out = way_out
+        self._installs = installs
         self._limits = limits
 
     def of_failure(self, failure: Failure, found: str | None = None) -> str | None:
@@ -140,7 +142,7 @@ class Hints:
         found: dict[HintCode, None] = {}
         if "!" in code or "%" in code:
             for line in (line.strip()[:MAX_LINE] for line in code.split("\n", MAX_LINES)[:MAX_LINES]):
-                if _INSTALLERS.match(line):
+                if not self._installs and _INSTALLERS.match(line):
                     found[HintCode.NO_INSTALLING] = None
                 elif not self._way_out and _FETCHERS.match(line):
                     found[HintCode.NO_FETCHING] = None

@@ -82,7 +82,7 @@ class Session:
         self._cells = RunningCells(self._service) if self._service is not None else None
         self.screening = Screening(settings, self.audit)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
-        self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out)
+        self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=bool(settings.packages))
         self.router = Router(
             self.limits,
             self,

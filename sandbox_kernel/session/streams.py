@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..core.codes import EndCode, Note
 from ..core.errors import WireError
@@ -156,6 +156,12 @@ class Teller(Voice, Protocol):
     @property
     def id(self) -> str:
         """Of the session."""
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask the agent. Raises `SandboxDied`."""
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write one line of the audit; their number is bounded."""
 
     def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
         """Write one line of the audit about the call of a tool.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..core.codes import NetworkCode, Note
 from ..record.audit import Audit
@@ -16,6 +16,8 @@ class Speaker(Protocol):
     audit: Audit
     router: Router
 
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
+
 
 class Voices:
     """A `Teller`."""
@@ -26,6 +28,14 @@ class Voices:
     @property
     def id(self) -> str:
         return self._session.id
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask the agent. Raises `SandboxDied`."""
+        return await self._session.ask(op, data, **fields)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write one line of the audit; their number is bounded."""
+        self._session.audit(event, **fields)
 
     def note(self, note: Note, **fields: object) -> None:
         """Write one line of the audit about the network; how many there are is bounded.

@@ -1,8 +1,6 @@
 """What makes a machine ready: the engine, the images, the kernelspec, and whoever looks whether all is there.
 
 - `machine`: Is there an engine, and which commands bring one?
-- `requirements`: A user's requirements file, read by us: names, versions, hashes, and wheels in files.
-- `wheels`: Wheels for an image, fetched on the host.
 - `turns`: One build at a time.
 - `image`: Building the images.
 - `host`: What of this machine a root can be made from.

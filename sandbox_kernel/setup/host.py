@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
-from .wheels import LOCKED_FOR, PYTHON_VERSION, Target
+from ..gateway.wheels import LOCKED_FOR, PYTHON_VERSION, Target
 
 PROBE_SECONDS = 60.0
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")

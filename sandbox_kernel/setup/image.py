@@ -25,8 +25,9 @@ from typing import Any, Literal
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
-from . import machine, wheels
-from .requirements import read as read_requirements
+from ..gateway import wheels
+from ..gateway.requirements import read as read_requirements
+from . import machine
 from .turns import alone
 
 Kind = Literal["base", "data"]

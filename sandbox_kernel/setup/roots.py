@@ -29,11 +29,12 @@ from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
 from ..core.resources import brought
 from ..engines.select import bubblewrap_program, root_named
-from . import host, layout, machine, wheels
+from ..gateway import wheels
+from ..gateway.requirements import Wanted
+from ..gateway.requirements import read as read_requirements
+from . import host, layout, machine
 from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
-from .requirements import Wanted
-from .requirements import read as read_requirements
 from .turns import alone
 
 RECIPE = 1

@@ -38,6 +38,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "files": ("files.transfer", "printable", lambda text, limit=0: text),
     "network": ("policy.network.hosts", "_plain", lambda text, raw: (text, None)),
     "requests": ("gateway.proxy_head", "_check_bytes", lambda raw: None),
+    "packages": ("gateway.wheel_check", "_wrong", lambda entry, seen: None),
     "tools": ("gateway.tool_calls", "_checked", lambda tool, arguments: arguments),
 }
 """For each target, a rule of the product that is taken away: its seeds alone must show that."""

@@ -18,8 +18,9 @@ from docker.errors import ImageNotFound
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.setup import image, machine, wheels
-from sandbox_kernel.setup.requirements import read
+from sandbox_kernel.gateway import wheels
+from sandbox_kernel.gateway.requirements import read
+from sandbox_kernel.setup import image, machine
 
 RECIPES = brought("images")
 KINDS = ("base", "data")
@@ -344,7 +345,7 @@ def test_missing_requirements_file_is_the_callers_fault(tmp_path: Path) -> None:
 def test_markers_are_read_for_the_python_of_the_image() -> None:
     """pip itself would read them for the Python it runs on, and leave out what only the image needs."""
     pip = wheels.installer(RECIPES, wheels.Target("x86_64"))
-    code, start, _ = wheels._RESOLVE_FOR_THE_IMAGE.partition("from pip._internal.cli.main import main\n")
+    code, start, _ = wheels.RESOLVE_FOR_THE_IMAGE.partition("from pip._internal.cli.main import main\n")
     assert start
     code += "print(markers.Marker(\"python_version == '9.8' and platform_machine == 'odd'\").evaluate())"
     command = [sys.executable, "-c", code, str(pip), "odd", "9.8"]

@@ -21,7 +21,8 @@ from sandbox_kernel.core.resources import brought
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.select import bubblewrap_program
-from sandbox_kernel.setup import exported, generations, host, machine, roots, wheels
+from sandbox_kernel.gateway import wheels
+from sandbox_kernel.setup import exported, generations, host, machine, roots
 from tests.support.roots import let_others_in
 
 NAME = "sandbox-kernel:base"

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -35,8 +35,11 @@ LOOPBACK = ipaddress.ip_address("127.0.0.1")
 
 @dataclass
 class Heard:
-    """A `Voice` that remembers."""
+    """A `Teller` that remembers."""
 
+    id: str = "session-1"
+    calls: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
+    held: list[tuple[str, bool]] = field(default_factory=list)
     notes: list[tuple[Note, dict[str, object]]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
@@ -45,6 +48,17 @@ class Heard:
 
     def tell(self, text: str) -> None:
         self.told.append(text)
+
+    def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
+        self.calls.append((note.code.code, bounded, fields))
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        self.held.append((cell, held))
+
+    def record(self, event: str, **fields: Any) -> None: ...
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        raise NotImplementedError
 
     @property
     def codes(self) -> list[str]:

@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.setup import wheels
-from sandbox_kernel.setup.requirements import read
+from sandbox_kernel.gateway import wheels
+from sandbox_kernel.gateway.requirements import read
 
 pytestmark = pytest.mark.slow
 
@@ -217,7 +217,7 @@ def test_pip_builds_nothing_whatever_it_is_asked(repo: Path, tmp_path: Path, how
         "an address": f"evil @ file://{tree}",
         "an address of a package that was named": str(wheel(tmp_path, f"evil @ file://{tree}")),
     }[how]
-    code = wheels._RESOLVE_FOR_THE_IMAGE
+    code = wheels.RESOLVE_FOR_THE_IMAGE
     if not patched:
         before, after = code.split("from pip._internal.exceptions")[0], "from pip._internal.cli.main import main"
         code = before + after + code.split(after)[1]

@@ -16,7 +16,8 @@ import pytest
 from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
-from sandbox_kernel.setup import exported, generations, host, layout, roots, wheels
+from sandbox_kernel.gateway import wheels
+from sandbox_kernel.setup import exported, generations, host, layout, roots
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
 

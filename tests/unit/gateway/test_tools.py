@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
 import pydantic
@@ -22,7 +22,6 @@ import pytest
 
 from sandbox_kernel import ConfigurationError, Tool, Tools
 from sandbox_kernel.container import tools as inside
-from sandbox_kernel.core.codes import Note
 from sandbox_kernel.gateway import tool_calls, tool_reading
 from sandbox_kernel.gateway.egress import Egress
 from sandbox_kernel.gateway.switch import Switch
@@ -30,7 +29,7 @@ from sandbox_kernel.gateway.tool_calls import ToolCalls
 from sandbox_kernel.gateway.tool_types import MismatchError, UnfitError, checker
 from sandbox_kernel.session.streams import Cell, Service, Stream
 from tests.support.cases import each
-from tests.support.gateway import CELL, proxy
+from tests.support.gateway import CELL, Heard, proxy
 from tests.support.patience import within
 
 
@@ -210,35 +209,10 @@ def test_a_schema_of_another_framework_becomes_a_signature() -> None:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Told:
-    """A `Teller` that remembers."""
-
-    id: str = "session-1"
-    calls: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    held: list[tuple[str, bool]] = field(default_factory=list)
-
-    def note(self, note: Note, **fields: object) -> None: ...
-
-    def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
-        self.calls.append((note.code.code, bounded, fields))
-
-    def hold_clock(self, cell: str, *, held: bool) -> None:
-        self.held.append((cell, held))
-
-    def tell(self, text: str) -> None:
-        self.said.append(text)
-
-    @property
-    def codes(self) -> list[str]:
-        return [code for code, _, _ in self.calls]
-
-
 class Host:
     """The host's side, and a client of a kernel's."""
 
-    def __init__(self, service: ToolCalls, told: Told, port: int, limit: int) -> None:
+    def __init__(self, service: ToolCalls, told: Heard, port: int, limit: int) -> None:
         self.service, self.told, self.port = service, told, port
         self.client = inside.Client(port, limit, 4)
 
@@ -267,7 +241,7 @@ class Host:
 
 @contextlib.asynccontextmanager
 async def host(*tools: Any, others: Service | None = None, cell: bool = True, **limits: Any) -> AsyncIterator[Host]:
-    told, offered = Told(), Tools(tools, **limits)
+    told, offered = Heard(), Tools(tools, **limits)
     service = ToolCalls(offered, told)
     if cell:
         service.cell_began(CELL)
@@ -292,7 +266,7 @@ async def test_functions_with_and_without_await_are_called_and_written_down() ->
         assert await one.call("search", query="a", limit=1) == [{"title": "a 0", "rank": 0}]
         assert await one.call("lookup", key="k") == {"k": 1}
         assert await one.call("lookup", key="") is None
-    assert one.told.codes == ["tool-called"] * 3
+    assert [code for code, _, _ in one.told.calls] == ["tool-called"] * 3
     _, bounded, fields = one.told.calls[0]
     assert bounded
     assert fields["tool"] == "search"
@@ -452,7 +426,7 @@ async def test_what_is_no_call_reaches_no_tool_and_ends_with_a_reason(data: byte
         assert called == []
         if len(data) >= 4:
             (size,) = struct.unpack("!I", answer[:4])
-            assert json.loads(answer[4 : 4 + size])["error"]["code"] in one.told.codes
+            assert json.loads(answer[4 : 4 + size])["error"]["code"] in [code for code, _, _ in one.told.calls]
         assert await one.call("search", query="a") is None
 
 
@@ -477,7 +451,7 @@ async def test_a_cell_has_a_number_of_calls_and_the_next_one_too() -> None:
         one.service.cell_began(Cell("cell-2"))
         assert await one.call("search", query="a", limit=0) == []
     assert [bounded for code, bounded, _ in one.told.calls if code == "tool-calls"] == [False] * 5
-    assert len(one.told.said) == 1
+    assert len(one.told.told) == 1
 
 
 async def test_without_a_cell_nothing_is_called() -> None:

@@ -16,7 +16,7 @@ import re
 import shutil
 import weakref
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from email.parser import BytesHeaderParser
 from pathlib import Path
@@ -38,6 +38,8 @@ MAX_LINES = 20_000
 MAX_DEPTH = 5
 """Of files that name files."""
 MAX_METADATA = 8 * MIB
+MAX_ASKED = 500
+"""Characters of one text that a caller asks with."""
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 _HASH = re.compile(r"\s+--hash(?:=|\s+)(\S+)")
@@ -126,6 +128,26 @@ def read(path: Path) -> Wanted:
     """Read a requirements file. Raises `ConfigurationError` with the line that is not taken, and why."""
     wanted = Wanted()
     _Reader(wanted).file(os.fspath(path), constraints=False, depth=0)
+    return wanted
+
+
+def asked(texts: Sequence[str], *, paths: bool) -> Wanted:
+    """Read what a caller asks for, a text each: a name with versions and hashes or, with `paths`, the path of a wheel.
+
+    Raises `ConfigurationError`.
+    """
+    wanted = Wanted()
+    reader = _Reader(wanted)
+    for text in texts:
+        try:
+            if not isinstance(text, str) or len(text) > MAX_ASKED or not text.isprintable():
+                _refuse("it is no line of text")
+            if text.lstrip().startswith("-") or (not paths and text.lower().endswith(".whl")):
+                _refuse("it is no name of a package")
+            reader.line(text.strip(), "", constraints=False, depth=0)
+        except _Refused as reason:
+            what = f"{printable(str(text)[:MAX_ASKED])!r} is not taken: {reason}"
+            raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, what) from None
     return wanted
 
 

@@ -34,7 +34,7 @@ DOWNLOAD_SECONDS = 1800.0
 MOST_REJECTED = 50
 """Versions of whatever that are tried and do not fit one package that keeps its version: then nothing else is tried."""
 
-_RESOLVE_FOR_THE_IMAGE = """
+RESOLVE_FOR_THE_IMAGE = """
 import sys
 wheel, architecture, version = sys.argv[1:4]
 sys.path.insert(0, wheel)
@@ -174,7 +174,7 @@ def resolved(recipes: Path, wanted: Wanted, target: Target, *, fresh: bool = Fal
     folder = cache() / f"{target.prefix}custom-{_digest(wanted.identity, *pins['data'], target.architecture)}"
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    patched = [_RESOLVE_FOR_THE_IMAGE, str(pip), target.architecture, target.python]
+    patched = [RESOLVE_FOR_THE_IMAGE, str(pip), target.architecture, target.python]
     command = [sys.executable, "-I", "-c", *patched, "download"]
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
         if not folder.is_dir():
@@ -208,12 +208,9 @@ def _fetch(folder: Path, command: list[str], target: Target, name: str) -> None:
     """Fill `folder` with what `command` downloads; it appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
-    platforms = [f"--platform={tag}" for tag in platform_tags(target)]
-    fitting = ["--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}", *platforms]
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-input", f"--dest={part}"]
     try:
         result = subprocess.run(
-            [*command, *fitting, *quiet],
+            [*command, *fitting(target), f"--dest={part}"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -238,6 +235,13 @@ def _fetch(folder: Path, command: list[str], target: Target, name: str) -> None:
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def fitting(target: Target) -> list[str]:
+    """Return the options by which pip takes what runs there, and wheels only; it asks nobody and says little."""
+    platforms = [f"--platform={tag}" for tag in platform_tags(target)]
+    chosen = ["--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}", *platforms]
+    return [*chosen, "--quiet", "--disable-pip-version-check", "--no-input"]
 
 
 def explain(stderr: str, name: str, target: Target) -> EngineError | ConfigurationError:
