@@ -20,7 +20,7 @@ ipykernel.
 - `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
 - `warm`: The agent of a sandbox that was started before anybody wanted it, until it is claimed.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
-- `pictures`: Pictures of scratch become part of the output that names them; in the kernel.
+- `outputs`: What an output names and cannot load becomes part of it; in the kernel.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
 - `tools`: The caller's tools as functions; in the kernel, and only where there are some.
 - `packages`: Packages that came: unpacked behind what the image has; in the kernel.

@@ -46,6 +46,11 @@ class OutputCode(Code):
     # --- HTML ---
     HTML_AS_TEXT = "notice", "showed HTML as text: too much markup to check", _SMALLER
     SCRIPT_FROM_NETWORK = "notice", "removed a script from a network: outputs load nothing", _OFFLINE
+    MAP_FROM_NETWORK = (
+        "notice",
+        "a map is not shown: its program and its tiles come from a network, and outputs load nothing",
+        "Save it (m.save('map.html')) and open the file on your machine, or plot the shapes with matplotlib or plotly.",
+    )
     HTML_TAG = "violation", "removed <{tag}>: not allowed in a page's own markup", _TRUSTED
     HTML_HANDLER = "violation", "removed {attribute}=: may act in your browser", _TRUSTED
     HTML_LINK = "violation", "removed a link: only http, https and mailto may be followed", "Link to http or https."

@@ -105,9 +105,9 @@ def charts_line() -> str:
     return _line("charts", "install_here()")
 
 
-def pictures_line() -> str:
-    """Return a line for a kernel's start by which outputs hold their pictures (`container/pictures.py`)."""
-    return _line("pictures", "install_here()")
+def outputs_line() -> str:
+    """Return a line for a kernel's start by which outputs hold what they name (`container/outputs.py`)."""
+    return _line("outputs", "install_here()")
 
 
 def launcher_line() -> str:
@@ -185,7 +185,7 @@ def agent_command(
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
             # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
-            f"--IPKernelApp.exec_lines={pictures_line()}",
+            f"--IPKernelApp.exec_lines={outputs_line()}",
             f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),

@@ -32,6 +32,14 @@ _NAMED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _STRING = re.compile(r"\"[^\"'\n]*\"|'[^\"'\n]*'")
 SLOW_VALUE = re.compile(r"caps|unicase", re.IGNORECASE)
 """Small capitals: a browser cuts a text into pieces for them, and looks at all of these for each of them."""
+_PLACES = {"static", "sticky"}
+_PLACES_IN_SHEET = {"absolute", "relative"}
+"""What a sheet places is painted within its output only (`contain: paint`), as a Styler's tooltips are."""
+_SHIFT = re.compile(r"translate\(-?[0-9]{1,3}(px|em|%)(, ?-?[0-9]{1,3}(px|em|%))?\)")
+_CONTENT = re.compile(r"\s*(?:\"([^\"'\\<>\n]{0,200})\"|'([^\"'\\<>\n]{0,200})'|none)\s*")
+"""Words before or after an element."""
+MAX_CONTENT = 500_000
+"""Characters of all contents, if each element had the longest before it and after it."""
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
 MAX_SHEET = 2_000_000
@@ -54,9 +62,13 @@ _SIBLINGS = re.compile(r"[~+](?!=)")
 _CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)", re.ASCII)
 
 
-def allowed(name: str, value: str) -> bool:
+def allowed(name: str, value: str, *, in_sheet: bool = False) -> bool:
     """Return whether one declaration is harmless: it loads nothing and cannot leave its place on the page."""
     name = name.strip().lower()
+    if in_sheet and name == "content":
+        return _CONTENT.fullmatch(value) is not None
+    if in_sheet and name == "transform":
+        return _SHIFT.fullmatch(value.strip().lower()) is not None
     if name not in _PROPERTIES and not (_NAME.fullmatch(name) and name.split("-", 1)[0] in _FAMILIES):
         return False
     if not _VALUE.fullmatch(value) or "/*" in value or not _closed(value) or SLOW_VALUE.search(value):
@@ -65,14 +77,14 @@ def allowed(name: str, value: str) -> bool:
     if any(function and function not in _FUNCTIONS for function in _functions(value)):
         return False
     if name == "position":
-        return value in {"static", "sticky"}
+        return value in _PLACES or (in_sheet and value in _PLACES_IN_SHEET)
     if name in _OFFSETS:
         return bool(_OFFSET.fullmatch(value))
     # A negative margin lays an output over its neighbours.
     return not (name.startswith("margin") and ("-" in value or "(" in value))
 
 
-def declarations(text: str) -> tuple[str, bool]:
+def declarations(text: str, *, in_sheet: bool = False) -> tuple[str, bool]:
     """Return the harmless ones of some declarations, and whether any was left out."""
     kept = []
     whole = True
@@ -80,7 +92,7 @@ def declarations(text: str) -> tuple[str, bool]:
         if not declaration.strip():
             continue
         name, colon, value = declaration.partition(":")
-        if colon and allowed(name, value):
+        if colon and allowed(name, value, in_sheet=in_sheet):
             kept.append(declaration)
         else:
             whole = False
@@ -94,7 +106,7 @@ def stylesheet(text: str, scope: str) -> str | None:
         return None
     kept = []
     for selectors, body in rules:
-        harmless, whole = declarations(body)
+        harmless, whole = declarations(body, in_sheet=True)
         parts = [part.strip() for part in selectors.split(",")]
         if not whole or not all(_SELECTOR.fullmatch(part) and _closed(part) for part in parts):
             return None
@@ -108,7 +120,10 @@ def is_costly(text: str, elements: int) -> bool:
     It tries a rule on the elements that have the id, the class or the name at the end of its selector.
     """
     tried: Counter[str] = Counter()
-    for selectors, _ in _rules(text) or []:
+    longest = 0
+    for selectors, body in _rules(text) or []:
+        if "content" in body.lower():
+            longest = max(longest, *map(len, body.split(";")))
         for part in selectors.split(","):
             words = part.split()
             if len(words) > MAX_PARTS or _SLOW.search(part) or _SIBLINGS.search(_ARGUMENTS.sub("", part)):
@@ -116,6 +131,8 @@ def is_costly(text: str, elements: int) -> bool:
             name = words[-1].rpartition(">")[2].partition("[")[0].partition("(")[0] if words else ""
             if "#" not in name:
                 tried["." + name.rpartition(".")[2] if "." in name else name.partition(":")[0] or "*"] += 1
+    if 2 * elements * longest > MAX_CONTENT:
+        return True
     return elements * (max(tried.values(), default=0) + tried["*"]) > MAX_MATCHES
 
 

@@ -147,6 +147,10 @@ _RUNNER = _GUARD.replace("window.sandboxKernelRan=1", "") + (
     "else if(!window.sandboxKernelRan)"
     'for(const s of[...document.scripts])if(s!==document.currentScript&&!s.hasAttribute("src")&&'
     "/^(|(text|application)\\/(x-)?(java|ecma)script)$/i.test(s.type))run(s,s.textContent)}"
+    'if(self.origin==="null")for(const e of document.querySelectorAll("*"))'
+    "for(const{name:n,value:v}of[...e.attributes])"
+    "if(/^on[a-z]+$/.test(n)&&n in e){let f;try{f=Function('event',v)}catch(x){continue}"
+    "e.addEventListener(n.slice(2),x=>{if(f.call(e,x)===false)x.preventDefault()})}"
     'if(self.origin==="null"&&parent!==self){const D=document.documentElement,b=document.body;let h=-1;'
     "const say=()=>{if(!innerHeight||!innerWidth)return;"
     "let x=b.getBoundingClientRect().bottom+scrollY+(parseFloat(getComputedStyle(b).marginBottom)||0);"
@@ -161,8 +165,9 @@ _RUNNER = _GUARD.replace("window.sandboxKernelRan=1", "") + (
 """Runs the scripts of a frame where they did not run by themselves: a page whose policy knows no hash but this one.
 
 Each would have run in the same order. So it does with all scripts of a frame in which one is packed, for that one is
-unpacked first; those who wait for the document hear once more that it is there. Then it says what height would fit, and
-takes the colours of the page. It does nothing outside of a frame without an origin, so a page may allow it.
+unpacked first; those who wait for the document hear once more that it is there. Handlers in attributes, which the
+policy does not let run, become listeners, behind the same guard. Then it says what height would fit, and takes the
+colours of the page. It does nothing outside of a frame without an origin, so a page may allow it.
 """
 
 

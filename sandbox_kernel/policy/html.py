@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache, partial
 from html import escape as _escape
@@ -96,9 +97,9 @@ _RELATIVE = re.compile(
     re.IGNORECASE,
 )
 """Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
-MAX_NAMED = 20
-_LOADING = {"a": OutputCode.HTML_LINK}
-_FILES = {"a": OutputCode.LINK_TO_FILE, "img": OutputCode.PICTURE_NOT_THERE}
+_MAP = re.compile(r"\bL\s{0,9}\.\s{0,9}map\(")  # leaflet, as of folium: nothing is in its frame without a network
+_LOADING = defaultdict(lambda: OutputCode.HTML_SOURCE, a=OutputCode.HTML_LINK)
+_FILES = defaultdict(lambda: OutputCode.FILE_NOT_THERE, a=OutputCode.LINK_TO_FILE, img=OutputCode.PICTURE_NOT_THERE)
 _LINK_TAG = re.compile(r"<a( [^>]*)>")
 _ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
@@ -137,7 +138,9 @@ def render(
     if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes)
     if frame.loads_scripts(source):
-        notes.add(OutputCode.SCRIPT_FROM_NETWORK)
+        notes.add(OutputCode.MAP_FROM_NETWORK if (is_map := _MAP.search(source)) else OutputCode.SCRIPT_FROM_NETWORK)
+        if is_map:
+            return ""
     return frame.wrap(source, leaves_out, packer)
 
 
@@ -202,11 +205,10 @@ def _markup(source: str, notes: Notes) -> str:
         notes.add(OutputCode.HTML_TAG, tag=tag[:20])
     for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
-    for found in islice(_RELATIVE.finditer(source), MAX_NAMED):
+    for found in islice(_RELATIVE.finditer(source), 20):
         tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
         loads = address.startswith("//")  # with the scheme of the page
-        code = (_LOADING if loads else _FILES).get(tag, OutputCode.HTML_SOURCE if loads else OutputCode.FILE_NOT_THERE)
-        notes.add(code, tag=tag, name=named(address))
+        notes.add((_LOADING if loads else _FILES)[tag], tag=tag, name=named(address))
     for note in sorted(sanitiser.changed, key=str):
         notes.take(note)
     if sanitiser.images.left is not None:

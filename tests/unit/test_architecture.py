@@ -30,7 +30,7 @@ MODULES = sorted(
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
     *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust", "watch"),
-    *("agent", "warm", "flow", "streams", "start", "launcher", "charts", "pictures", "commands", "tools", "packages"),
+    *("agent", "warm", "flow", "streams", "start", "launcher", "charts", "outputs", "commands", "tools", "packages"),
 )
 """What runs in the container; each imports those before it."""
 OF_A_READER = 350
@@ -130,7 +130,7 @@ def test_the_architecture_has_a_paragraph_for_each_room() -> None:
 def test_what_is_shipped_imports_the_standard_library_and_itself(module: str) -> None:
     """Any image with Python and ipykernel must do; pyzmq comes with ipykernel, and only the start asks for it."""
     others = {"start": {"zmq"}, "launcher": {"ipykernel"}, "charts": {"IPython", "traitlets", "matplotlib"}}
-    others |= {"pictures": {"IPython"}, "packages": {"IPython"}}
+    others |= {"outputs": {"IPython"}, "packages": {"IPython"}}
     allowed = set(sys.stdlib_module_names) | others.get(module, set())
     before = set(SHIPPED[: SHIPPED.index(module)])
     for node in ast.walk(ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"))):

@@ -361,3 +361,50 @@ def test_formulas_of_mathematics_stay() -> None:
     ]
     data, _ = filtered({"text/markdown": "\n\n".join(f"Number {n}: {lecture[n % 2]}" for n in range(300))})
     assert data["text/html"].count("<span>$") == 300
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "p {position: fixed}",
+        "p {position: absolute; top: -50px}",
+        "p {position: absolute; top: 1000px}",
+        "p {transform: scale(900)}",
+        "p {transform: translate(-9999px, 0px)}",
+        "p {transform: translate(10vw, 0px)}",
+        "p::after {content: url(https://evil.test/x)}",
+        "p::after {content: attr(title)}",
+        "p::after {content: 'a' 'b'}",
+        "p::after {content: 'a\\62 c'}",
+        f"p::after {{content: '{'x' * 201}'}}",
+        "p::after {content: counter(x)}",
+    ],
+)
+def test_a_sheet_places_and_says_within_bounds(rule: str) -> None:
+    data, _ = filtered({"text/html": f"<style>{rule}</style><p>x</p>"}, OutputPolicy("strict"))
+    assert "<style>" not in data["text/html"]
+    inline = rule.partition("{")[2].rstrip("}").replace("'", "")
+    data, _ = filtered({"text/html": f"<p style='{inline}; color: red'>x</p>"})
+    assert "position" not in data["text/html"]
+    assert "transform" not in data["text/html"]
+    assert "content:" not in data["text/html"]
+
+
+def test_control_what_a_tooltip_of_a_styler_needs_is_kept() -> None:
+    sheet = (
+        "#T_a .pd-t { visibility: hidden; position: absolute; z-index: 1; transform: translate(-20px, -20px); }\n"
+        '#T_a #T_a_row0_col0 .pd-t::after { content: "größer: 5 %"; }'
+    )
+    page = f'<style>{sheet}</style><table id="T_a"><tr><td id="T_a_row0_col0">x<span class="pd-t"></span></td></tr></table>'
+    data, verdict = filtered({"text/html": page}, OutputPolicy("strict"))
+    assert verdict.reasons == ()
+    assert data["text/html"].count("{") == 2
+    assert "größer: 5 %" in data["text/html"]
+
+
+def test_words_of_a_sheet_come_to_no_more_than_a_page_lays_out() -> None:
+    rule = f"td::after {{ content: '{'x' * 190}' }}"
+    few, many = ("<table>" + "<tr><td>1</td></tr>" * count + "</table>" for count in (100, 2_000))
+    for rows, kept in ((few, True), (many, False)):
+        data, _ = filtered({"text/html": f"<style>{rule}</style>{rows}"}, OutputPolicy("strict"))
+        assert ("<style>" in data["text/html"]) is kept

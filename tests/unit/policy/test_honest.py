@@ -103,15 +103,21 @@ def test_a_program_runs_whole_in_a_frame(name: str) -> None:
     assert html.unescape(script).strip() in html.unescape(inner)
 
 
-def test_a_map_says_that_its_scripts_are_not_loaded() -> None:
+def test_a_map_says_in_its_place_that_it_needs_a_network() -> None:
     (_, verdict), *_ = passed("folium")
-    assert verdict.reasons == ("removed a script from a network: outputs load nothing",)
+    said = "a map is not shown: its program and its tiles come from a network, and outputs load nothing"
+    assert verdict.reasons == (said,)
     assert verdict.message is not None
-    after = verdict.message.content["data"]["text/html"]
-    assert faults(after) == []
-    assert after.endswith(
-        "[sandbox_kernel: removed a script from a network: outputs load nothing; setting: outputs]</small></div>"
+    assert verdict.message.content["data"]["text/html"] == (
+        f"<div><small>[sandbox_kernel: {said}; setting: outputs]</small></div>"
     )
+
+
+def test_another_program_whose_script_is_not_loaded_says_so_below_what_it_shows() -> None:
+    data, verdict = filtered({"text/html": "<p>text</p><script src='https://cdn.test/x.js'></script>"})
+    assert verdict.reasons == ("removed a script from a network: outputs load nothing",)
+    assert faults(data["text/html"]) == []
+    assert data["text/html"].startswith("<iframe ")
 
 
 @pytest.mark.parametrize("name", ["svg", "svgd"])

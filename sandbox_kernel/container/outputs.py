@@ -1,0 +1,180 @@
+"""What an output needs and cannot load is put into it: pictures of scratch, itables' program, symbols of an animation.
+
+Runs in the kernel, from source that the host ships: standard library only. The host looks at what comes as at any
+output, and believes nothing of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import stat
+from typing import Any
+
+SCRATCH = "/mnt/data"
+MAX_SOURCE = 1_000_000
+"""Characters of a text in which pictures are looked for."""
+MAX_PICTURES = 50
+MAX_BYTES = 8 << 20
+"""Of the pictures of one output."""
+
+_HTML = re.compile(
+    r"(<img\b[^<>]{0,2000}?\ssrc\s{0,9}=\s{0,9})(\"[^\"<>]{1,1000}\"|'[^'<>]{1,1000}'|[^\s\"'<>]{1,1000})",
+    re.IGNORECASE,
+)
+_MARKDOWN = re.compile(r"(!\[[^\]\n]{0,1000}\]\(\s{0,9})(<[^<>\n]{1,1000}>|[^\s()<>]{1,1000})")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|#")
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"RIFF", "webp"),
+)
+
+
+def install(shell: Any) -> None:
+    """Have whatever a cell shows looked through for pictures."""
+    formatter, publisher = shell.display_formatter, shell.display_pub
+    plain_format, plain_publish = formatter.format, publisher.publish
+
+    def format_(*arguments: Any, **named: Any) -> Any:
+        data, metadata = plain_format(*arguments, **named)
+        return completed(data), metadata
+
+    def publish(data: Any, *arguments: Any, **named: Any) -> Any:
+        if "text/html" in data and _is_itables_start(data["text/html"]):
+            return None
+        return plain_publish(completed(data), *arguments, **named)
+
+    formatter.format, publisher.publish = format_, publish
+
+
+def install_here() -> None:
+    """Do it in the kernel that this runs in."""
+    from IPython import get_ipython
+
+    install(get_ipython())
+
+
+def completed(data: Any) -> Any:
+    """Return a bundle whose HTML and Markdown hold what they name, as far as it is here."""
+    try:
+        return _completed(data)
+    except Exception:
+        return data  # what is shown without it is better than nothing
+
+
+def _completed(data: dict[str, Any]) -> dict[str, Any]:
+    room = [MAX_PICTURES, MAX_BYTES]
+    changed = {}
+    for kind, patterns in (("text/html", (_HTML,)), ("text/markdown", (_MARKDOWN, _HTML))):
+        source = data.get(kind)
+        if not isinstance(source, str) or ("<" not in source and "![" not in source):
+            continue
+        for pattern in patterns if len(source) <= MAX_SOURCE else ():
+            source = pattern.sub(lambda match: match[1] + _embedded(match[2], room), source)
+        if kind == "text/html":
+            source = _with_symbols(_with_tables(source))
+        if source != data[kind]:
+            changed[kind] = source
+    return {**data, **changed} if changed else data
+
+
+def _embedded(written: str, room: list[int]) -> str:
+    """Return the address of a picture as it is written, or one that holds the picture itself."""
+    path = written[1:-1] if written[0] in "\"'<" else written
+    if _ADDRESS.match(path) or room[0] <= 0:
+        return written
+    from urllib.parse import unquote  # a kernel's start need not wait for it
+
+    room[0] -= 1
+    for name in (path, unquote(path), unquote(path.partition("?")[0])):
+        data = _read(name, room[1])
+        if data is None:
+            continue
+        kind = next((kind for magic, kind in _BEGINNINGS if data.startswith(magic)), None)
+        if kind is None and b"<svg" in data[:1000]:
+            kind = "svg+xml"
+        if kind is not None:
+            room[1] -= len(data)
+            address = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+            return address if written[0] not in "\"'" else f"{written[0]}{address}{written[0]}"
+    return written
+
+
+def _read(path: str, most: int) -> bytes | None:
+    """Return a regular file of scratch of `most` bytes, None for anything else."""
+    real = os.path.realpath(path)
+    if not real.startswith(os.path.realpath(SCRATCH) + "/"):
+        return None
+    try:
+        file = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    with open(file, "rb") as opened:
+        status = os.fstat(opened.fileno())
+        return opened.read(most) if stat.S_ISREG(status.st_mode) and status.st_size <= most else None
+
+
+# --- itables: its program is in the output of another cell, and each output is a page of its own ---
+
+_ITABLES = re.compile(r"window\._itables_([0-9_]{1,40})\b")
+_EXPORTS = re.compile(r"\bexport\s*\{([\w$\s,]{1,2000})\};?\s*(/\*.*\*/\s*)?\Z", re.DOTALL)
+
+
+def _is_itables_start(source: object) -> bool:
+    """Return whether this output only brings itables' program into a page, where no other output will look for it."""
+    return isinstance(source, str) and "new ITable(" not in source and _ITABLES.search(source[:3000]) is not None
+
+
+def _with_tables(source: str) -> str:
+    """Return the HTML of a table with itables' program before it, as a plain script."""
+    found = _ITABLES.search(source) if "_itables_" in source else None
+    if found is None or "new ITable(" not in source or f"window.{found[0][7:]}=(async" in source:
+        return source
+    import sys
+    from pathlib import Path
+
+    itables: Any = sys.modules["itables"]
+    bundle = Path(itables.options.dt_bundle)
+    program, count = _EXPORTS.subn(_returned, bundle.read_text(encoding="utf-8"))
+    if count != 1 or "</script" in program.lower():
+        return source
+    sheet = bundle.with_suffix(".css").read_text(encoding="utf-8")
+    name = f"_itables_{found[1]}"
+    return f"<style>{sheet}</style><script>window.{name}=(async()=>{{'use strict';{program}}})()</script>{source}"
+
+
+def _returned(exports: re.Match[str]) -> str:
+    """Return what a module exports as the value of a function."""
+    pairs = [one.split() for one in exports[1].split(",")]
+    return "return{" + ",".join(f"{pair[-1]}:{pair[0]}" for pair in pairs) + "}"
+
+
+# --- matplotlib: the buttons of an animation are letters of a font from a network ---
+
+_FONT = re.compile(r"<link\s[^<>]{0,200}font-awesome[^<>]{0,200}>", re.IGNORECASE)
+_SYMBOLS = {
+    "minus": "2212",
+    "plus": "2b",
+    "fast-backward": "|25c2 25c2",
+    "step-backward": "25c2|",
+    "play": "25b6",
+    "pause": "||",
+    "step-forward": "|25b8",
+    "fast-forward": "25b8 25b8|",
+}
+
+
+def _with_symbols(source: str) -> str:
+    if "anim-controls" not in source or not _FONT.search(source):
+        return source
+    rules = "".join(f".fa-{name}::before{{content:'{_symbol(code)}'}}" for name, code in _SYMBOLS.items())
+    turned = ".fa{font-style:normal;display:inline-block}.fa-flip-horizontal{transform:scaleX(-1)}"
+    return _FONT.sub(f"<style>{turned}{rules}</style>", source)
+
+
+def _symbol(code: str) -> str:
+    """Return a character, without the picture of it that some systems have."""
+    return "".join(one if one == "|" else chr(int(one, 16)) + "\ufe0e" for one in re.findall(r"\||[0-9a-f]+", code))
