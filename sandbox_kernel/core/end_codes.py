@@ -31,10 +31,10 @@ class EndCode(Code):
     OUT_OF_MEMORY = "limit", "the cell used more memory than the sandbox has", _MEMORY
     OUTPUT_TOO_LARGE = "limit", "the {who} sent too much output", _LESS
     TOO_MANY_MESSAGES = "limit", "the {who} sent too many messages", _LESS
-    MESSAGE_TOO_LARGE = "limit", "one message is larger than may be shown", _LESS
+    MESSAGE_TOO_LARGE = "limit", "one message is larger than the limit", _LESS
     MESSAGE_TOO_HEAVY = "limit", "the cell sent a message that is not taken in: {why}", _LESS
-    OUTPUT_TOO_SLOW = "limit", "the cell's output takes too long to look at", "Show simpler or smaller output."
-    REPLY_TOO_LARGE = "limit", "the reply is larger than is kept for it", "Ask for less at once."
+    OUTPUT_TOO_SLOW = "limit", "the cell's output takes too long to check", "Show simpler or smaller output."
+    REPLY_TOO_LARGE = "limit", "the reply is too large", "Ask for less at once."
     RUN_TIMEOUT = "limit", "the run took longer than its time limit", "Raise --total-timeout."
 
     # --- kernels ---
@@ -63,7 +63,7 @@ class EndCode(Code):
     START_TOO_SLOW = (
         "limit",
         "{what} was not ready in time",
-        "See what the machine does, or raise start_timeout.",
+        "Check what keeps the machine busy, or raise start_timeout.",
     )
     NOT_FRAMES = "violation", "the sandbox sent bytes that are not frames", _FORGED
     INTRODUCED_TWICE = "violation", "the sandbox introduced itself twice", _FORGED
@@ -82,7 +82,7 @@ class EndCode(Code):
     )
     DEFECT = (
         "failure",
-        "sandbox_kernel failed at what the sandbox sent: {what}",
+        "sandbox_kernel failed on something that the sandbox sent: {what}",
         "Report it, with the kernel's log.",
     )
 
@@ -92,29 +92,33 @@ class EndCode(Code):
     ENGINE_STOPPED = "failure", "the container engine stopped: {why}", _ENGINE
     CONTAINER_GONE = "failure", "the container is gone", _AGAIN
     ENGINE_NOT_FOUND = "failure", "there is no container engine there", "Start it, or name its socket."
-    ENGINE_FORBIDDEN = "failure", "the container engine may not be asked by this user", "Join the group of its socket."
+    ENGINE_FORBIDDEN = (
+        "failure",
+        "this user has no permission to use the container engine",
+        "Join the group of its socket.",
+    )
     ENGINE_SILENT = "limit", "the container engine does not answer in time", _ENGINE
     ENGINE_LOST = "failure", "the connection to the container engine was lost", _ENGINE
-    ENGINE_UNKNOWN_ANSWER = "failure", "the container engine gave an answer that is not understood", _ENGINE
+    ENGINE_UNKNOWN_ANSWER = "failure", "the container engine gave an unknown answer", _ENGINE
     ENGINE_TOO_OLD = "failure", "the container engine is too old", "Use Docker 20.10 or later."
     ENGINE_LACKS_RUNTIME = "failure", "the engine has no such runtime", "Add it to the engine, or change runtime."
     ENGINE_LACKS_PROTECTION = (
         "failure",
-        "the engine does not take all protections",
+        "the engine does not support all protections",
         "Use Docker Engine 20.10 or later, or bubblewrap, which needs no daemon.",
     )
     ENGINE_NOT_SET_UP = (
         "failure",
         "an engine, or what it needs, cannot be set up",
-        "See what is said, and run it again.",
+        "Follow the message, and run it again.",
     )
     CONTAINER_BEING_REMOVED = "notice", "the container is being removed", "Nothing: somebody asked for it."
     CONTAINER_NOT_REMOVED = "limit", "the engine did not remove the container in time", "Run `sandbox-kernel reap`."
     CONTAINER_NOT_ADOPTED = "failure", "no container can be adopted from this state", _AGAIN
-    IMAGE_NOT_BUILT = "failure", "the image cannot be built", "See what is said, and run it again."
-    WHEELS_NOT_FETCHED = "failure", "the packages of an image cannot be fetched", "See what pip says."
+    IMAGE_NOT_BUILT = "failure", "the image cannot be built", "Follow the message, and run it again."
+    WHEELS_NOT_FETCHED = "failure", "the packages of an image cannot be downloaded", "Read pip's messages."
     IMAGE_MISSING = "failure", "the engine has no image of that name", "Run `sandbox-kernel build`."
-    ATTESTATION_FAILED = "failure", "the sandbox is not what was asked for; no cell ran in it", _ENGINE
+    ATTESTATION_FAILED = "failure", "the sandbox does not have all of its protections; no cell ran in it", _ENGINE
 
     # --- a broker ---
     BROKER_UNAVAILABLE = "failure", "no broker answers", "Start `sandbox-kernel broker`, or change engine."
@@ -142,7 +146,7 @@ class EndCode(Code):
         "Look at what the code does: the sandbox's own answer was not in order.",
     )
     SANDBOX_NOT_HERE = "failure", "no sandbox of this process that is open has the id {id!r}", _OWNER
-    SANDBOX_DROPPED = "failure", "the sandbox of these files is gone: nobody held it", _OWNER
+    SANDBOX_DROPPED = "failure", "the sandbox of these files has ended: nothing refers to it any more", _OWNER
     SANDBOX_OF_ANOTHER_PROCESS = (
         "failure",
         "the sandbox belongs to the process that made it, and this is a fork of it",
@@ -166,10 +170,10 @@ class EndCode(Code):
     )
     CALL_CANCELLED = (
         "notice",
-        "nobody waits for the cell any more, so it was ended",
+        "the call was cancelled, so the cell was ended",
         "Nothing: the caller asked for it.",
     )
-    CALLBACK_FAILED = "failure", "a callback of the caller's raised an exception", "Mend the callback."
+    CALLBACK_FAILED = "failure", "a callback of the caller's raised an exception", "Fix the callback."
     SCREEN_BLOCKED = "violation", "a policy refused the code before it ran", "Change the code."
     BEHAVIOUR_BLOCKED = "violation", "the monitor ended the code for what it did", "Look at what the code does."
-    PLATFORM_FAILED = "failure", "something of the sandbox failed", _ENGINE
+    PLATFORM_FAILED = "failure", "the sandbox failed", _ENGINE

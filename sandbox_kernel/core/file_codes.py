@@ -81,7 +81,7 @@ class FileCode(Code):
     MANY_WRITES = "limit", "too many files are being written", "Finish or drop a write before the next one."
 
     # --- the folders and files of the host ---
-    FOLDER_UNREADABLE = "violation", "the folder cannot be read", "See to its permissions."
+    FOLDER_UNREADABLE = "violation", "the folder cannot be read", "Check its permissions."
     FOLDER_SILENT = "limit", "the host's folder does not answer", "Use a folder on a disk that answers."
     FOLDER_NOT_OPENED = "violation", "the host's folder cannot be opened: {why}", _PLACE
     FOLDER_MISSING = "notice", "the host's folder is not there", "Make the folder; it is looked for before each cell."

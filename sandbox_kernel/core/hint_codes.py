@@ -21,7 +21,7 @@ class HintCode(Code):
     # --- files ---
     FILE_NOT_HERE = (
         "notice",
-        "cells see the files of the sandbox, in /mnt/data, and none of the computer that they are run from. {bring}",
+        "cells see the files of the sandbox, in /mnt/data, and no files of the computer that runs it. {bring}",
         _BRING,
     )
     FILE_BESIDE = "notice", "{name} lies beside the notebook, where cells do not see it. {bring}", _BRING
@@ -32,34 +32,35 @@ class HintCode(Code):
     )
     FOLDER_NOT_HERE = (
         "notice",
-        "the sandbox has no such folder to write into. os.makedirs makes one below /mnt/data.",
+        "the sandbox has no such folder. Create it below /mnt/data first, with os.makedirs.",
         "Make the folder first: `os.makedirs('results', exist_ok=True)`.",
     )
     READ_ONLY = (
         "notice",
-        "the sandbox's system cannot be written to. Cells write below /mnt/data, their working folder, and /tmp.",
+        "the system folders of the sandbox are read-only. Cells can write to /mnt/data, their working "
+        "folder, and to /tmp.",
         "Write to a relative path.",
     )
 
     # --- packages and programs ---
     MODULE_NOT_HERE = (
         "notice",
-        "the sandbox has no module of this name. A package has to be part of its image: {packages} "
-        "A module of your own comes in like any file: {bring}",
+        "the sandbox has no module with this name. A package has to be part of the image. {packages} "
+        "A module of your own is brought in like any file. {bring}",
         _IMAGE,
     )
     SUBMODULE_NOT_HERE = (
         "notice",
-        "the package is there, and this part of it is not: the code, or what was pickled, needs another version of "
-        "the package. {packages}",
+        "the package is installed, but this part of it is missing: the code, or the pickled data, needs another "
+        "version of the package. {packages}",
         "Look at `importlib.metadata.version`, and change the code or the image.",
     )
     NO_INSTALLING = (
         "notice",
-        "a cell cannot install packages. What the image has is imported without it; for more, {packages}",
+        "a cell cannot install packages. Those of the image are installed already. {packages}",
         _IMAGE,
     )
-    NO_FETCHING = "notice", "the sandbox has no network, so a cell can fetch nothing. {bring}", _NETWORK
+    NO_FETCHING = "notice", "the sandbox has no network, so a cell cannot download anything. {bring}", _NETWORK
     PROGRAM_NOT_HERE = (
         "notice",
         "the sandbox has no such program. Programs, like packages, are part of the image.",
@@ -67,8 +68,8 @@ class HintCode(Code):
     )
     FIGURE_WIDGET = (
         "notice",
-        "FigureWidget needs a widget that a sandbox does not show. plotly.graph_objects.Figure is shown, and can be "
-        "moved and zoomed as well.",
+        "FigureWidget needs a widget that a sandbox does not show. plotly.graph_objects.Figure is "
+        "shown, and can be panned and zoomed, too.",
         "Use `go.Figure` in place of `go.FigureWidget`.",
     )
 
@@ -86,19 +87,19 @@ class HintCode(Code):
     )
     PROCESSES_SHORT = (
         "notice",
-        "the sandbox runs no more processes and threads at a time. Limit: {pids}. Setting to change: pids.",
+        "the sandbox cannot run more processes and threads at the same time. Limit: {pids}. Setting to change: pids.",
         "Start fewer, or raise pids.",
     )
     FILES_SHORT = (
         "notice",
-        "a process may have no more files open. Limit: {files}. Setting to change: open_files.",
+        "a process cannot open more files. Limit: {files}. Setting to change: open_files.",
         "Close files, or raise open_files.",
     )
     NO_NETWORK = "notice", "the sandbox has no network. {bring}", _NETWORK
     PAST_THE_WAY_OUT = (
         "notice",
-        "this went past the way out, which is a proxy: the sandbox itself has no network. Libraries find it in "
-        "HTTP_PROXY and HTTPS_PROXY; aiohttp needs trust_env=True. What is no HTTP or TLS cannot use it. Setting: "
+        "this connection did not use the proxy, and the sandbox has no other network. Libraries find the proxy in "
+        "HTTP_PROXY and HTTPS_PROXY; aiohttp needs trust_env=True. Only HTTP and TLS can use it. Setting: "
         "network.",
         _NETWORK,
     )

@@ -23,13 +23,13 @@ class MessageCode(Code):
     OTHER_REPLY = "violation", "not the reply to its request", _FORGED
     SECOND_REPLY = "violation", "a second reply", _FORGED
     INPUT_NOT_ALLOWED = "violation", "input was not allowed", "Ask for input() where the front end can ask a person."
-    NOBODYS_OVERSIZED = "violation", "a message of nobody's that is too large", _FORGED
+    NOBODYS_OVERSIZED = "violation", "a message that belongs to no request and is too large", _FORGED
     NO_KERNEL_READY = "violation", "no kernel is ready", _FORGED
-    AGENT_UNASKED = "violation", "an agent's word that nobody waits for", _FORGED
+    AGENT_UNASKED = "violation", "an answer of the agent that nobody asked for", _FORGED
     MORE_DROPPED = "violation", "more messages than are looked at", _FORGED
 
     # --- its form ---
-    IMPROPER = "violation", "a message is not one that may pass", "Send what the protocol says."
+    IMPROPER = "violation", "a message is not allowed", "Send what the protocol says."
     NOT_A_CHANNEL = "violation", "frame kind {kind} is not a channel", _FORGED
     FEW_PARTS = "violation", "a message has {count} parts, at least 4 are needed", _FORGED
     HEADER_TOO_LARGE = "violation", "a header or the metadata of a message is larger than {most} bytes", _FORGED

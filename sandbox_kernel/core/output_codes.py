@@ -21,7 +21,7 @@ class OutputCode(Code):
     """What was removed from an output, or dropped as a whole."""
 
     # --- MIME bundles ---
-    NO_BUNDLE = "violation", "removed an output that is no MIME bundle", _FORGED
+    NO_BUNDLE = "violation", "removed an output that is not a MIME bundle", _FORGED
     MANY_TYPES = "violation", "removed {count} representations: at most {most} of one output", _SMALLER
     NO_TYPE_SHOWN = "notice", "removed {types}: no representation may be shown", _DATA
     TYPE_NOT_SHOWN = "notice", "removed {type}: not a type that is shown", _DATA
@@ -39,7 +39,7 @@ class OutputCode(Code):
     # --- images ---
     NO_SUCH_IMAGE = "notice", "removed {type}: the data are not such an image", "Send the image under its own type."
     IMAGE_PIXELS = "notice", "removed {type}: {millions} million pixels, at most 100 million", _FIGURE
-    IMAGE_IN_HTML = "notice", "removed an image: it is none, or larger than a browser bears", _FIGURE
+    IMAGE_IN_HTML = "notice", "removed an image: it is not an image, or is too large for a browser", _FIGURE
     SVG_REFUSED = "notice", "removed image/svg+xml: {why}", _FIGURE
     SVG_PART = "notice", "left out a part of an SVG: shapes, text and colours are drawn", _FIGURE
 
@@ -78,7 +78,7 @@ class OutputCode(Code):
     DISPLAY_NOT_OPEN = (
         "notice",
         "dropped an update of a display that is not open",
-        "Display it anew; a restart forgets displays.",
+        "Display it again: a restart forgets displays.",
     )
     NO_STREAM = "violation", "dropped a stream that is neither stdout nor stderr", _FORGED
     MESSAGE_NOT_SHOWN = "violation", "dropped {type}: not a type that is shown", _FORGED
@@ -131,7 +131,7 @@ class OutputCode(Code):
     WIDGET_MESSAGE = "violation", "dropped a widget message of an unknown kind", _FORGED
     WIDGET_FOCUS = (
         "notice",
-        "dropped a widget's call for the focus: it would take what you type elsewhere",
+        "dropped a widget's request for the keyboard focus: it would receive what you type elsewhere",
         "Click on the widget.",
     )
     WIDGET_OWN_MESSAGE = (
@@ -153,7 +153,7 @@ class OutputCode(Code):
     WIDGET_BYTES = "violation", "removed bytes of a widget: {model} has no place for them", _FORGED
     WIDGET_COSTLY = (
         "notice",
-        "removed {part} of a widget ({model}): its cell would show more than a page bears",
+        "removed {part} of a widget ({model}): its cell would show more than a browser page can handle",
         "Show it in a cell of its own, in fewer places, or smaller.",
     )
     WIDGETS_IN_WIDGET = (
@@ -174,7 +174,7 @@ class OutputCode(Code):
     )
     WIDGET_MEDIA = (
         "violation",
-        "removed the bytes of a widget: no sound or film of a kind that is played",
+        "removed the bytes of a widget: not audio or video in a format that is played",
         "Use WAV, MP3, Ogg, FLAC, MP4 or WebM.",
     )
     WIDGET_IMAGE_PIXELS = (
@@ -182,5 +182,5 @@ class OutputCode(Code):
         "removed a widget's image: {millions} million pixels, at most 100 million",
         _FIGURE,
     )
-    WIDGET_IMAGE = "violation", "removed a widget's image: none of PNG, JPEG, GIF, WebP, BMP and SVG", _FIGURE
-    WIDGET_SVG = "violation", "removed a widget's image: an SVG that may keep your browser busy, or is none", _FIGURE
+    WIDGET_IMAGE = "violation", "removed a widget's image: not a PNG, JPEG, GIF, WebP, BMP or SVG", _FIGURE
+    WIDGET_SVG = "violation", "removed a widget's image: not an SVG, or one that may keep your browser busy", _FIGURE

@@ -48,6 +48,6 @@ class RecordCode(Code):
 
     # --- receipts ---
     RECEIPT_UNSIGNED = "failure", "a receipt cannot be signed", "Install the extra that is named."
-    RECEIPT_MALFORMED = "violation", "it is no receipt of a run", "Name the file that `run --receipt` wrote."
-    SIGNATURE_WRONG = "violation", "the signature is not that of the key", "Give the key of whoever ran it."
+    RECEIPT_MALFORMED = "violation", "it is not a receipt of a run", "Name the file that `run --receipt` wrote."
+    SIGNATURE_WRONG = "violation", "the signature is not that of the key", "Give the key of the account that ran it."
     OUTPUT_DIFFERS = "violation", "a file is not the one that the receipt names", "Compare with the run's own files."

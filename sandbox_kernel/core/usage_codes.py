@@ -20,12 +20,12 @@ class UsageCode(Code):
 
     # --- settings and arguments ---
     UNKNOWN_SETTING = "failure", "there is no such setting", "Run `sandbox-kernel settings`."
-    WRONG_ARGUMENT = "failure", "an argument cannot be taken", _HELP
+    WRONG_ARGUMENT = "failure", "an argument has a wrong value", _HELP
     NOT_TOGETHER = "failure", "two settings or arguments do not go together", _HELP
-    CONFIG_FILE_FAILED = "failure", "a config file cannot be read", "Mend the file that is named."
+    CONFIG_FILE_FAILED = "failure", "a config file cannot be read", "Fix the file that is named."
     MEMORY_TOO_SMALL = (
         "failure",
-        "the places in memory would fill too much of it",
+        "the folders in memory could fill too much of it",
         "Raise memory, or lower scratch_size.",
     )
 
@@ -38,18 +38,18 @@ class UsageCode(Code):
 
     # --- what a run takes and makes ---
     NOTEBOOK_UNREADABLE = "failure", "the notebook or script cannot be read", _PLACE
-    NOTEBOOK_TOO_LARGE = "limit", "the notebook or script is too large", "Cut it into several."
-    NOT_A_NOTEBOOK = "failure", "it is no notebook or script of Python", _PLACE
+    NOTEBOOK_TOO_LARGE = "limit", "the notebook or script is too large", "Split it into several."
+    NOT_A_NOTEBOOK = "failure", "it is not a Python notebook or script", _PLACE
     PARAMETERS_WRONG = "failure", "the parameters cannot be used", "Give a mapping of names to values."
-    INPUT_REFUSED = "failure", "an input cannot go in", "Give other inputs."
-    PLACE_UNFIT = "failure", "what is to be written cannot lie there", _PLACE
+    INPUT_REFUSED = "failure", "an input cannot be copied in", "Give other inputs."
+    PLACE_UNFIT = "failure", "a file cannot be written there", _PLACE
     OUTPUT_NOT_KEPT = "limit", "an output is too large to be kept", "Show less, or write it to a file in /mnt/data."
 
     # --- packages and installations ---
     PACKAGE_MISSING = "failure", "this needs packages that are not installed", "Install the extra that is named."
     INSTALLATION_UNFIT = "failure", "this installation cannot be used", "Install sandbox-kernel again."
     KERNELSPEC_NOT_WRITTEN = "failure", "the kernelspec cannot be written", "Choose --user or --sys-prefix."
-    REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", "Mend the file that is named."
+    REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", "Fix the file that is named."
     REQUIREMENTS_UNMET = "failure", "the requirements cannot be met", "Ask for other packages or versions."
 
     # --- packages of a session that runs ---
@@ -83,7 +83,7 @@ class UsageCode(Code):
     NO_SUCH_TOOL = "failure", "there is no such tool", "Ask for the list of tools."
     NO_SUCH_SESSION = "failure", "there is no such session", "Begin one with run_code or upload_file."
     NO_SUCH_RESOURCE = "failure", "there is no such resource", "Ask for the list of resources."
-    SESSION_NAME_IMPROPER = "failure", "that is no name of a session", "Use letters, digits, dots and dashes."
+    SESSION_NAME_IMPROPER = "failure", "that is not a valid session name", "Use letters, digits, dots and dashes."
     SESSION_BUSY = "limit", "too many calls run or wait in the session", "Wait for one of them, or interrupt it."
     TOO_MANY_SESSIONS = "limit", "there are as many sessions as there may be", "End one, or use one that is there."
     CONNECTION_CLOSED = "failure", "the connection was closed, or the server stops", "Connect again."
@@ -93,4 +93,4 @@ class UsageCode(Code):
     # --- a server that others reach ---
     ADDRESS_UNUSABLE = "failure", "the server cannot listen there", "Choose another host or port."
     SERVER_EXPOSED = "failure", "the server would be open to others", _SERVER
-    TOKENS_UNFIT = "failure", "the file of tokens cannot be used", _SERVER
+    TOKENS_UNFIT = "failure", "the token file cannot be used", _SERVER

@@ -27,9 +27,9 @@ from .output_store import SESSION_NAME, OutputStore
 CLOSE_SECONDS = 6.0
 """For the ends of sessions that are under way when the server stops."""
 DOOR = Door(
-    bring="The tool upload_file brings a file in.",
-    bring_by_folder="The tool upload_file brings a file in; so does a person, by the upload folder.",
-    packages="whoever runs this server can have more of them.",
+    bring="Bring a file in with the tool upload_file.",
+    bring_by_folder="Bring a file in with the tool upload_file. A person can also put it into the upload folder.",
+    packages="The operator of this server can add packages to the image.",
 )
 REMEMBERED = 100
 """Ended sessions of one client whose end is told when their name is used again."""

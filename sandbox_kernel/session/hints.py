@@ -32,11 +32,11 @@ SCRATCH = "/mnt/data/"
 class Door(NamedTuple):
     """How one door says what a person, or a model, can do: each text is one or two whole sentences."""
 
-    bring: str = "The caller brings files in, with Sandbox.files.write or Sandbox.files.upload; a cell cannot."
+    bring: str = "The calling program brings files in with Sandbox.files.write or Sandbox.files.upload; a cell cannot."
     """How a file comes in."""
     bring_by_folder: str | None = None
     """The same, where there is an upload folder; `{uploads}` is its name."""
-    packages: str = "`sandbox-kernel build --requirements FILE` builds one with more."
+    packages: str = "Build an image with `sandbox-kernel build --requirements FILE`."
     """How a package comes into the image."""
 
 

@@ -221,7 +221,7 @@ async def test_an_async_sandbox_that_nobody_holds_ends(image: str) -> None:
     del sandbox
     gc.collect()
     await asyncio.to_thread(eventually, lambda: not here(), GONE + ASKING, "its container is gone")
-    with pytest.raises(SandboxClosed, match="nobody held it"):
+    with pytest.raises(SandboxClosed, match="nothing refers to it"):
         await files.list()
 
 

@@ -159,7 +159,7 @@ def test_full_scratch_is_an_ordinary_error(start_kernel: Start) -> None:
     [
         ("import urllib.request; urllib.request.urlopen('http://example.org/x.csv')", "the sandbox has no network"),
         ("import socket; socket.create_connection(('192.0.2.1', 80))", "the sandbox has no network"),
-        ("import nosuch", "the sandbox has no module of this name"),
+        ("import nosuch", "the sandbox has no module with this name"),
         ("bytearray(1 << 45)", "Limit: 2.0 GiB, files included. Setting to change: memory."),
         ("files = [open('/dev/null') for _ in range(2000)]", "Limit: 1024. Setting to change: open_files."),
         ("raise ValueError('no space left')", ""),

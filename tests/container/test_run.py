@@ -251,7 +251,7 @@ def test_files_that_no_input_brings_are_said_before_the_run_and_how_to_bring_the
     assert way in done.stderr
     assert "absent.csv: --input FILE brings it; it is not beside the notebook either" in done.stderr
     assert done.stderr.index(way) < done.stderr.index("sandbox ready")
-    assert "Give it to the run: --input FILE" in (tmp_path / "out" / "work.ipynb").read_text()
+    assert "Pass it to the run: --input FILE" in (tmp_path / "out" / "work.ipynb").read_text()
     done = start("len(open('./data/bikes.csv').read())", arguments=("--input", f"{tmp_path}/data"))
     assert done.code == 0
     assert "no --input brings" not in done.stderr

@@ -40,14 +40,14 @@ def hint(name: str, value: str, **more: object) -> str | None:
 def test_who_meets_no_network_is_told_so(case: str) -> None:
     assert "the sandbox has no network" in str(hint(*LOST[case]))
     said = str(hint(*LOST[case], way_out=True))
-    assert "went past the way out" in said
+    assert "did not use the proxy" in said
     assert "trust_env=True" in said
 
 
 def test_what_has_nothing_to_do_with_it_gets_no_hint() -> None:
     assert hint("ValueError", "Network is a nice word", way_out=True) is None
     assert hint("KeyError", "'sales.csv'") is None
-    assert "no more files open" in str(hint("OSError", "[Errno 24] Too many open files", way_out=True))
+    assert "cannot open more files" in str(hint("OSError", "[Errno 24] Too many open files", way_out=True))
 
 
 def test_nothing_of_what_the_cell_says_is_in_a_hint() -> None:
@@ -65,7 +65,7 @@ def test_nothing_of_what_the_cell_says_is_in_a_hint() -> None:
 def test_whoever_reads_a_file_that_is_not_there_is_told_why_and_the_one_step_at_each_door(case: str) -> None:
     assert "Sandbox.files.write" in str(hint(*MISSING[case]))
     assert "--input" in str(hint(*MISSING[case], door=RUN))
-    assert "The tool upload_file brings a file in." in str(hint(*MISSING[case], door=MCP))
+    assert "Bring a file in with the tool upload_file." in str(hint(*MISSING[case], door=MCP))
     assert "sandbox-kernel setup" in str(hint(*MISSING[case], door=NOTEBOOK))
     assert "into the folder `uploads` beside" in str(hint(*MISSING[case], door=NOTEBOOK, uploads="uploads"))
 
@@ -111,7 +111,7 @@ def test_a_module_of_ones_own_beside_the_notebook_is_named(tmp_path: Path, monke
     for name, path in (("mymodule", "mymodule.py"), ("mypackage", "mypackage/__init__.py"), ("absent", None)):
         failure = Failure("ModuleNotFoundError", f"No module named '{name}'")
         assert Beside()(hints.sought(failure)) == path
-    assert "comes in like any file: Put a copy" in str(hints.of_failure(failure))
+    assert "is brought in like any file. Put a copy" in str(hints.of_failure(failure))
 
 
 def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Path, monkeypatch) -> None:
@@ -141,8 +141,8 @@ def test_a_door_that_cannot_tell_a_person_alone_looks_for_nothing() -> None:
 
 def test_a_part_of_a_package_that_is_there_is_no_missing_package() -> None:
     for value in ("No module named 'numpy.foo'", "No module named 'pandas.core.indexes.numeric'"):
-        assert "the package is there, and this part of it is not" in str(hint("ModuleNotFoundError", value))
-    assert "no module of this name" in str(hint("ModuleNotFoundError", "No module named 'foo'"))
+        assert "the package is installed, but this part of it is missing" in str(hint("ModuleNotFoundError", value))
+    assert "no module with this name" in str(hint("ModuleNotFoundError", "No module named 'foo'"))
 
 
 def test_a_program_that_is_missing_is_no_file() -> None:
@@ -176,7 +176,7 @@ def test_who_installs_from_a_cell_is_told_how_packages_come_in(code: str) -> Non
     (said,) = Hints(Limits(), way_out=True).of_code(code)
     assert "a cell cannot install packages" in said
     assert "--requirements" in said
-    assert "whoever runs this server" in Hints(Limits(), door=MCP).of_code(code)[0]
+    assert "The operator of this server" in Hints(Limits(), door=MCP).of_code(code)[0]
 
 
 @pytest.mark.parametrize("code", FETCHES)
