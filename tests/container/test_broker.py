@@ -12,8 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from tests.support.brokers import Daemon, a_broker
 from tests.support.engines import IMAGE
+from tests.support.kernels import Kernel
 from tests.support.patience import within
 
 DRAWS = """
@@ -252,6 +254,23 @@ async def test_a_broker_that_stops_leaves_what_callers_have() -> None:
             assert await asyncio.to_thread(daemon.process.wait, 20) == 0
             await until_gone(waiting)
             assert (await running.run_code("kept + 1")).text == "42"
+
+
+def test_a_kernel_keeps_its_files_over_a_restart_and_leaves_nothing(
+    daemon: Daemon, start_kernel: Callable[..., Kernel]
+) -> None:
+    """The pipe goes from one process to the next, and the broker learns whose it is."""
+    kernel = start_kernel("--engine", daemon.address, "--image", IMAGE)
+    kernel.run("open('kept', 'w').write('x'); gone = 1")
+    [before] = [row for row in asyncio.run(daemon.engine().list()) if row.state == "running"]
+    assert before.owner_pid == kernel.pid
+    kernel.manager.restart_kernel()
+    assert kernel.run("open('kept').read(), 'gone' in dir()").value == "('x', False)"
+    [after] = [row for row in asyncio.run(daemon.engine().list()) if row.state == "running"]
+    assert after.container == before.container
+    assert after.owner_pid == kernel.pid != before.owner_pid
+    os.kill(kernel.pid, signal.SIGKILL)
+    asyncio.run(until_gone([after.container]))
 
 
 # --- callers ----------------------------------------------------------------------------------------------------------
@@ -527,6 +546,45 @@ def test_a_wrong_file_leaves_the_one_before_in_force(tmp_path: Path) -> None:
         finally:
             process.terminate()
             assert process.wait(20) == 0
+
+
+async def test_the_operator_sees_what_goes_on(daemon: Daemon, engine: BrokerEngine) -> None:
+    """As a page that Prometheus reads, by the daemon's own command."""
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder:
+        path, metrics = f"{folder}/broker.sock", f"{folder}/metrics.sock"
+        options = ["--socket", path, "--metrics", metrics, "--pool", "0"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "sandbox_kernel", "broker", *options, stderr=asyncio.subprocess.PIPE
+        )
+        assert process.stderr is not None
+        try:
+            assert b"listening" in await process.stderr.readline()
+            container = await BrokerEngine(f"broker://{path}").start(spec())
+            with pytest.raises(EngineError):
+                await BrokerEngine(f"broker://{path}").start(new_spec(Settings(image="sandbox-kernel:never")))
+            page = await fetched(metrics, "/metrics")
+            for line in (
+                'sandbox_kernel_broker_sandboxes{state="running"} 1',
+                'sandbox_kernel_broker_claim_seconds_count{kind="cold"} 1',
+                'sandbox_kernel_broker_claim_seconds_bucket{kind="cold",le="+Inf"} 1',
+                'sandbox_kernel_broker_refusals_total{code="image-missing"} 1',
+                f"sandbox_kernel_broker_memory_promised_bytes {Limits().memory_bytes}",
+            ):
+                assert line in page.splitlines()
+            await container.kill()
+            assert 'sandbox_kernel_broker_ends_total{reason="killed"} 1' in await fetched(metrics, "/metrics")
+            assert "404" in await fetched(metrics, "/")
+        finally:
+            process.terminate()
+            assert await process.wait() == 0
+
+
+async def fetched(path: str, target: str) -> str:
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: broker\r\n\r\n".encode())
+    data = await reader.read()
+    writer.close()
+    return data.decode()
 
 
 def test_the_limits_of_a_session_are_what_a_broker_is_asked_for() -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from sandbox_kernel.engines.docker.engine import REAP_AGE_SECONDS, DockerEngine
 from tests.support.batch import Started, run, write
+from tests.support.brokers import a_broker
 from tests.support.kernels import Kernel, eventually
 from tests.support.patience import Stopwatch
 
@@ -162,6 +163,29 @@ def test_an_engine_that_goes_ends_the_cell_and_the_next_engine_runs_the_next(
     running.start()
     assert kernel.run("1 + 1").value == "2"
     assert kernel.run("kept").ename == "NameError"
+
+
+def test_an_engine_that_goes_under_a_broker_is_said_by_the_broker_s_kernels(
+    start_kernel: Start, running: OwnEngine
+) -> None:
+    """What waited is gone with it; the broker goes on, and so does the kernel, with the next engine."""
+    with a_broker("--pool", "1", "--engine", running.url) as daemon:
+        kernel = start_kernel("--engine", daemon.address, "--image", IMAGE)
+        kernel.run("kept = 42")
+
+        def ready() -> int:
+            return int(asyncio.run(daemon.engine().status())["ready"])
+
+        eventually(lambda: ready() == 1, 30, "one waits")
+        message_id, _ = kernel.start("import time; time.sleep(60)")
+        running.crash()
+        result = kernel.collect(message_id, time.monotonic())
+        assert result.ename == "SandboxDied"
+        assert kernel.run("1 + 1").ename == "EngineUnavailable"
+        running.start()
+        assert kernel.run("1 + 1").value == "2"
+        assert kernel.run("kept").ename == "NameError"
+        eventually(lambda: ready() == 1, 30, "the next one waits")
 
 
 def test_an_engine_that_goes_between_cells_is_said_in_the_next(start_kernel: Start, running: OwnEngine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from sandbox_kernel.broker import order
 from sandbox_kernel.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.broker.tally import HOUR, Tally
+from sandbox_kernel.cli.arguments import parse
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import (
     ConfigurationError,
@@ -25,7 +27,7 @@ from sandbox_kernel.core.model import GIB, Settings
 from sandbox_kernel.engines.broker import words
 from sandbox_kernel.engines.broker.container import Given
 from sandbox_kernel.engines.broker.engine import digest
-from sandbox_kernel.engines.broker.places import require_own_ground
+from sandbox_kernel.engines.broker.places import OPERATORS, require_own_ground
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.shipping import UID_RANGE, new_spec
 from tests.support import ROOT
@@ -326,3 +328,35 @@ def test_a_broker_in_a_folder_in_which_others_may_write_is_not_believed(tmp_path
 def test_another_user_who_listens_in_a_folder_of_this_one_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match="another user"):
         require_own_ground(str(tmp_path / "broker.sock"), 4321)
+
+
+# --- what an operator installs ----------------------------------------------------------------------------------------
+
+
+def test_the_file_that_is_shipped_is_in_order(tmp_path: Path) -> None:
+    shipped = (ROOT / "system" / "broker.toml").read_text(encoding="utf-8")
+    policy = load(written(tmp_path, shipped))
+    policy.of(4_000_000_000).check(order.read(a_request(image="sandbox-kernel:data")))
+    with pytest.raises(QuotaExceeded):
+        policy.of(4_000_000_000).check(order.read(a_request(image="other:1")))
+
+
+def test_the_unit_that_is_shipped_takes_every_right_it_can_do_without() -> None:
+    """And starts the command that there is, and leaves alone what outlives the broker."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(ROOT / "system" / "sandbox-kernel-broker.service")
+    service = unit["Service"]
+    for name in ("ExecStart", "ExecStartPre"):
+        program, *words = service[name].split()
+        assert program.endswith("/sandbox-kernel")
+        assert parse(words).command == "broker"
+    assert service["KillMode"] == "process"
+    assert service["User"] == "sandbox-kernel"
+    for name in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "ProtectKernelTunables"):
+        assert service[name] == "yes"
+    assert service["CapabilityBoundingSet"] == ""
+    assert service["RestrictAddressFamilies"] == "AF_UNIX"
+    folder = OPERATORS.rpartition("/")[0]
+    assert service["ReadWritePaths"] == folder
+    assert f"d {folder} 0755 sandbox-kernel" in (ROOT / "system" / "sandbox-kernel.tmpfiles.conf").read_text()
