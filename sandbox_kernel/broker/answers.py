@@ -98,7 +98,7 @@ async def reap(broker: Broker, caller: Caller, said: Answer) -> Answer:
 
 async def pass_on(broker: Broker, caller: Caller, said: Answer) -> Answer:
     """Note that a sandbox on its way to the next owner is with a process of the same user."""
-    lent, pid = broker.adrift(said["ticket"], caller.peer), said["pid"]
+    lent, pid = broker.with_ticket(said["ticket"], caller.peer), said["pid"]
     if type(pid) is not int or pid <= 0:
         raise ValueError("no process")
     with contextlib.suppress(OSError, SandboxError):

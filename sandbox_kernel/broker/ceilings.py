@@ -18,7 +18,7 @@ from typing import Any
 from ..config.values import size
 from ..core.codes import EndCode, Note, UsageCode
 from ..core.errors import ConfigurationError, QuotaExceeded, SandboxError
-from ..core.model import format_bytes
+from ..core.model import Settings, format_bytes
 from .order import IMAGE, RUNTIME, Order
 
 MOST = 100_000
@@ -90,6 +90,10 @@ class Ceiling:
                 setting="limits",
                 set_by=self.by("limits"),
             )
+
+
+UNSAID = Ceiling(images=(Settings().image, "sandbox-kernel:base"), runtimes=(DEFAULT_RUNTIME,))
+"""What a file allows that does not say more: our own images, and the engine's own runtime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +185,7 @@ class _File:
         for name in said:
             if name not in {"all", "total", "group", "user"}:
                 raise self._refused((name,), name, "there is no such table: all, total, group.NAME and user.NAME are")
-        everybody = _over(Ceiling(), self._ceiling(("all",), said.get("all", {})))
+        everybody = _over(UNSAID, self._ceiling(("all",), said.get("all", {})))
         groups = {
             name: _over(everybody, self._ceiling(("group", name), table))
             for name, table in self._tables(said, "group", grp.getgrnam)

@@ -199,8 +199,14 @@ class Broker:
 
     def adrift(self, ticket: object, whose: Peer) -> Lent:
         """Return the sandbox that somebody left for the process with this ticket. Raises `EngineError`."""
+        if not (lent := self.with_ticket(ticket, whose)).is_adrift:
+            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the sandbox has an owner")
+        return lent
+
+    def with_ticket(self, ticket: object, whose: Peer) -> Lent:
+        """Return the sandbox of this user that has the ticket. Raises `EngineError`."""
         lent = self.lent.get(ticket) if isinstance(ticket, str) else None
-        if lent is None or lent.uid != whose.uid or not lent.is_adrift:
+        if lent is None or lent.uid != whose.uid:
             raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the broker has no such sandbox for this user")
         return lent
 

@@ -20,7 +20,7 @@ from ..config.sources import SETTINGS, from_files
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import Settings
-from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, explained, make_engine
+from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, chosen, explained, is_broker, make_engine
 from ..setup.install import NAME, check, install, uninstall, values_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def set_up(options: argparse.Namespace) -> int:
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
     settings = check(options.values)
-    if settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
+    if is_broker(chosen(settings)):
+        print(f"engine      {explained(settings)}")
+    elif settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
         _set_up_bubblewrap(options, settings)
     folder = _install(options)
     print(f"kernelspec  {folder}")
@@ -252,7 +254,10 @@ def run_broker(options: argparse.Namespace) -> int:
     """
     from ..broker.command import serve
 
-    return serve(options, check(options.values))
+    settings = check(options.values)
+    if is_broker(settings.engine) and "engine" not in options.values:
+        settings = replace(settings, engine=AUTO)  # the config file is the sessions', who are to come here
+    return serve(options, settings)
 
 
 def completion(options: argparse.Namespace) -> int:

@@ -73,8 +73,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             'What makes the sandboxes: "docker" finds a local Docker socket; "unix:///PATH" is a socket that speaks '
             'the same API, such as Podman\'s; "bubblewrap" needs neither root nor a daemon; "broker" asks '
             "`sandbox-kernel broker`, the operator's or the user's own, and \"broker:///PATH\" the one that listens "
-            'there; "auto" takes Docker if it answers this user, and else bubblewrap; what then fails is refused, and '
-            "not replaced by the other.",
+            'there; "auto" takes the operator\'s broker if it answers this user, or else Docker, or else bubblewrap; '
+            "what then fails is refused, and not replaced by the other.",
         ),
         Setting(
             "runtime",

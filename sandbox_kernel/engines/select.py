@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.errors import ConfigurationError
@@ -25,6 +26,14 @@ def chosen(settings: Settings) -> str:
     """
     if settings.engine != AUTO:
         return settings.engine
+    from .broker.places import operators_answers
+
+    if operators_answers():
+        return BROKER
+    return _without_broker()
+
+
+def _without_broker() -> str:
     from .docker.discovery import answers
 
     if answers() or bubblewrap_program() is None:
@@ -37,6 +46,8 @@ def explained(settings: Settings) -> str:
     engine = chosen(settings)
     if settings.engine != AUTO:
         return engine
+    if engine == BROKER:
+        return f"{engine}, the operator's, which answers this user"
     if engine == BUBBLEWRAP:
         return f"{engine}, for no Docker answers this user"
     from .docker.discovery import answers
@@ -70,7 +81,7 @@ def make_own_engine(settings: Settings) -> Inspectable:
     """Return the engine for a broker. Raises `ConfigurationError` if the settings name a broker."""
     if is_broker(settings.engine):
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker needs an engine of its own", setting="engine")
-    return make_engine(settings)
+    return make_engine(replace(settings, engine=_without_broker()) if settings.engine == AUTO else settings)
 
 
 def is_broker(engine: str) -> bool:

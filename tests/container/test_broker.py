@@ -18,13 +18,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, EngineUnavailable, QuotaExceeded
 from sandbox_kernel.core.model import Limits, Settings
-from sandbox_kernel.engines.broker import words
+from sandbox_kernel.engines.broker import places, words
 from sandbox_kernel.engines.broker.container import BrokerContainer
 from sandbox_kernel.engines.broker.engine import BrokerEngine, digest
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -271,6 +272,30 @@ def test_a_kernel_keeps_its_files_over_a_restart_and_leaves_nothing(
     assert after.owner_pid == kernel.pid != before.owner_pid
     os.kill(kernel.pid, signal.SIGKILL)
     asyncio.run(until_gone([after.container]))
+
+
+async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that come at the same time get one; it is nobody's child, and answers only this user."""
+    path = str(tmp_path / "state" / "broker.sock")
+    monkeypatch.setattr(places, "OPERATORS", str(tmp_path / "none"))
+    monkeypatch.setattr(places, "own", lambda: path)
+    with pytest.raises(EngineUnavailable):  # a question starts nothing
+        await BrokerEngine().status()
+    try:
+        async with AsyncSandbox(engine="broker", image=IMAGE) as one, AsyncSandbox(engine="broker", image=IMAGE) as two:
+            assert (await one.run_code("1 + 1")).text == (await two.run_code("1 + 1")).text == "2"
+            assert (await BrokerEngine().status())["yours"] == 2
+            with connected(path) as sock:
+                process = psutil.Process(places.peer(sock).pid)
+            assert process.ppid() != os.getpid()
+            assert Path(path).stat().st_mode & 0o777 == 0o600  # noqa: ASYNC240 (of a test)
+    finally:
+        with connected(path) as sock:
+            process = psutil.Process(places.peer(sock).pid)
+        process.terminate()
+        await asyncio.to_thread(process.wait, 20)
 
 
 # --- callers ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from sandbox_kernel.core.errors import (
     SandboxError,
 )
 from sandbox_kernel.core.model import GIB, Settings
-from sandbox_kernel.engines.broker import words
+from sandbox_kernel.engines import select
+from sandbox_kernel.engines.broker import places, words
 from sandbox_kernel.engines.broker.container import Given
 from sandbox_kernel.engines.broker.engine import digest
 from sandbox_kernel.engines.broker.places import OPERATORS, require_own_ground
@@ -328,6 +329,18 @@ def test_a_broker_in_a_folder_in_which_others_may_write_is_not_believed(tmp_path
 def test_another_user_who_listens_in_a_folder_of_this_one_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match="another user"):
         require_own_ground(str(tmp_path / "broker.sock"), 4321)
+
+
+def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for answers, taken in ((True, {"broker"}), (False, {"docker", "bubblewrap"})):
+        monkeypatch.setattr(places, "operators_answers", lambda answers=answers: answers)
+        assert select.chosen(Settings()) in taken
+        assert select.chosen(Settings(engine="docker")) == "docker"
+        assert not select.make_own_engine(Settings()).address.startswith("broker")
+    with pytest.raises(ConfigurationError, match="an engine of its own"):
+        select.make_own_engine(Settings(engine="broker"))
 
 
 # --- what an operator installs ----------------------------------------------------------------------------------------

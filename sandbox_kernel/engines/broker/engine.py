@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
@@ -18,7 +19,7 @@ from ..pipe import Pipe, Stream
 from . import words
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
-from .places import path_of
+from .places import OPERATORS, SCHEME, path_of
 
 if TYPE_CHECKING:
     from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
@@ -33,6 +34,7 @@ class BrokerEngine:
     def __init__(self, address: str = "broker") -> None:
         """`address` is "broker", or "broker:///path" of a socket."""
         self.path = path_of(address)
+        self._is_own = address == SCHEME and self.path != OPERATORS
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
@@ -45,7 +47,7 @@ class BrokerEngine:
     async def start(self, spec: SandboxSpec) -> BrokerContainer:
         """Have a sandbox made. A start that fails, or is cancelled, leaves nothing behind."""
         asked = self.asked(spec)
-        channel = Channel(await connect(self.path))
+        channel = Channel(await self._connected())
         try:
             said, files = await channel.ask(
                 "start", seconds=START_SECONDS, protocol=words.VERSION, agent=digest(spec), spec=asked
@@ -123,6 +125,14 @@ class BrokerEngine:
         return ImageInfo(**{**said, "variables": tuple((key, value) for key, value in said["variables"])})
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    async def _connected(self) -> socket.socket:
+        """Return a connection; the user's own broker is started for it, where there is none."""
+        if not self._is_own:
+            return await connect(self.path)
+        from .summon import connect_or_start
+
+        return await connect_or_start(self.path)
 
     async def _query(self, op: str, **fields: Any) -> dict[str, Any]:
         channel = Channel(await connect(self.path))

@@ -20,6 +20,7 @@ from ...core.errors import EngineUnavailable
 SCHEME = "broker"
 OPERATORS = "/run/sandbox-kernel/broker.sock"
 FILE = "broker.sock"
+ANSWER_SECONDS = 1.0
 CREDENTIALS = struct.Struct("3i")
 
 
@@ -54,6 +55,20 @@ def path_of(address: str) -> str:
     if named:
         return path
     return OPERATORS if os.path.lexists(OPERATORS) else own()
+
+
+def operators_answers() -> bool:
+    """Return whether the operator's broker takes connections of this user."""
+    if not os.path.lexists(OPERATORS):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(ANSWER_SECONDS)
+        try:
+            sock.connect(OPERATORS)
+            require_own_ground(OPERATORS, peer(sock).uid)
+        except (OSError, EngineUnavailable):
+            return False
+    return True
 
 
 def require_own_ground(path: str, uid: int) -> None:
