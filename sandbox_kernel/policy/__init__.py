@@ -15,6 +15,7 @@
 - `svg_ink`: How much an SVG paints: pixels and edges, by how large its shapes are.
 - `svg_cost`: What an SVG costs to draw, with all that it refers to.
 - `svg`: SVG images: parsed here, and written anew from an allow-list.
+- `html_missed`: What goes from HTML, in words.
 - `html_cost`: What HTML costs our parser, and a browser that lays it out.
 - `html`: HTML: sanitised if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.

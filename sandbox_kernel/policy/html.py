@@ -1,7 +1,7 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, html_cost, marks, packed, tex, frame, media and verdict, and nh3 and svg when they are needed:
-start-up time counts.
+Imports blocks, css, html_cost, html_missed, marks, packed, tex, frame, media and verdict, and nh3 and svg when they are
+needed: start-up time counts.
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
@@ -11,16 +11,14 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from functools import cache, partial
 from html import escape as _escape
 from html import unescape
-from itertools import islice
 from typing import Any
 
 from ..core.codes import Note, OutputCode
-from . import css, frame, html_cost, media, tex
+from . import css, frame, html_cost, html_missed, media, tex
 from .blocks import contents
 from .marks import MAX_TURNS, bounded, lighter, turns
 from .packed import Packer
@@ -60,21 +58,6 @@ _ACTIVE = re.compile(
     r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{0,500}\ssrcdoc)\b", re.IGNORECASE
 )
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
-_HANDLER = re.compile(
-    r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+"
-    r"|focus[a-z]*|blur|toggle|begin|end|start|animation[a-z]+|transition[a-z]+"
-    r"|scroll[a-z]*|wheel|input|change|submit|copy|cut|paste|drag[a-z]*|drop|touch[a-z]+|before[a-z]+|resize|message|hashchange|page[a-z]+|unload)|data-commandlinker-\w{1,40}|srcset"
-    r"|formaction)=",
-    re.IGNORECASE,
-)
-"""For the notes only: which of the attributes that go is worth a word."""
-
-_MISSED = frozenset(
-    """applet base button canvas embed form frame frameset iframe input link math meta object portal script select svg
-    template textarea""".split()  # noqa: SIM905
-)
-"""Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Nothing that a terminal obeys is left: HTML is also read as text."""
 _SPECIAL = re.compile(r"[<>&$\\\xa0]|[\ud800-\udfff]")
@@ -91,15 +74,7 @@ _CLASS = re.compile(
 """Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
 _ID = re.compile(r"T_[\w-]{1,80}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
-_RELATIVE = re.compile(
-    r"<(img|audio|video|source|a)\b[^<>]{0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
-    r"(?![\"']?\s{0,9}(?:[a-z][a-z0-9+.-]{0,30}:|#))(?:\"([^\"<>]{1,300})\"|'([^'<>]{1,300})'|([^\s\"'<>]{1,300}))",
-    re.IGNORECASE,
-)
-"""Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
 _MAP = re.compile(r"\bL\s{0,9}\.\s{0,9}map\(")  # leaflet, as of folium: nothing is in its frame without a network
-_LOADING = defaultdict(lambda: OutputCode.HTML_SOURCE, a=OutputCode.HTML_LINK)
-_FILES = defaultdict(lambda: OutputCode.FILE_NOT_THERE, a=OutputCode.LINK_TO_FILE, img=OutputCode.PICTURE_NOT_THERE)
 _LINK_TAG = re.compile(r"<a( [^>]*)>")
 _ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
@@ -132,7 +107,7 @@ def render(
     if (body := frame.unwrapped(source)) is not None:
         return _as_text(body, notes) if html_cost.is_crowded(body) or _is_costly_drawing(body) else source
     if not html_cost.is_costly(source) and not html_cost.is_crowded(source) and not _is_program(source):
-        return sanitise(source, notes)
+        return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = _CONTROLS.sub("", unescape(page[1]))
     if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
@@ -147,11 +122,16 @@ def render(
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
     source = lighter(_CONTROLS.sub("", source))
+    if html_cost.is_costly(source) or html_cost.is_crowded(source):
+        return _as_text(source, notes)
+    return _sanitised(source, notes)
+
+
+def _sanitised(source: str, notes: Notes) -> str:
+    """Do the same to a source of which it is known already that it has no controls, and that it can be parsed."""
     if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not html_cost.is_long(source):
         notes.work += html_cost.work(source)
         return source
-    if html_cost.is_costly(source) or html_cost.is_crowded(source):
-        return _as_text(source, notes)
     if unwrapped := _unwrap(source, notes):
         return unwrapped
     kept = _markup(source, notes)
@@ -201,14 +181,7 @@ def _markup(source: str, notes: Notes) -> str:
         kept = sanitiser.cleaner.clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
         kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
-    for tag in sorted({name.lower() for name in html_cost.TAG.findall(source)} & _MISSED):
-        notes.add(OutputCode.HTML_TAG, tag=tag[:20])
-    for name in sorted({name.lower() for name in _HANDLER.findall(source)}):
-        notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
-    for found in islice(_RELATIVE.finditer(source), 20):
-        tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
-        loads = address.startswith("//")  # with the scheme of the page
-        notes.add((_LOADING if loads else _FILES)[tag], tag=tag, name=named(address))
+    html_missed.note(source, notes)
     for note in sorted(sanitiser.changed, key=str):
         notes.take(note)
     if sanitiser.images.left is not None:
