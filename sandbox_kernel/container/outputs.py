@@ -75,7 +75,7 @@ def _completed(data: dict[str, Any]) -> dict[str, Any]:
         for pattern in patterns if len(source) <= MAX_SOURCE else ():
             source = pattern.sub(lambda match: match[1] + _embedded(match[2], room), source)
         if kind == "text/html":
-            source = _with_symbols(_with_tables(source))
+            source = _with_boxes(_with_symbols(_with_tables(source)))
         if source != data[kind]:
             changed[kind] = source
     return {**data, **changed} if changed else data
@@ -178,3 +178,91 @@ def _with_symbols(source: str) -> str:
 def _symbol(code: str) -> str:
     """Return a character, without the picture of it that some systems have."""
     return "".join(one if one == "|" else chr(int(one, 16)) + "\ufe0e" for one in re.findall(r"\||[0-9a-f]+", code))
+
+
+# --- scikit-learn: its boxes are opened by a style sheet for forms; an element of HTML does the same anywhere ---
+
+_BOX = "border:1px solid gray;border-radius:4px;padding:4px 8px;margin:4px"
+_STYLES = {
+    "sk-container": "display:inline-block",
+    "sk-serial": "display:flex;flex-direction:column;align-items:center",
+    "sk-parallel": "display:flex;align-items:flex-start;justify-content:center",
+    "sk-parallel-item": "display:flex;flex-direction:column",
+    "sk-dashed-wrapped": "border:1px dashed gray;padding:4px;margin:4px;display:inline-block",
+    "sk-toggleable": "font-family:monospace",
+}
+_ESTIMATOR, _FITTED = "background-color:rgba(255,165,60,0.15)", "background-color:rgba(60,140,255,0.15)"
+_VOID = frozenset(("br", "hr", "img", "input", "wbr", "col"))
+_GONE = frozenset(("style", "script", "button", "input"))
+_KEPT = frozenset(("b", "br", "code", "details", "i", "pre", "summary", "table", "tbody", "td", "th", "thead", "tr"))
+
+
+def _with_boxes(source: str) -> str:
+    """Return the HTML of an estimator without a program, if it is made as it is known here."""
+    if "sk-top-container" not in source or "sk-toggleable__label" not in source:
+        return source
+    from html import escape
+    from html.parser import HTMLParser
+
+    class Boxes(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.written: list[str] = []
+            self.open: list[tuple[str, str]] = []
+            """Each element that is open, and what closes it here; what begins with ! leaves its content out."""
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            classes = (dict(attrs).get("class") or "").split()
+            left_out = bool(self.open) and self.open[-1][1].startswith("!")
+            write, end = self._of(tag, classes, dict(attrs).get("href") or "") if not left_out else ("", "!")
+            self.written.append(write)
+            if tag not in _VOID:
+                self.open.append((tag, end))
+
+        def handle_endtag(self, tag: str) -> None:
+            while any(one == tag for one, _ in self.open):
+                found, end = self.open.pop()
+                self.written.append("" if end.startswith("!") else end)
+                if found == tag:
+                    return
+
+        def handle_data(self, data: str) -> None:
+            if not (self.open and self.open[-1][1].startswith("!")):
+                self.written.append(escape(data, quote=False))
+
+        def _of(self, tag: str, classes: list[str], address: str) -> tuple[str, str]:
+            if tag in _GONE or {"sk-text-repr-fallback", "param-doc-description"} & {*classes}:
+                return "", "!"
+            if tag == "div" and "sk-toggleable" in classes:
+                colour = _FITTED if "fitted" in classes else _ESTIMATOR
+                box = f"{_BOX};{colour}" if "sk-estimator" in classes else ""
+                return f'<details style="{_STYLES["sk-toggleable"]};{box}">', "</details>"
+            if tag == "label":
+                return "<summary><b>", "</b></summary>"
+            if tag == "a" and "sk-estimator-doc-link" in classes:
+                return f' <a href="{escape(address)}">?</a>', "!"
+            if tag == "span" and "sk-estimator-doc-link" in classes:
+                return "", "!"
+            if tag == "a" and address.startswith("https://scikit-learn.org/"):
+                return f'<a href="{escape(address)}">', "</a>"
+            if tag == "body":
+                return "", ""
+            if tag == "tr" and "user-set" in classes:
+                return '<tr style="font-weight:bold">', "</tr>"
+            if tag in _KEPT:
+                return f"<{tag}>", f"</{tag}>"
+            style = next((_STYLES[one] for one in classes if one in _STYLES), "")
+            inline = tag == "div" and self.open and self.open[-1][0] in ("label", "div") and self._in_label()
+            if tag != "div" or inline:
+                return "<span>", "</span>"
+            return (f'<div style="{style}">' if style else "<div>"), "</div>"
+
+        def _in_label(self) -> bool:
+            return any(one == "label" for one, _ in self.open)
+
+    boxes = Boxes()
+    boxes.feed(source)
+    boxes.close()
+    made = "".join(boxes.written)
+    whole = made.count("<summary><b>") == len(re.findall(r"<label\b", source)) and not boxes.open
+    return made if whole else source

@@ -45,7 +45,14 @@ class Front:
 class Cell:
     """One call of `run_code` under way."""
 
-    def __init__(self, code: str, wanted: frozenset[str], session: Session, reads: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        wanted: frozenset[str],
+        session: Session,
+        reads: str | None = None,
+        notebook_cell: str | None = None,
+    ) -> None:
         self.id = secrets.token_hex(16)
         self.client = self.id.encode()
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -53,6 +60,7 @@ class Cell:
         self._recorder = Recorder(code)
         self._wanted = wanted
         self._reads = reads
+        self._metadata = {} if notebook_cell is None else {"cellId": notebook_cell}
         self._session = session
         self._tasks = Tasks()
         self._metering: asyncio.Task[tuple[float | None, int | None]] | None = None
@@ -73,7 +81,7 @@ class Cell:
             "stop_on_error": stop_on_error,
         }
         head = header("execute_request", self._session.id, self.id)
-        return Message(channel="shell", header=head, content=content)
+        return Message(channel="shell", header=head, content=content, metadata=self._metadata)
 
     def submit(self, seconds: float | None, stop_on_error: bool) -> None:
         """Send it, with a time limit of its own if there is one."""

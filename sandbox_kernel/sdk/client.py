@@ -57,7 +57,7 @@ class AsyncSandbox(Identity):
         opening = Opening.of(settings, keywords)
         self.settings = opening.settings
         self._engine = chosen(self.settings)
-        self.metadata = opening.metadata
+        self.metadata, self.notebook_cell = opening.metadata, opening.notebook_cell
         self._cells: dict[str, Cell] = {}
         self._network = network = Network(self.settings, self._cells, opening.tools)
         self._session = Session(
@@ -177,7 +177,7 @@ class AsyncSandbox(Identity):
                 if "error" in wanted:
                     await tell("error", error)
                 return Execution(code=code, error=error)
-            cell = Cell(code, wanted, self._session, reads)
+            cell = Cell(code, wanted, self._session, reads, self.notebook_cell)
             return await self._run_now(cell, limit, stop_on_error, tell, around)
         finally:
             self._calls -= 1

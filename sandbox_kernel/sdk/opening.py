@@ -37,6 +37,8 @@ class Opening:
     """How long the sandbox may last; None is as long as it is used."""
     metadata: dict[str, str]
     tools: Tools | None = None
+    notebook_cell: str | None = None
+    """The cell of a notebook that is run next, whose figures share a library; None where each result stands alone."""
 
     @classmethod
     def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> Opening:

@@ -31,6 +31,13 @@ import pandas as pd
 frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
 tips = pd.DataFrame({"a": ["größer", None], "b": [None, "x & y"]})
 frame.style.background_gradient(cmap="viridis").set_tooltips(tips)"""
+ESTIMATOR = """
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+parts = make_column_transformer((StandardScaler(), ["a"]), (OneHotEncoder(), ["b"]))
+make_pipeline(parts, LogisticRegression(C=0.25))"""
 TABLES = """
 import itables, pandas
 itables.init_notebook_mode(all_interactive=True)
@@ -88,6 +95,24 @@ def test_a_styler_with_tooltips_has_its_style_without_a_frame(sandbox: Sandbox, 
         assert browser.execute_script(tip) == ["hidden", '"größer"']
         ActionChains(browser).move_to_element(cell).perform()
         eventually(lambda: browser.execute_script(tip)[0] == "visible", "the tooltip")
+
+
+def test_an_estimator_has_its_boxes_without_a_frame_and_they_open(sandbox: Sandbox, browser: Chrome) -> None:
+    shown = html_of(sandbox, ESTIMATOR)
+    assert "<iframe" not in shown
+    with page("<!DOCTYPE html><meta charset=utf-8>" + shown) as port:
+        browser.get(f"http://127.0.0.1:{port}/")
+        body = browser.find_element("css selector", "body")
+        names = ["Pipeline", "ColumnTransformer", "StandardScaler", "OneHotEncoder", "LogisticRegression"]
+        assert all(name in body.text for name in names)
+        assert "0.25" not in body.text
+        boxes = [one for one in browser.find_elements("css selector", "summary") if "LogisticRegression" in one.text]
+        boxes[0].click()
+        boxes[0].find_element("xpath", "..").find_elements("css selector", "summary")[1].click()
+        eventually(lambda: "0.25" in body.text, "its parameters")
+        links = [str(one.get_attribute("href")) for one in browser.find_elements("css selector", "a")]
+        assert links
+        assert all(link.startswith("https://scikit-learn.org/") for link in links)
 
 
 def test_tables_of_itables_can_be_searched_and_turned_over(sandbox: Sandbox, browser: Chrome) -> None:

@@ -579,3 +579,12 @@ def test_the_example_of_a_gate_tells_good_notebooks_from_bad(tmp_path: Path) -> 
     assert not (tmp_path / "pwned").exists()
     for number in ("1", "2"):
         VALIDATOR.validate(json.loads((tmp_path / "results" / f"{number}.json").read_text()))
+
+
+def test_figures_of_a_run_share_their_library(start: Callable[..., Done]) -> None:
+    library = "function draw(what) { document.body.append(what) } // much\n" * 3000
+    code = "from IPython.display import HTML\nHTML('<script>' + {!r} * 3000 + '</script><script>draw({})</script>')"
+    done = start(*(code.format(library[: len(library) // 3000], number) for number in range(3)))
+    sizes = [len(json.dumps(cell.outputs)) for cell in done.notebook.cells]
+    assert max(sizes[1:]) < sizes[0] < len(library) / 5
+    assert "data-packed" in json.dumps(done.notebook.cells[2].outputs)
