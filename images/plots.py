@@ -1,7 +1,7 @@
 """Plots that carry all they need: each output is one HTML document that works without a network and without its page.
 
-A module of the image, `sandbox_plots`, which every kernel's start calls. No library is imported here: each is set up at
-the moment when a cell imports it.
+And plots that have glyphs for what they say. A module of the image, `sandbox_plots`, which every kernel's start calls.
+No library is imported here: each is set up at the moment when a cell imports it.
 """
 
 import sys
@@ -63,7 +63,43 @@ def _bokeh(module):
     curstate().output_notebook("jupyter")
 
 
-_SETUP = {"plotly.io._renderers": _plotly, "altair.vegalite.v6.display": _altair, "bokeh.io": _bokeh}
+_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Devanagari", "Hind Siliguri", "Noto Sans Tamil"),
+    *("Noto Sans Telugu", "Noto Sans Thai", "Noto Sans Khmer"),
+)
+"""Asked one after another for glyphs that a text's own font lacks."""
+
+
+def _matplotlib(module):
+    """Have each text fall back on the image's fonts, whatever its own is.
+
+    A list in `font.family` would do that for plots without a theme alone, for themes name fonts of their own; and it
+    would say of each bold title that these have no bold.
+    """
+    find, names = module.FontManager._find_fonts_by_props, {font.name for font in module.fontManager.ttflist}
+    others = module.FontProperties(family=[name for name in _FONTS if name in names])
+
+    def find_with_others(self, prop, fontext="ttf", *more, **options):
+        found = find(self, prop, fontext, *more, **options)
+        return found if fontext != "ttf" else list(dict.fromkeys([*found, *find(self, others)]))
+
+    if names.intersection(_FONTS):
+        module.FontManager._find_fonts_by_props = find_with_others
+
+
+def _psutil(module):
+    from sandbox_measures import fit
+
+    fit(module)
+
+
+_SETUP = {
+    "plotly.io._renderers": _plotly,
+    "altair.vegalite.v6.display": _altair,
+    "bokeh.io": _bokeh,
+    "matplotlib.font_manager": _matplotlib,
+    "psutil": _psutil,
+}
 
 
 class _After(Loader):

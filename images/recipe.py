@@ -21,6 +21,12 @@ HERE = Path(__file__).resolve().parent
 HOME = Path("/opt/sandbox/home")
 """Copied into the kernel's home at start: caches that would be rebuilt in each session otherwise."""
 
+ACCOUNTS = "/tmp/.sandbox"  # noqa: S108 -- the sandbox's own
+"""Where the agent writes who the user of its sandbox is. Each has a user id of its own, which no file here can name."""
+
+MODULES = ("plots", "measures")
+"""What fits libraries into the sandbox; each kernel's start calls the first."""
+
 MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- not ours
 
 UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "perl-base", "sqv")
@@ -94,6 +100,13 @@ def strip_system() -> None:
         python.symlink_to(shutil.which("python3") or sys.executable)
     for name in MOUNT_POINTS[:2]:  # an engine may give a tmpfs the mode of the folder that it covers
         Path(name).chmod(0o1777)
+    for name in ("passwd", "group"):
+        remove(Path("/etc", name))
+        Path("/etc", name).symlink_to(f"{ACCOUNTS}/{name}")
+    home = Path("/home/user")  # where cells run in hosted interpreters, and code is moved over
+    home.parent.mkdir(exist_ok=True)
+    if not home.is_symlink():
+        home.symlink_to("/mnt/data")
     compile_bytecode(Path(sysconfig.get_path("stdlib")))
 
 
@@ -119,7 +132,17 @@ def install_packages() -> None:
         for tests in [path for path in folder.rglob("tests") if path.is_dir()]:
             remove(tests)
         compile_bytecode(folder)
+    bring_fonts(Path(sysconfig.get_path("purelib")))
     warm_up()
+
+
+def bring_fonts(packages: Path) -> None:
+    """Link the fonts of packages to where programs look for fonts; `plots.py` has matplotlib fall back on them."""
+    folder = Path("/usr/local/share/fonts")
+    folder.mkdir(parents=True, exist_ok=True)
+    for font in (*packages.glob("fontpkg_*/files/*.ttf"), *packages.glob("noto_cjk_*/*.ttc")):
+        remove(folder / font.name)
+        (folder / font.name).symlink_to(os.path.relpath(font, folder))
 
 
 def compile_bytecode(folder: Path) -> None:
@@ -138,9 +161,10 @@ def warm_up() -> None:
     say("preparing caches")
     startup = HOME / ".ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
-    module = Path(sysconfig.get_path("purelib"), "sandbox_plots.py")
-    shutil.copyfile(HERE / "plots.py", module)
-    compileall.compile_file(module, quiet=2)
+    for name in MODULES:
+        module = Path(sysconfig.get_path("purelib"), f"sandbox_{name}.py")
+        shutil.copyfile(HERE / f"{name}.py", module)
+        compileall.compile_file(module, quiet=2)
     (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
     environment = {**os.environ, "HOME": str(HOME)}
     # The first plot would search all fonts, and the first completion parse the types of Python's own modules.

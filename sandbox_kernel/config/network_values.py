@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN = re.compile(
     r"(PATH|HOME|USER|LOGNAME|SHELL|TERM|PWD|IFS|ENV|TMPDIR|LANG|LC_\w+|LD_\w+|PYTHON\w*|PYDEVD_\w+|(OMP|MKL|OPENBLAS)_\w+"
     r"|NUMEXPR_\w+|POLARS_\w+|IPYTHON\w*|JUPYTER\w*|BASH_\w+|GIT_\w+|PIP_\w+|SSL_CERT_\w+|(REQUESTS|CURL|AWS)_CA_BUNDLE"
-    r"|AWS_EC2_METADATA_DISABLED|NO_GCE_CHECK|NODE_\w+|\w*_PROXY)",
+    r"|AWS_EC2_METADATA_DISABLED|NO_GCE_CHECK|NUMBA_NUM_THREADS|NODE_\w+|\w*_PROXY)",
     re.IGNORECASE,
 )
 """Variables that have a meaning in the sandbox already, or make a program obey."""

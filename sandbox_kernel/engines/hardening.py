@@ -83,6 +83,10 @@ masked by a path.
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
+USER = "sandbox"
+"""What the uid is called inside."""
+
+
 class Tmpfs(NamedTuple):
     """A folder in memory that cells may write to: no setuid files and no device nodes, but programs may run there.
 
@@ -178,6 +182,15 @@ def protections(spec: SandboxSpec) -> Protections:
         core_bytes=0,
         oom_score=OOM_SCORE,
     )
+
+
+def accounts(uid: int | str) -> dict[str, str]:
+    """Return the lists of users and groups as a sandbox has them, in the form of passwd(5) and group(5)."""
+    return {
+        "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        f"{USER}:x:{uid}:{uid}::/tmp/home:/bin/sh\n",
+        "group": f"root:x:0:\nnogroup:x:65534:\n{USER}:x:{uid}:\n",
+    }
 
 
 def _files(size: int) -> int:

@@ -15,6 +15,7 @@ from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, Sa
 from ..core.resources import PACKAGE
 from ..core.zone import of_machine
 from . import filter as system_calls
+from .hardening import USER, accounts
 from .seccomp import rules
 
 PYTHON = "python3"
@@ -135,13 +136,14 @@ def _environment(limits: Limits) -> dict[str, str]:
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
+        "NUMBA_NUM_THREADS": threads,
         "NUMEXPR_MAX_THREADS": threads,
         "POLARS_MAX_THREADS": threads,
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         "SHELL": "/bin/sh",
         "TERM": "xterm-color",
         "TMPDIR": "/tmp",  # noqa: S108
-        "USER": "sandbox",
+        "USER": USER,
     }
 
 
@@ -176,6 +178,7 @@ def agent_command(
         "runtime": "/tmp/.sandbox",  # noqa: S108
         "home": "/opt/sandbox/home",
         "scratch": SCRATCH,
+        "accounts": accounts("{uid}"),
         "environment": environment,
         "kernel": [
             *("-c", launcher_line(), "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"),

@@ -40,6 +40,9 @@ DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzd
 One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
 """
 
+RECIPE_FILES = ("recipe.py", "plots.py", "measures.py")
+"""Of images/: what is done inside, and what goes in besides packages."""
+
 DIGEST_LABEL = "sandbox-kernel.contents"
 SETTINGS = (
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -111,7 +114,7 @@ class Stage:
 def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
     recipes, target = brought("images"), wheels.Target(architecture)
-    texts = [(recipes / name).read_text() for name in ("recipe.py", "plots.py", "installer.lock")]
+    texts = [(recipes / name).read_text() for name in (*RECIPE_FILES, "installer.lock")]
     digest = _digest(architecture, *SETTINGS, *DEBIAN_PACKAGES, *texts)
     stages = []
     for name in ("base", "data") if kind == "data" else ("base",):
@@ -251,7 +254,7 @@ class _Builder:
                 folder = BUILD_FOLDER.lstrip("/")
                 for path in ready.files:
                     archive.add(path, f"{folder}/wheels/{path.name}")
-                for name in ("recipe.py", "plots.py"):
+                for name in RECIPE_FILES:
                     archive.add(brought("images") / name, f"{folder}/{name}")
                 text = ready.requirements.encode()
                 info = tarfile.TarInfo(f"{folder}/requirements.txt")

@@ -32,12 +32,12 @@ from ..engines.select import bubblewrap_program, root_named
 from ..gateway import wheels
 from ..gateway.requirements import Wanted
 from ..gateway.requirements import read as read_requirements
-from . import host, layout, machine
+from . import additions, host, layout, machine
 from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
 from .turns import alone
 
-RECIPE = 1
+RECIPE = 2
 """Of the steps in this module: a root that was made by others is stale."""
 INSTALL_SECONDS = 1200.0
 WARM_SECONDS = 300.0
@@ -101,7 +101,7 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     python = host.find_python()
     target = host.target(python)
     laid = layout.lay_out(python, host.look(python))
-    texts = [(recipes / name).read_text() for name in ("plots.py", "warm.py", "installer.lock")]
+    texts = [(recipes / name).read_text() for name in (*additions.FILES, "warm.py", "installer.lock")]
     lock = wheels.lock_of(recipes, kind, python.minor).read_text()
     # Not what the Python maps: an update of the machine's libraries changes nothing here.
     parts = [str(RECIPE), python.version, python.tag, *(repr(astuple(value)) for value in (laid, target))]
@@ -168,9 +168,9 @@ def _make(plan: Plan, steps: machine.Steps) -> None:
         copied = copy_programs(made.path / "bin", Path(plan.layout.python))
         with steps.during(f"installing {len(ready.files) - 1} wheels, offline, beside {copied} programs"):
             _install(made.path / "env", plan, ready)
+        additions.add(brought("images"), made.path / "env", made.path / "home")
         with steps.during("compiling the packages"):
             _compile(made.path / "env", python)
-        _prepare_home(made.path, plan)
         with steps.during("preparing caches, in a sandbox"):
             _warm(made, plan, steps)
         made.said["binds"] = [[made.within(source), inside] for source, inside in plan.layout.binds]
@@ -250,15 +250,6 @@ def _compile(environment: Path, python: host.Python) -> None:
     command = [python.executable, "-I", "-S", "-m", "compileall", "-q", "-q", "-j", "0"]
     command += ["-s", str(environment), "-p", layout.ENVIRONMENT, str(environment / "lib")]
     _run(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
-
-
-def _prepare_home(generation: Path, plan: Plan) -> None:
-    """Have each kernel's start set up the libraries of plots, as in the image."""
-    packages = next((generation / "env" / "lib").glob("python*/site-packages"))
-    shutil.copyfile(brought("images") / "plots.py", packages / "sandbox_plots.py")
-    startup = generation / "home" / ".ipython" / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
 
 
 def _warm(made: Generation, plan: Plan, steps: machine.Steps) -> None:

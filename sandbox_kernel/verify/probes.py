@@ -156,7 +156,7 @@ PROBES: tuple[Probe, ...] = (
     _inside("leak-keys", L, "keys of others in the kernel", MASKED, "the_keys_of_others"),
     Probe("leak-secret", L, "a word of this machine that the sandbox was not told, looked for in all that came out", READ_ONLY, (), Where.HOST, Word.BOTH),
     # --- planting ---
-    _inside("plant-system", F, "changes to system files: users, name servers, the interpreter's folder, rights, links", READ_ONLY, "file_beside_the_interpreter new_user_in_passwd other_rights_for_a_system_folder name_servers_of_its_own hard_link_out_of_scratch"),
+    _inside("plant-system", F, "changes to system files: users, name servers, the interpreter's folder, rights, links", READ_ONLY, "file_beside_the_interpreter other_source_of_users other_rights_for_a_system_folder name_servers_of_its_own hard_link_out_of_scratch"),
     Probe("plant-anywhere", F, "a file in every other folder of the tree, looked for on this machine", READ_ONLY, ("file_in_any_other_folder",), word=Word.BOTH),
     _inside("plant-kernel-settings", F, "settings of the machine's kernel", MASKED, "settings_of_the_kernel"),
     _inside("plant-cgroups", F, "control groups: one of its own, other limits", MASKED, "limits_of_a_cgroup cgroup_of_its_own"),

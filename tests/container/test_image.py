@@ -201,7 +201,7 @@ def test_python_and_ipykernel_are_the_locked_ones(run: Run, kind: str) -> None:
 
 
 def test_every_package_of_data_imports(run: Run) -> None:
-    names = [IMPORT_NAMES.get(name, name) for name in packages("data")]
+    names = [IMPORT_NAMES.get(name, name.replace("-", "_")) for name in packages("data")]
     result = run(
         "data",
         f"""

@@ -22,7 +22,7 @@ from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.select import bubblewrap_program
 from sandbox_kernel.gateway import wheels
-from sandbox_kernel.setup import exported, generations, host, machine, roots
+from sandbox_kernel.setup import additions, exported, generations, host, machine, roots
 from tests.support.roots import let_others_in
 
 NAME = "sandbox-kernel:base"
@@ -59,7 +59,7 @@ class Place:
         self.index.mkdir()
         shutil.copy(pip, self.index)
         self.recipes.mkdir()
-        for name in ("plots.py", "warm.py", "installer.lock"):
+        for name in (*additions.FILES, "warm.py", "installer.lock"):
             shutil.copy(brought("images") / name, self.recipes)
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         monkeypatch.setattr(places_of_roots, "folders", lambda: [str(folder / "roots")])

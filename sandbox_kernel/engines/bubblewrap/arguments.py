@@ -12,11 +12,8 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ..hardening import Protections, Tmpfs
+from ..hardening import Protections, Tmpfs, accounts
 from .roots import ETC, Root
-
-USER = "sandbox"
-"""What the uid is called inside."""
 
 ELSEWHERE: Mapping[str, str] = {
     "memory_bytes": "the cgroup",
@@ -71,6 +68,7 @@ def arguments(
     for name, value in {**root.environment, **wanted.environment}.items():
         words += ["--setenv", name, value]
     words += _root(root, descriptors)
+    words += ["--symlink", wanted.working_folder, "/home/user"]  # as in the image
     words += _devices(wanted)
     words += _proc(wanted, machine)
     if machine.cgroup:
@@ -117,10 +115,8 @@ def refuse(wanted: Protections) -> None:
 
 def etc(wanted: Protections) -> dict[str, str]:
     """Return the files of /etc that every sandbox has of its own."""
-    uid = wanted.uid
     return {
-        "passwd": f"{USER}:x:{uid}:{uid}::/tmp/home:/bin/sh\n",
-        "group": f"{USER}:x:{uid}:\n",
+        **accounts(wanted.uid),
         "hosts": f"127.0.0.1 localhost {wanted.hostname}\n::1 localhost\n",
         "hostname": f"{wanted.hostname}\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",

@@ -32,7 +32,8 @@ In it lie `root.json`, and whatever that names:
 Wanted inside: `python3` on that PATH, with ipykernel and pyzmq; the home that is copied for each session, if there is
 one, in /opt/sandbox/home; `sh` in /bin. All of it must be readable by every user where root starts sandboxes. /etc is
 the tree's, or empty, and gets `passwd`, `group`, `hosts`, `hostname`, `nsswitch.conf` and `resolv.conf` of the
-sandbox's own in any case: a tree's etc must have files of these names, for nothing can be put beside its own.
+sandbox's own in any case: a tree's etc must have files of these names, no links, for nothing can be put beside its own
+(`passwd` and `group` of our images are links, and files take their places).
 
 Only this process's user, or root, may be able to write to the root's folder and to root.json.
 Imports errors; reads files, and nothing else.
@@ -158,7 +159,7 @@ def read(name: str, folder: str, said: Any) -> Root:
         raise ValueError(f"it sets {', '.join(sorted(strange))}")
     if etc:
         where = next(source for source, target in reversed(binds) if target == "/etc")
-        if missing := [each for each in ETC if not Path(where, each).is_file()]:
+        if missing := [each for each in ETC if not Path(where, each).is_file() or Path(where, each).is_symlink()]:
             raise ValueError(f"its /etc has no {', '.join(missing)}")
     return Root(
         name,

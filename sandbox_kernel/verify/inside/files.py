@@ -19,9 +19,10 @@ def file_beside_the_interpreter() -> object:
 
 
 @attack(DENIED, control="root and a writable root")
-def new_user_in_passwd() -> object:
-    with open("/etc/passwd", "a") as file:
-        return file.write("toor::0:0::/:/bin/sh\n")
+def other_source_of_users() -> object:
+    """What a user is called is the sandbox's own affair; where the system looks for users is not."""
+    with open("/etc/nsswitch.conf", "a") as file:
+        return file.write("passwd: compat\n")
 
 
 @attack(DENIED, control="root and a writable root")

@@ -209,7 +209,7 @@ def typing_into_a_terminal() -> object:
 @attack("nothing")
 def program_text_overwritten_for_others() -> object:
     """/proc/self/mem writes to read-only mappings, in copies: neither the file nor another process sees it."""
-    path = "/etc/passwd"
+    path = "/etc/nsswitch.conf"
     with open(path, "rb") as file:
         text = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
         before = file.read()
@@ -227,14 +227,14 @@ def program_text_overwritten_for_others() -> object:
 
 @attack("EACCES EROFS EPERM")
 def shared_writable_mapping_of_a_system_file() -> object:
-    fd = os.open("/etc/passwd", os.O_RDONLY)
+    fd = os.open("/etc/nsswitch.conf", os.O_RDONLY)
     return len(mmap.mmap(fd, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE))
 
 
 @attack("EACCES EROFS", control="root and a writable root")
 def writable_mapping_of_a_system_file_opened_for_it() -> object:
     """Nothing is written through it."""
-    with open("/etc/passwd", "r+b") as file:
+    with open("/etc/nsswitch.conf", "r+b") as file:
         return len(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE))
 
 

@@ -244,7 +244,7 @@ import json, os, pty
 print(json.dumps({
     "files": sorted(os.listdir("/proc/self/fd")), "root": sorted(os.listdir("/")), "etc": open("/etc/passwd").read(),
     "uid": os.getuid(), "terminal": len(os.ttyname(pty.openpty()[1])) > 0, "variables": sorted(os.environ),
-    "processes": [name for name in os.listdir("/proc") if name.isdigit()],
+    "processes": [name for name in os.listdir("/proc") if name.isdigit()], "homes": os.listdir("/home"),
 }))
 """
 
@@ -253,8 +253,11 @@ async def test_nothing_of_the_host_is_seen(start: Launch) -> None:
     spec = UNDER.spec(SEEN)
     seen = await report_of(await start(spec))
     assert seen["files"] == ["0", "1", "2", "3"]  # the last is the listing's own
-    assert not {"home", "root", "run", "srv", "media", "boot"} & set(seen["root"])
-    assert seen["etc"] == f"sandbox:x:{spec.uid}:{spec.uid}::/tmp/home:/bin/sh\n"
+    assert seen["homes"] == ["user"]  # a link to the working folder
+    assert not {"root", "run", "srv", "media", "boot"} & set(seen["root"])
+    root, nobody, own = seen["etc"].splitlines()
+    assert (root[:5], nobody[:7]) == ("root:", "nobody:")
+    assert own == f"sandbox:x:{spec.uid}:{spec.uid}::/tmp/home:/bin/sh"
     assert seen["uid"] == spec.uid
     assert seen["terminal"]
     assert seen["processes"] == ["1"]
