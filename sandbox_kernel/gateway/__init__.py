@@ -28,6 +28,7 @@ Nothing of this is imported unless a setting asks for it.
 - `tls`: TLS over any connection, towards a cell and towards a host.
 - `secrets`: What a session knows of its secrets.
 - `tool_types`: Types of a signature, and whether JSON is of them.
+- `tool_parameters`: Their parameters, as cells see them.
 - `tools`: What a caller lets its cells call, and within which limits.
 - `tool_reading`: What comes on a connection for tools.
 - `tool_calls`: The calls of one session's tools.

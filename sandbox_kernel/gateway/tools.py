@@ -13,14 +13,15 @@ import keyword
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import MIB, SERVICE_PORT
 from ..core.resources import PACKAGE
-from .tool_types import Check, MismatchError, UnfitError, checker, shown
+from .tool_parameters import Parameter, of_schema, parameter_of, shown_annotation
+from .tool_types import Check, MismatchError, UnfitError, checker
 
 MOST_TOOLS = 256
 MAX_NAME = 64
@@ -37,18 +38,6 @@ Work = Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
 """Does a call, with its arguments by name."""
 Arguments = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Checks arguments, and returns them as the tool takes them. Raises `MismatchError`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter, as it is shown to cells."""
-
-    name: str
-    type: str = ""
-    optional: bool = False
-    default: Any = inspect.Parameter.empty
-    """A value of JSON; it is shown, and never sent."""
-    kind: str = "POSITIONAL_OR_KEYWORD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +59,12 @@ class Tool:
     """Its time limit; None is that of all."""
     stops_clock: bool = False
     """Whether the time that the host works on a call is none of the cell's `cell_timeout`."""
+
+    @property
+    def signature(self) -> str:
+        """For people and models: `search(query: str, limit: int = ...)`."""
+        words = [f"{one.name}: {one.type or 'Any'}{' = ...' if one.optional else ''}" for one in self.parameters]
+        return f"{self.name}({', '.join(words)})"
 
     @classmethod
     def of(
@@ -101,10 +96,8 @@ class Tool:
         return cls(
             name=name,
             documentation=inspect.getdoc(function) or "",
-            parameters=tuple(_parameter(one) for one in signature.parameters.values()),
-            returns=""
-            if signature.return_annotation is inspect.Signature.empty
-            else shown(signature.return_annotation),
+            parameters=tuple(parameter_of(one) for one in signature.parameters.values()),
+            returns=shown_annotation(signature.return_annotation),
             work=lambda given: function(*(bound := _bound(signature, given)).args, **bound.kwargs),
             arguments=lambda given: _checked(signature, checks, given),
             result=_checker(name, "what it returns", signature.return_annotation),
@@ -141,7 +134,7 @@ class Tool:
         for key in sorted(properties, key=lambda key: key not in needed):
             if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
                 raise unfit(name, f"its parameter {str(key)[:MAX_NAME]!r} is no name of Python")
-            parameters.append(_of_schema(key, properties[key], optional=key not in needed))
+            parameters.append(of_schema(key, properties[key], optional=key not in needed))
         known = frozenset(one.name for one in parameters)
         required = frozenset(one.name for one in parameters if not one.optional)
 
@@ -160,6 +153,12 @@ class Tool:
             seconds=seconds,
             stops_clock=stops_clock,
         )
+
+
+class ToolSource(Protocol):
+    """What has tools of another framework."""
+
+    def as_tools(self) -> list[Tool]: ...
 
 
 class Tools(Sequence[Tool]):
@@ -242,10 +241,6 @@ def proper_name(text: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def with_limits(tool: Tool, *, seconds: float | None, stops_clock: bool) -> Tool:
-    return replace(tool, seconds=seconds, stops_clock=stops_clock)
-
-
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or keyword.iskeyword(name) or len(name) > MAX_NAME:
         raise unfit(str(name), f"its name is no plain name of Python of {MAX_NAME} letters at most")
@@ -260,40 +255,6 @@ def _checker(name: str, what: str, annotation: Any) -> Check:
         return checker(annotation)
     except (UnfitError, NameError, TypeError) as error:
         raise unfit(name, f"{what}: {error}") from None
-
-
-def _shown(annotation: Any) -> str:
-    return "" if annotation is inspect.Parameter.empty else shown(annotation)
-
-
-def _parameter(one: inspect.Parameter) -> Parameter:
-    optional = one.default is not inspect.Parameter.empty
-    default = one.default
-    try:
-        json.dumps(default, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        default = inspect.Parameter.empty  # it has one, which is the host's affair
-    return Parameter(one.name, _shown(one.annotation), optional, default, one.kind.name)
-
-
-_JSON_TYPES = {
-    "string": "str",
-    "integer": "int",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list",
-    "object": "dict",
-    "null": "None",
-}
-
-
-def _of_schema(name: str, described: Any, *, optional: bool) -> Parameter:
-    described = described if isinstance(described, Mapping) else {}
-    kinds = described.get("type", [one.get("type") for one in described.get("anyOf", []) if isinstance(one, Mapping)])
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    text = " | ".join(_JSON_TYPES[one] for one in kinds if isinstance(one, str) and one in _JSON_TYPES)
-    default = described.get("default", inspect.Parameter.empty) if optional else inspect.Parameter.empty
-    return Parameter(name, text, optional, default)
 
 
 def _check_names(given: Mapping[str, Any], known: frozenset[str], needed: frozenset[str]) -> None:

@@ -6,6 +6,8 @@
 - `smolagents`: An executor for smolagents' code agents.
 - `autogen`: A code executor for AutoGen.
 - `langchain`: A tool for LangChain.
+- `mcp_tools`: The tools of MCP servers, as functions of cells.
+- `pydantic_ai`: Code mode for pydantic-ai.
 - `openai_agents`: A sandbox client for the OpenAI Agents SDK.
 - `deepagents`: A backend for Deep Agents.
 - `inspect_commands`: Commands and files as the kernel serves them for inspect_ai. Shipped into the kernel.

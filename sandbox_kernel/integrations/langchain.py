@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.sources import SETTINGS, from_keywords
+from ..gateway.tools import Tool, Tools, proper_name
 from . import as_text, missing, pictures
 
 try:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     _Said = tuple[str | list[dict[str, str]], Execution]
 
+FUNCTIONS = "These functions can be imported with `from sandbox_tools import *`:"
 NO_NETWORK = "There is no network"
 DESCRIPTION = (
     "Runs Python in a sandboxed Jupyter kernel and returns what it prints, the value of the last expression, and "
@@ -39,6 +42,24 @@ class SandboxInput(BaseModel):
     code: str = Field(description="Python code, as in a cell of a notebook: the last expression is shown.")
 
 
+def host_tool(tool: BaseTool) -> Tool:
+    """Return what a tool of LangChain's is to cells that call it on this machine."""
+    schema: Any = tool.tool_call_schema
+
+    def check(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not isinstance(schema, dict):
+            schema.model_validate(given)
+        return given
+
+    return Tool.described(
+        proper_name(tool.name),
+        tool.description,
+        schema if isinstance(schema, dict) else schema.model_json_schema(),
+        lambda given: tool.ainvoke(dict(given)),
+        arguments=check,
+    )
+
+
 class SandboxTool(BaseTool):
     """Runs a model's Python in a sandbox of its own, which starts with the first call and lasts until `close()`.
 
@@ -51,6 +72,8 @@ class SandboxTool(BaseTool):
     description: str = DESCRIPTION
     args_schema: type[BaseModel] = SandboxInput
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
+    tools: list[Any] = Field(default_factory=list)
+    """Tools of LangChain's, or functions, that the model's code calls; they run in this process."""
     settings: dict[str, Any] = Field(default_factory=dict)
     show_images: bool = False
     max_characters: int = Field(default=20_000, gt=0)
@@ -65,6 +88,10 @@ class SandboxTool(BaseTool):
         checked = from_keywords(**settings)  # a mistake is told here, and not at the first call
         if checked.reach is not None:
             values.setdefault("description", DESCRIPTION.replace(NO_NETWORK, f"It reaches {checked.reach} over HTTP"))
+        if given := values.get("tools"):
+            offered = Tools([host_tool(one) if isinstance(one, BaseTool) else one for one in given])
+            listed = "\n".join(f"{one.signature}: {one.documentation}" for one in offered)
+            values["description"] = f"{values.get('description', DESCRIPTION)}\n{FUNCTIONS}\n{listed}"
         super().__init__(settings=settings, **values)
 
     @property
@@ -74,7 +101,8 @@ class SandboxTool(BaseTool):
             if self._sandbox is None:
                 from ..sdk.blocking import Sandbox
 
-                self._sandbox = Sandbox(**self.settings)
+                tools = [host_tool(one) if isinstance(one, BaseTool) else one for one in self.tools]
+                self._sandbox = Sandbox(tools=tools or None, **self.settings)
             return self._sandbox
 
     def close(self) -> None:

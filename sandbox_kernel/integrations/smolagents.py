@@ -7,9 +7,10 @@ come back as JSON: nothing is ever unpickled. A sandbox that lost its kernel get
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..gateway.tools import Tool as HostTool
 from ..policy.shown import plain
 from . import code_of, failure, missing, printed
 from .answers import AnswerError, image, read
@@ -18,6 +19,7 @@ try:
     from smolagents import AgentLogger, LogLevel, Tool
     from smolagents.local_python_executor import CodeOutput
     from smolagents.remote_executors import RemotePythonExecutor
+    from smolagents.tools import validate_tool_arguments
     from smolagents.utils import AgentError
 except ImportError as error:
     raise missing("smolagents", error) from error
@@ -51,12 +53,33 @@ class StepFailed(AgentError):  # type: ignore[misc] # the framework is untyped
         self.code, self.findings = code, tuple(findings)
 
 
+def host_tool(tool: Tool) -> HostTool:
+    """Return what a tool of an agent is to cells that call it on this machine, in a thread."""
+    kinds: dict[str, dict[str, Any]] = {"any": {}, "image": {}, "audio": {}}
+    properties = {name: kinds.get(one["type"], {"type": one["type"]}) for name, one in tool.inputs.items()}
+    needed = [name for name, one in tool.inputs.items() if not one.get("nullable")]
+
+    def check(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        validate_tool_arguments(tool, dict(given))
+        return given
+
+    return HostTool.described(
+        tool.name,
+        tool.description,
+        {"properties": properties, "required": needed},
+        lambda given: tool(**given),
+        arguments=check,
+        in_thread=True,
+    )
+
+
 class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framework is untyped
     """Runs an agent's code in a sandbox, which lasts until `cleanup()` (or the agent's, or the end of a `with`).
 
     Settings are those of `Sandbox` (`memory="1G"`, `cell_timeout=30`, ...). `additional_imports` are packages that the
     image must have: nothing can be installed in a sandbox, so a package that is not there is an error at once.
-    `sandbox` uses one that exists, and leaves it running.
+    `sandbox` uses one that exists, and leaves it running. `host_tools` are those of the agent's tools that run in this
+    process, where the network and your files are: cells call them, and the rest goes into the sandbox as source.
     """
 
     def __init__(
@@ -66,19 +89,23 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         allow_pickle: bool = False,
         *,
         sandbox: Sandbox | None = None,
+        host_tools: Sequence[Tool] = (),
         **settings: Any,
     ) -> None:
         if allow_pickle:
             raise ValueError("what comes out of a sandbox is never unpickled: allow_pickle must be False")
-        if sandbox is not None and settings:
-            raise ValueError(f"the sandbox exists and has its settings: {', '.join(settings)}")
+        if sandbox is not None and (settings or host_tools):
+            raise ValueError(f"the sandbox exists and has its settings: {', '.join(settings) or 'host_tools'}")
         super().__init__(list(additional_imports), logger or AgentLogger(level=LogLevel.ERROR), allow_pickle=False)
         self._tools: dict[str, Tool] = {}
+        self._on_host = frozenset(tool.name for tool in host_tools)
         self._variables: dict[str, Any] = {}
         self._own = sandbox is None
         if sandbox is None:
             from ..sdk.blocking import Sandbox as New
 
+            if host_tools:
+                settings["tools"] = [host_tool(tool) for tool in host_tools]
             sandbox = New.create(**settings)
         self.sandbox = sandbox
         try:
@@ -117,8 +144,10 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         for name, tool in tools.items():
             if not isinstance(tool, Tool):
                 raise TypeError(f"{name} is an agent; only tools can be sent into a sandbox")
-        super().send_tools(tools)
+        super().send_tools({name: tool for name, tool in tools.items() if name not in self._on_host})
         self._tools |= tools
+        if there := sorted(self._on_host & tools.keys()):
+            self.sandbox.run_code(f"from sandbox_tools import {', '.join(there)}")
         self.sandbox.run_code(f"{_MARK} = True")
 
     def send_variables(self, variables: dict[str, Any]) -> None:

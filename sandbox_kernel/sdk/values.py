@@ -14,7 +14,7 @@ from ..core.errors import ConfigurationError
 from ..core.model import Limits, format_bytes
 
 if TYPE_CHECKING:
-    from ..gateway.tools import Tool, Tools
+    from ..gateway.tools import Tool, Tools, ToolSource
 
 
 class SettingKeywords(TypedDict, total=False):
@@ -81,7 +81,7 @@ class Keywords(SettingKeywords, total=False):
     """Texts to find it by."""
     envs: Mapping[str, str] | None
     """Variables of its cells and commands."""
-    tools: Tools | Iterable[Tool | Callable[..., Any]] | None
+    tools: Tools | ToolSource | Iterable[Tool | Callable[..., Any]] | None
     """Functions of the caller's that cells call: `from sandbox_tools import ...`."""
     template: str | None
     """The image, by the name that hosted interpreters have for it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,3 +245,45 @@ def test_llamaindex() -> None:
     model = MockFunctionCallingLLM(response_generator=answer)
     assert "It is 55." in run_example("LlamaIndex", model=model)["answer"]
     assert "it is 55" in told[-1]
+
+
+# --- code mode -------------------------------------------------------------------------------------------------------
+
+
+async def test_code_mode_of_pydantic_ai_calls_tools_that_run_here() -> None:
+    pytest.importorskip("pydantic_ai")
+    from pydantic_ai import Agent, FunctionToolset
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    from sandbox_kernel.integrations.pydantic_ai import CodeMode
+
+    toolset: Any = FunctionToolset()
+    here: list[int] = []
+    prices = {"lamp": 3, "chair": 20}
+
+    @toolset.tool_plain  # type: ignore[untyped-decorator]
+    def price(thing: str, number: int = 1) -> int:
+        """Return the price of a thing."""
+        here.append(os.getpid())
+        return prices[thing] * number
+
+    told: list[Any] = []
+    code = (
+        "from sandbox_tools import *\n"
+        "try: price('lamp', number='many')\n"
+        "except ToolError as error: print(error.code)\n"
+        "price('lamp', 2) + price('chair')"
+    )
+
+    def model(messages: Any, info: Any) -> Any:
+        told.append((messages, info))
+        return ModelResponse([ToolCallPart("run_python", {"code": code})] if len(told) == 1 else [TextPart("26")])
+
+    mode = CodeMode(toolset, memory="512M")
+    agent: Any = Agent(FunctionModel(model), toolsets=[mode])
+    async with agent:
+        assert (await agent.run("What do they cost?")).output == "26"
+    assert "price(thing: str, number: int = ...): Return the price of a thing." in str(told[0][1].function_tools)
+    assert told[1][0][-1].parts[0].content == "tool-arguments-wrong\n26"
+    assert here == [os.getpid()] * 2
