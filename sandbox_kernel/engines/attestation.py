@@ -71,6 +71,7 @@ _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, 
 
 ANYTHING = "whatever it is"
 
+WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
 EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "runsc": {
         "ambient capabilities": ("nothing", "gVisor has none"),
@@ -92,7 +93,7 @@ EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "options of /dev/shm": ("noexec, rw", "as for /tmp"),
     },
     "bubblewrap": {"writable places": ("/dev/pts", _TERMINALS)},
-    "bubblewrap without a cgroup": {
+    WITHOUT_A_CGROUP: {
         "writable places": ("/dev/pts", _TERMINALS),
         "memory limit": ("nothing", _BEST_EFFORT),
         "process limit": ("nothing", _BEST_EFFORT),

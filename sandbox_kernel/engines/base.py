@@ -58,6 +58,8 @@ class Container(Protocol):
     id: str
     image_id: str | None
     """What the engine calls the image's content, once it was compared; None where there is no such thing."""
+    held: bool
+    """Whether the machine itself limits memory, processes and processors; else somebody looks at what is used."""
 
     async def send(self, data: bytes) -> None:
         """Write to the container's stdin; waits while the pipe is full. Raises `EngineError` once the pipe is gone."""

@@ -48,14 +48,25 @@ def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any])
 def _banner(session: Session, engine: str) -> str:
     if session.failure is not None:
         return f"no sandbox is running.\n{session.failure.name}: {session.failure}"
-    version, limits = session.kernel_info.get("implementation_version", ""), session.limits
+    version = session.kernel_info.get("implementation_version", "")
     reach = session.settings.reach
     where = "without network" if reach is None else f"that reaches nothing but {reach}"
+    return f"IPython {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}"
+
+
+def _limits(session: Session) -> str:
+    """Say what is limited, and by whom; that the machine enforces it is known once there is a sandbox."""
+    limits = session.limits
+    memory, cpus = f"{format_bytes(limits.memory_bytes)} of memory", f"{limits.cpus:g} CPUs"
+    others = f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+    if session.settings.limits_kept == "enforced" or session.held:
+        return f"Limits: {memory}, {cpus}, {others}"
+    if session.held is None:
+        return f"Limits, as far as they go: {memory}, {cpus}, {others}"
     return (
-        f"IPython {version} in a container {where}, on {_wall(session, engine)}.\n"
-        f"Limits{', as far as they go' if session.settings.limits_kept == 'best-effort' else ''}: "
-        f"{format_bytes(limits.memory_bytes)} of memory, {limits.cpus:g} CPUs, "
-        f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+        f"Limits: {others} Nothing of this machine enforces the others (limits = best-effort): {memory} and "
+        f"{limits.pids} processes are looked at, and the sandbox ends once it is seen to have more; "
+        "processors are not limited."
     )
 
 
@@ -73,6 +84,7 @@ def _about(session: Session) -> dict[str, Any]:
         "image": settings.image,
         "runtime": settings.runtime or "default",
         "limits_kept": settings.limits_kept,
+        "limits_held": session.held,
         "outputs": settings.outputs,
         "network": list(settings.network) or "none",
         "secrets": [secret.name for secret in settings.secrets],

@@ -123,6 +123,11 @@ class Session:
         return self._life.failure
 
     @property
+    def held(self) -> bool | None:
+        """Whether the machine itself enforces the sandbox's limits; None while there is no sandbox."""
+        return None if self._life.link is None else self._life.link.container.held
+
+    @property
     def is_new(self) -> bool:
         """Whether no container was asked for yet."""
         return self._life.state is State.NEW

@@ -119,6 +119,7 @@ def sentences(column: int) -> tuple[str, str]:
     not_held: list[str] = []
     for each in ROWS:
         cell = each.cells[column]
-        said = f"{each.name[0].lower()}{each.name[1:]}" + (f" ({cell.words})" if cell.words else "")
+        more = f"partly: {cell.words}" if cell.holds == "partly" else cell.words
+        said = f"{each.name[0].lower()}{each.name[1:]}" + (f" ({more})" if more else "")
         (held if cell.holds == "yes" else not_held).append(said)
     return "; ".join(held), "; ".join(not_held) or "nothing"

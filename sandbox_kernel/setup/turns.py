@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import pwd
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +20,11 @@ OTHER_BUILD_SECONDS = 1800.0
 
 @contextmanager
 def alone(folder: Path, steps: Steps) -> Iterator[None]:
-    """Wait for another build that holds the lock in `folder` to end. Raises `EngineError` after half an hour."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "build.lock").open("w") as lock:
+    """Wait for another build that holds the lock in `folder` to end.
+
+    Raises `EngineError` after half an hour, and for a folder that cannot be written to.
+    """
+    with _opened(folder) as lock:
         if not _locked(lock):
             until = time.monotonic() + OTHER_BUILD_SECONDS
             with steps.during("waiting for another build to end"):
@@ -33,6 +37,22 @@ def alone(folder: Path, steps: Steps) -> Iterator[None]:
                         )
                     time.sleep(0.5)
         yield
+
+
+def _opened(folder: Path) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / "build.lock").open("w")
+    except OSError as error:
+        home = "" if _has_home() else f"; the system's table of users has no home for user {os.getuid()}"
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{folder} cannot be written to: {error.strerror}{home}") from error
+
+
+def _has_home() -> bool:
+    try:
+        return bool(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return False
 
 
 def _locked(file: IO[str]) -> bool:

@@ -84,6 +84,7 @@ class PlainContainer:
     def __init__(self, pid: int, session: str, pipe: socket.socket, errors: Any) -> None:
         self.id = str(pid)
         self.image_id: str | None = None
+        self.held = False
         self._pid = pid
         self._session = session
         self._errors = errors

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMissing
-from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines import hardening, select
 from sandbox_kernel.engines.attestation import known_mount
 from sandbox_kernel.engines.bubblewrap import arguments, errors, roots
@@ -20,6 +20,7 @@ from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
 from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
+from sandbox_kernel.session.session import Session
 from tests.support.roots import describe
 from tests.unit.test_hardening import SPEC, compare
 
@@ -264,6 +265,26 @@ def test_a_user_whom_the_system_does_not_know_has_no_home_with_a_socket(monkeypa
 
     monkeypatch.setattr("pwd.getpwuid", unknown)
     assert docker_discovery.socket_path(None)
+
+
+@pytest.mark.parametrize(
+    ("kept", "held", "said"),
+    [
+        ("enforced", True, "Limits: 2.0 GiB of memory, 2 CPUs, 512.0 MiB of files"),
+        ("best-effort", True, "Limits: 2.0 GiB of memory, 2 CPUs, 512.0 MiB of files"),
+        ("best-effort", False, "Limits: 512.0 MiB of files"),
+    ],
+)
+def test_the_banner_says_what_the_machine_enforces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: LimitsKept, held: bool, said: str
+) -> None:
+    """Once there is a sandbox: with best-effort, it has a cgroup where one is to be had."""
+    proxy = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, Settings(engine="bubblewrap", limits_kept=kept))
+    monkeypatch.setattr(Session, "held", property(lambda _: held))
+    info = kernel_info(proxy.session, proxy.engine_address, file_messages={})
+    assert said in info["banner"]
+    assert ("processors are not limited" in info["banner"]) == (not held)
+    assert info["sandbox"]["limits_held"] == held
 
 
 @pytest.mark.parametrize(

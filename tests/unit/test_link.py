@@ -19,6 +19,7 @@ class Container:
 
     id = "c"
     image_id = None
+    held = True
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

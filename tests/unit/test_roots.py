@@ -17,7 +17,8 @@ from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.gateway import wheels
-from sandbox_kernel.setup import exported, generations, host, layout, roots
+from sandbox_kernel.setup import exported, generations, host, layout, roots, turns
+from sandbox_kernel.setup.machine import Steps
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
 
@@ -392,3 +393,17 @@ def test_what_build_cannot_do_is_a_wrong_argument(
 def test_a_requirements_file_that_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="missing"):
         roots.plan_for("base", requirements=tmp_path / "missing.txt")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a user whom the system does not know: without a home, roots would lie in the system's own folder."""
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError, match=rf"cannot be written to.*no home for user {os.getuid()}"):
+        turns.alone(tmp_path / "file" / "roots", Steps(print)).__enter__()

@@ -17,7 +17,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
-from ..attestation import checks, demand, same
+from ..attestation import WITHOUT_A_CGROUP, checks, demand, same
 from ..base import Check, Witness
 from ..pipe import Pipe
 from ..shipping import UID_RANGE
@@ -50,6 +50,8 @@ class Given:
     """By which another process of this user takes it over."""
     nonce: str | None = None
     """What a warm one has to repeat."""
+    held: bool = False
+    """Whether its limits were seen to be enforced, before it was given away."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Given:
@@ -61,7 +63,14 @@ class Given:
         names = [said[name] for name in ("id", "session", "ticket")]
         if not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
             raise ValueError("no names")
-        return cls(names[0], names[1], uid, names[2], secrets.token_hex(16) if said.get("warm") is True else None)
+        return cls(
+            names[0],
+            names[1],
+            uid,
+            names[2],
+            secrets.token_hex(16) if said.get("warm") is True else None,
+            said.get("held") is True,
+        )
 
 
 class BrokerContainer:
@@ -71,6 +80,7 @@ class BrokerContainer:
         """Without a `channel`, its broker is gone."""
         self.id = given.id
         self.image_id: str | None = None
+        self.held = given.held
         self.is_warm = given.nonce is not None
         self._path = path
         self._given = given
@@ -150,6 +160,7 @@ class BrokerContainer:
         looking, self._looking = self._looking, None
         said, _ = await (looking if looking is not None else self._channel.ask("look"))
         witness = _witness(said)
+        self.held = witness.engine != WITHOUT_A_CGROUP
         image = said.get("image_id")
         self.image_id = image[:100] if isinstance(image, str) else None
         found = checks(replace(spec, uid=self._given.uid), report, witness)
@@ -176,6 +187,7 @@ class BrokerContainer:
             "session": given.session,
             "uid": given.uid,
             "ticket": given.ticket,
+            "held": self.held,
             "pipe": pipe,
         }
         return BrokerHandover(fd, state)

@@ -59,7 +59,7 @@ class BubblewrapContainer:
 
     def __init__(self, program: str, launched: Launched, pipe: Pipe, most: MayUse, first: int | None = None) -> None:
         """`first` is the number of the sandbox's first process, if that is known already."""
-        self.id = launched.name
+        self.id, self.held = launched.name, launched.group is not None
         self.image_id: str | None = None
         self._program = program
         self._most = most

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core.model import SandboxSpec
-from ..attestation import same
+from ..attestation import WITHOUT_A_CGROUP, same
 from ..base import Check, Witness
 from ..cgroups import Group
 from ..hardening import PAGE_BYTES, protections
@@ -81,7 +81,7 @@ def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str],
     """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
     lines = tuple(_compared(spec, launched, words, seen or Seen()))
     weaker = launched.group is None and spec.limits_kept == "best-effort"
-    excused = "bubblewrap without a cgroup" if weaker else "bubblewrap"
+    excused = WITHOUT_A_CGROUP if weaker else "bubblewrap"
     return Witness(lines, variables(protections(spec), root), mounts(root), excused)
 
 

@@ -67,6 +67,7 @@ class DockerContainer:
     ) -> None:
         self.id = identity
         self.image_id: str | None = None
+        self.held = True
         self.name = name
         self._engine = engine
         self._session_id = session_id

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.shipped import LOAD, sources, table
@@ -85,6 +86,15 @@ def test_a_cell_that_speaks_as_its_agent_ends_its_session_only(start_kernel: Lau
     code = "import os; os.write(os.open('/proc/1/fd/1', os.O_WRONLY), b'\\xff' * 4096)\nwhile True: pass"
     assert kernel.run(code).ename == "SandboxDied"
     assert kernel.manager.is_alive()
+
+
+def test_a_front_end_is_told_what_the_machine_enforces(session: tuple[str, Any]) -> None:
+    """Not what was asked for: without a cgroup nothing holds memory, processes and processors."""
+    runtime, kernel = session
+    told = kernel.client.kernel_info(reply=True, timeout=30)["content"]
+    held = runtime not in ON_BUBBLEWRAP or cgroups.available() is None
+    assert told["sandbox"]["limits_held"] == held
+    assert ("processors are not limited" in told["banner"]) == (not held)
 
 
 OWN_SPEED = """

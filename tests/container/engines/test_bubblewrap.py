@@ -332,6 +332,7 @@ async def test_another_limit_is_refused(start: Launch) -> None:
     spec = UNDER.spec(REPORT, *report_sources())
     container = await start(spec)
     report = await report_of(container)
+    assert container.held
     more = replace(spec, limits=replace(spec.limits, memory_bytes=256 * MIB, pids=77, cpus=1.0))
     with pytest.raises(AttestationFailed) as caught:
         await container.attest(report, more)
@@ -358,6 +359,7 @@ async def test_best_effort_is_accepted_by_that_setting_only() -> None:
     try:
         report = await report_of(container)
         await container.attest(report, spec)
+        assert not container.held
         with pytest.raises(AttestationFailed, match="memory limit"):
             await container.attest(report, replace(spec, limits_kept="enforced"))
     finally:

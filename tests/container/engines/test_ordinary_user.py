@@ -19,7 +19,7 @@ def test_all_of_it_holds_for_an_ordinary_user(delegated: bool) -> None:
     """What is printed are the times of ends: 0.2 s after the owner's, 0.3 s for fifty; others may be busy meanwhile."""
     if why := ordinary.absent():
         pytest.skip(why)
-    wall = "bubblewrap and not effort" if delegated else "effort"
+    wall = "bubblewrap and not effort and not broker" if delegated else "effort"
     fifty = "fifty and with_a_cgroup" if delegated else "fifty and without"
     tests = [*(f"{ENGINES}/test_{name}.py" for name in ("contract", "bubblewrap", "enforced")), ESCAPES]
     select = f"((test_contract or test_enforced or test_attacks or test_agent) and {wall}) or ({fifty})"
