@@ -9,7 +9,7 @@ import type { IThemeManager } from '@jupyterlab/apputils';
 
 import { record } from './said';
 
-const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
+export const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
 const LOWEST = 24;
 const HIGHEST = 1600;
 /** Heights that one frame is given, so that none moves the page for ever. */

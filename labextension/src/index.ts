@@ -11,6 +11,7 @@ import { LabIcon } from '@jupyterlab/ui-components';
 import { Bring } from './bring';
 import { Current } from './current';
 import { fitFrames } from './frames';
+import { giveLibraries } from './libraries';
 import { FilesPanel } from './panel';
 import { StatusLine } from './status';
 
@@ -108,10 +109,15 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 const frames: JupyterFrontEndPlugin<void> = {
   id: 'sandbox-kernel:frames',
-  description: 'Frames of outputs as high as what they show, in the colours of the theme.',
+  description: 'Frames of outputs as high as what they show, in the colours of the theme, with their libraries.',
   autoStart: true,
-  optional: [IThemeManager],
-  activate: (_: JupyterFrontEnd, themes: IThemeManager | null) => fitFrames(themes)
+  optional: [IThemeManager, INotebookTracker],
+  activate: (_: JupyterFrontEnd, themes: IThemeManager | null, notebooks: INotebookTracker | null) => {
+    fitFrames(themes);
+    if (notebooks !== null) {
+      giveLibraries(notebooks);
+    }
+  }
 };
 
 export default [plugin, frames];

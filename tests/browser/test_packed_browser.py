@@ -159,7 +159,21 @@ def test_cells_of_a_notebook_share_a_library_and_bring_it_when_they_are_run_agai
     for number, name in enumerate("abc"):
         eventually(lambda n=number: "load" in inside(lab.browser, n), "it draws")  # type: ignore[misc]
         assert inside(lab.browser, number).split()[:2] == [name, "drawn"]
+    # A cell that is out of sight may have no frame: our extension finds the library in the notebook.
+    lab.browser.switch_to.default_content()
+    lab.js(
+        "document.querySelector('iframe').remove(); const one = document.querySelectorAll('iframe')[1];"
+        "one.parentNode.append(one)"
+    )
+    eventually(lambda: "load" in inside(lab.browser, 1), "it draws again")
     lab.browser.switch_to.default_content()
     lab.js("window.jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
     lab.js("window.jupyterapp.commands.execute('notebook:run-cell')")
     eventually(lambda: sizes()[1] >= first - 100, "the cell that ran again has its own")
+    # The control: where no cell of the notebook has it, nothing gives it.
+    lab.js(
+        """const {content} = window.jupyterapp.shell.currentWidget;
+        for (const cell of [0, 1]) content.widgets[cell].model.outputs.clear();
+        const one = [...document.querySelectorAll('iframe')].at(-1); one.parentNode.append(one)"""
+    )
+    eventually(lambda: MISSED in inside(lab.browser, 0), "what to do")

@@ -553,6 +553,60 @@ function paint(frame, themes) {
     probe.remove();
 }
 
+;// ./lib/libraries.js
+/**
+ * Libraries of figures, found in the notebook that they are in: a cell that is out of sight may have no frame to ask.
+ *
+ * A frame names what it needs by its hash, and looks at the hash of what it gets. It is answered only if it lies in an
+ * output of a notebook, from that notebook, and so many times.
+ */
+
+
+const libraries_MOST = 8;
+const NAME = /^[0-9a-f]{64}$/;
+function giveLibraries(notebooks) {
+    const asked = new WeakMap();
+    window.addEventListener('message', event => {
+        const name = record(event.data)['sandboxKernelWant'];
+        const { source } = event;
+        if (source === null || typeof name !== 'string' || !NAME.test(name)) {
+            return;
+        }
+        const count = asked.get(source) ?? 0;
+        if (count >= libraries_MOST) {
+            return;
+        }
+        asked.set(source, count + 1);
+        const all = [...document.querySelectorAll(FRAMES)];
+        const frame = all.find(one => one.contentWindow === source);
+        const panel = frame && notebooks.find(one => one.node.contains(frame));
+        const code = panel && found(panel, name);
+        if (code) {
+            source.postMessage({ sandboxKernelOf: name, sandboxKernelCode: code }, '*');
+        }
+    });
+}
+/** The packed text under a name, as it is written in some output of the notebook. */
+function found(panel, name) {
+    const mark = `data-packed=&amp;quot;${name}:`;
+    for (const cell of panel.content.model?.cells ?? []) {
+        const outputs = cell.type === 'code' ? cell.outputs : null;
+        for (let number = 0; number < (outputs?.length ?? 0); number += 1) {
+            const html = outputs?.get(number).data['text/html'];
+            const source = Array.isArray(html) ? html.join('') : html;
+            const place = typeof source === 'string' ? source.indexOf(mark) : -1;
+            if (typeof source === 'string' && place >= 0) {
+                const start = source.indexOf('>', place) + 1;
+                const code = source.slice(start, source.indexOf('<', start));
+                if (start > 0 && code !== '') {
+                    return code;
+                }
+            }
+        }
+    }
+    return '';
+}
+
 // EXTERNAL MODULE: consume shared module (default) @lumino/widgets@^2.3.0 (singleton)
 var widgets_2_3_singleton_ = __webpack_require__("webpack/sharing/consume/default/@lumino/widgets");
 ;// ./lib/acts.js
@@ -1073,6 +1127,7 @@ class StatusLine extends widgets_2_3_singleton_.Widget {
 
 
 
+
 const SHOW = 'sandbox-kernel:show-files';
 const BRING_IN = 'sandbox-kernel:bring-in';
 const icon = new ui_components_4_2_singleton_.LabIcon({
@@ -1152,10 +1207,15 @@ const lib_plugin = {
 };
 const lib_frames = {
     id: 'sandbox-kernel:frames',
-    description: 'Frames of outputs as high as what they show, in the colours of the theme.',
+    description: 'Frames of outputs as high as what they show, in the colours of the theme, with their libraries.',
     autoStart: true,
-    optional: [apputils_4_3_singleton_.IThemeManager],
-    activate: (_, themes) => fitFrames(themes)
+    optional: [apputils_4_3_singleton_.IThemeManager, notebook_4_2_singleton_.INotebookTracker],
+    activate: (_, themes, notebooks) => {
+        fitFrames(themes);
+        if (notebooks !== null) {
+            giveLibraries(notebooks);
+        }
+    }
 };
 /* harmony default export */ const lib = ([lib_plugin, lib_frames]);
 
