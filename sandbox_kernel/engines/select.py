@@ -64,6 +64,8 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     if is_broker(engine):
         from .broker.engine import BrokerEngine
 
+        if ahead is not None:  # it was not there yet a moment ago
+            ahead.give_up()
         return BrokerEngine(engine)
     if engine == BUBBLEWRAP:
         from .bubblewrap.engine import BubblewrapEngine
