@@ -144,6 +144,9 @@ def parser() -> Parser:
 def _doctor(one: argparse.ArgumentParser) -> None:
     one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument(
+        "--details", action="store_true", help="list every protection, and not only those that are missing"
+    )
     one.add_argument("--walls", action="store_true", help="instead: each engine and runtime, and whether it is here")
 
 

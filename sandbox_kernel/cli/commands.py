@@ -176,7 +176,7 @@ def doctor(options: argparse.Namespace) -> int:
     if options.walls:
         return _walls(options)
     rows = diagnose(check(options.values), name=options.name)
-    print(as_json(rows) if options.json else table(rows, details=True))
+    print(as_json(rows) if options.json else table(rows, details=options.details))
     return FINE if all(row.ok for row in rows) else WRONG
 
 

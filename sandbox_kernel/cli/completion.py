@@ -31,4 +31,5 @@ def _know(command: Parser, setting: Setting) -> None:
     known = {flag: action for action in command.actions for flag in action.option_strings}
     action = known.get(setting.flag) or command.add_argument(setting.flag, metavar=setting.metavar)
     action.option_strings = [setting.flag]  # `run` takes another spelling too
-    action.help, action.choices = setting.help, setting.form.choices or None
+    action.help = setting.help.replace("%", "%%")  # argparse fills it in
+    action.choices = setting.form.choices or None

@@ -33,7 +33,10 @@ _MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
 
 
 def table(rows: list[Check], *, details: bool = False) -> str:
-    """Return the rows for a terminal, each remedy beneath its row; with `details`, the attestation line by line."""
+    """Return the rows for a terminal, each remedy beneath its row.
+
+    Protections that are missing are listed; with `details`, all of them.
+    """
     width = max(len(row.name) for row in rows)
     lines = []
     for row in rows:
@@ -43,7 +46,7 @@ def table(rows: list[Check], *, details: bool = False) -> str:
         )
         if row.remedy and row.status != "ok":
             lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
-        for line in row.details if details else ():
+        for line in (one for one in row.details if details or not one.ok):
             mark = _MARKS["ok" if line.ok else "wrong"]
             lines.append(
                 f"       {mark:5}  {line.name}: {line.found if line.ok else f'{line.found}, not {line.expected}'}"
