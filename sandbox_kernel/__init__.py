@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .core.errors import EngineError as EngineError
     from .core.errors import FileNotThere as FileNotThere
     from .core.errors import FileRefused as FileRefused
+    from .core.errors import QuotaExceeded as QuotaExceeded
     from .core.errors import SandboxClosed as SandboxClosed
     from .core.errors import SandboxDied as SandboxDied
     from .core.errors import SandboxError as SandboxError
@@ -71,6 +72,7 @@ _PLACES = {
         "EngineError",
         "FileNotThere",
         "FileRefused",
+        "QuotaExceeded",
         "SandboxClosed",
         "SandboxDied",
         "SandboxError",

@@ -30,6 +30,7 @@ from sandbox_kernel.engines.broker.container import BrokerContainer
 from sandbox_kernel.engines.broker.engine import BrokerEngine, digest
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
+from tests.support import ROOT
 from tests.support.brokers import Daemon, a_broker
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
@@ -537,6 +538,53 @@ async def test_another_user_sees_ends_and_takes_no_sandbox_of_this_one(for_all: 
         assert other["refused"]["set_by"].endswith("broker.toml, [all]")
         assert [row.container for row in await for_all.engine().list() if row.container == said["id"]] == [said["id"]]
     os.close(fd)
+
+
+USER = """
+import os, socket, sys
+sys.path[:0] = sys.argv[2:]
+from sandbox_kernel import QuotaExceeded, Sandbox
+for path in ("/var/run/docker.sock", "/run/docker.sock"):
+    try:
+        socket.socket(socket.AF_UNIX).connect(path)
+    except OSError:
+        pass
+    else:
+        sys.exit("the engine answers this user")
+with Sandbox(engine=sys.argv[1], image="%s") as sandbox:
+    sandbox.files.write("/mnt/data/numbers.csv", "1,2,3")
+    print(os.getuid(), sandbox.run_code("sum(map(int, open('numbers.csv').read().split(',')))").text)
+    try:
+        Sandbox(engine=sys.argv[1], image="%s").__enter__()
+    except QuotaExceeded as error:
+        print(error.limit, "|", error.set_by)
+"""
+
+
+async def test_a_user_without_any_right_to_the_engine_runs_code_under_a_quota(for_all: Daemon) -> None:
+    """In the place of the engine's socket, which is root's; the rest of the package as it is."""
+    folders = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    for python in (sys.executable, "/usr/bin/python3"):
+        look = [python, "-c", f"import sys; sys.path[:0] = {folders!r}; import zmq, orjson, nh3; import sandbox_kernel"]
+        try:
+            found = await asyncio.to_thread(
+                subprocess.run, look, user=NOBODY, group=NOBODY, capture_output=True, cwd="/"
+            )
+        except OSError:
+            continue
+        if found.returncode == 0:
+            break
+    else:
+        pytest.skip("no Python that this package can be imported by is another user's to start")
+    command = [python, "-c", USER % (IMAGE, IMAGE), for_all.address, *folders]
+    home = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+    done = await asyncio.to_thread(
+        subprocess.run, command, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, cwd="/", env=home
+    )
+    first, second = done.stdout.decode().splitlines() or ["", done.stderr.decode()]
+    assert first == f"{NOBODY} 6"
+    assert second.startswith("1 sandboxes at once | ")
+    assert second.endswith("broker.toml, [all]")
 
 
 def test_a_wrong_file_leaves_the_one_before_in_force(tmp_path: Path) -> None:

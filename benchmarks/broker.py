@@ -1,0 +1,138 @@
+"""`python -m benchmarks.broker`: sandboxes that are ready, beside a stock ipykernel and a cold start, in one run.
+
+A broker of its own keeps one ready. Each sample waits until there is one; what a pool at rest costs is a line, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+from sandbox_kernel import Sandbox
+from sandbox_kernel.engines.broker.engine import BrokerEngine
+
+from .kernels import SANDBOX, STOCK, Kernel, write_sandbox, write_stock
+from .measures import checked, start
+
+READY_SECONDS = 180.0
+REST_SECONDS = 10.0
+WARM = "ready"
+IMPORT = "import pandas; pandas.DataFrame({'a': [1, 2, 3]}).describe()"
+
+
+def until_ready(address: str) -> None:
+    """Return once one waits; a broker makes none while the machine is busy."""
+    end = time.monotonic() + READY_SECONDS
+    while time.monotonic() < end:
+        if asyncio.run(BrokerEngine(address).status())["ready"]:
+            return
+        time.sleep(0.1)
+    raise SystemExit("no sandbox got ready: the machine is busy, or the image is not there")
+
+
+def first_import(name: str, specs: object) -> float:
+    """From the call that starts a kernel to the end of its first cell, which loads pandas, in seconds."""
+    begin = time.perf_counter()
+    kernel = Kernel(name, specs)  # type: ignore[arg-type]
+    try:
+        checked(kernel.run(IMPORT), status="ok", display=1)
+        return time.perf_counter() - begin
+    finally:
+        kernel.stop()
+
+
+def sdk(settings: dict[str, str]) -> float:
+    """From the call of `Sandbox` in a running program to its first result, in milliseconds."""
+    begin = time.perf_counter()
+    with Sandbox(**settings) as sandbox:
+        assert sandbox.run_code("1 + 1").text == "2"
+        return 1000 * (time.perf_counter() - begin)
+
+
+def shown(what: str, unit: str, values: Sequence[float], than: Sequence[float] = ()) -> None:
+    middle = statistics.median(values)
+    ratio = f"  {middle / statistics.median(than):.2f} of the stock kernel's" if than else ""
+    worst = sorted(values)[max(0, round(0.95 * len(values)) - 1)]
+    print(f"{what:56} {middle:8.3f} {unit}  p95 {worst:.3f}, least {min(values):.3f}{ratio}", flush=True)
+
+
+def at_rest(broker: psutil.Process, address: str) -> None:
+    """Show what the pool costs while nobody asks: processor time and memory, of the broker and of what waits."""
+    rows = asyncio.run(BrokerEngine(address).list())
+    inside = [one for row in rows for one in processes_of(row.container)]
+    processes = [broker, *broker.children(recursive=True), *inside]
+    before = sum(sum(one.cpu_times()[:2]) for one in processes)
+    time.sleep(REST_SECONDS)
+    used = sum(sum(one.cpu_times()[:2]) for one in processes) - before
+    memory = sum(one.memory_full_info().pss for one in processes) / (1 << 20)
+    print(f"a pool of one at rest: {100 * used / REST_SECONDS:.2f} % of a processor, {memory:.0f} MiB", flush=True)
+
+
+def processes_of(container: str) -> list[psutil.Process]:
+    """Return the processes of a container, as its control group's path names them."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if container in Path(f"/proc/{process.pid}/cgroup").read_text(encoding="utf-8"):
+                found.append(process)
+        except OSError:
+            continue
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description=__doc__)
+    parser.add_argument("--image", default="sandbox-kernel:data")
+    parser.add_argument("--repetitions", type=int, default=10)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        folder, path = Path(name), f"{name}/broker.sock"
+        address = f"broker://{path}"
+        command = [sys.executable, "-m", "sandbox_kernel", "broker", "--socket", path, "--stay", "--engine", "docker"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            try:
+                assert process.stderr is not None
+                assert b"listening" in process.stderr.readline()
+                specs = write_stock(folder)
+                write_sandbox(folder, SANDBOX, ["--image", options.image, "--engine", "docker"])
+                write_sandbox(folder, WARM, ["--image", options.image, "--engine", address])
+                kinds: tuple[tuple[str, Callable[..., float]], ...] = (
+                    ("start to first result", start),
+                    ("start to the first describe() of pandas", first_import),
+                )
+                start(WARM, specs)  # what is asked for once is ready the next time
+                for what, measure in kinds:
+                    values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
+                    for _ in range(options.repetitions):
+                        for one, taken in values.items():
+                            if one == WARM:
+                                until_ready(address)
+                            taken.append(measure(one, specs))
+                    for one, taken in values.items():
+                        shown(f"{what}, {one}", "s", taken, () if one == STOCK else values[STOCK])
+                settings = {"image": options.image, "engine": address}
+                sdk(settings)
+                taken = []
+                for _ in range(2 * options.repetitions):
+                    until_ready(address)
+                    taken.append(sdk(settings))
+                shown("Sandbox() to the first result, ready", "ms", taken)
+                until_ready(address)
+                at_rest(psutil.Process(process.pid), address)
+            finally:
+                process.terminate()
+                process.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
