@@ -14,11 +14,12 @@ from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.bait import laid
+from sandbox_kernel.verify.inside import kit
 from sandbox_kernel.verify.shipped import PROGRAM, sources
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
 from tests.attacks.escape.weaker import weakened
 from tests.support.engines import IMAGE, SMALL, Bubblewrap
-from tests.support.patience import within
+from tests.support.patience import SLOWNESS, within
 
 BATCH_SECONDS = 150.0
 BUBBLEWRAP = Bubblewrap("bubblewrap")
@@ -63,6 +64,8 @@ async def run_once(
     body = container_arguments(spec)
     if change is not None:
         change(body, given)
+        # A machine's AppArmor is one more layer before what an alteration is about.
+        body["HostConfig"]["SecurityOpt"].append("apparmor=unconfined")
     started = engine.start(spec) if change is None else engine.start_body(spec.session_id, body)
     return await _attacked(await started, spec, names, given)
 
@@ -77,7 +80,8 @@ async def run_weakened(names: list[str], runtime: str, lacking: str, given: dict
 
 
 async def _attacked(container: Container, spec: SandboxSpec, names: list[str], given: dict[str, Any]) -> Outcomes:
-    told = {"limits": asdict(spec.limits), **given, "modules": sources(), "names": names}
+    seconds = round(kit.SECONDS * SLOWNESS)
+    told = {"limits": asdict(spec.limits), "seconds": seconds, **given, "modules": sources(), "names": names}
     try:
         await container.send(json.dumps(told).encode() + b"\n")
         output = b""
