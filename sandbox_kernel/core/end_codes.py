@@ -107,6 +107,11 @@ class EndCode(Code):
         "the engine does not support all protections",
         "Use Docker Engine 20.10 or later, or bubblewrap, which needs no daemon.",
     )
+    ENGINE_LACKS_USERS = (
+        "failure",
+        "the engine has no user id for the sandbox",
+        "Use a Docker that root runs without userns-remap, or bubblewrap, which needs no root.",
+    )
     ENGINE_NOT_SET_UP = (
         "failure",
         "an engine, or what it needs, cannot be set up",

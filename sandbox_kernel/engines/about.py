@@ -47,6 +47,8 @@ class EngineInfo:
     """Of its machine."""
     folder: str
     """Where it keeps its images and containers."""
+    users: str = ""
+    """Why the user ids of its sandboxes are not the machine's: "rootless" or the like; empty if they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

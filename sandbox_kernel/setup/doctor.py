@@ -104,7 +104,7 @@ def condition_rows(found: Iterable[Condition], settings: Settings) -> list[Check
 def engine_rows(info: EngineInfo, settings: Settings) -> list[Check]:
     """Judge an engine by what it says of itself; one without runtimes has none to be chosen."""
     runtimes = [_runtime(info, settings.runtime), _gvisor(info)] if info.runtimes or settings.runtime else []
-    return [_seccomp(info), _limits(info), *runtimes, _memory(info, settings), _disk(info)]
+    return [_seccomp(info), _limits(info), *_users(info), *runtimes, _memory(info, settings), _disk(info)]
 
 
 def _seccomp(info: EngineInfo) -> Check:
@@ -129,6 +129,13 @@ def _limits(info: EngineInfo) -> Check:
             "with delegation for a rootless engine)",
         )
     return Check("limits", "ok", f"{version}: {', '.join(needed)}")
+
+
+def _users(info: EngineInfo) -> list[Check]:
+    """Say so where its containers do not have the machine's; whether they suffice is shown by a start."""
+    if not info.users:
+        return []
+    return [Check("user ids", "note", f"the engine is {info.users}: its containers have those that it was given")]
 
 
 def _host_has_swap() -> bool:
@@ -208,8 +215,9 @@ def _browser() -> Check:
 
 _IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes anew with: sandbox-kernel build --force"
 _OF_THE_ENGINE = frozenset({
-    EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.CONTAINER_NOT_REMOVED,
-    EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST, EndCode.ENGINE_STOPPED,
+    EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.ENGINE_LACKS_USERS,
+    EndCode.CONTAINER_NOT_REMOVED, EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST,
+    EndCode.ENGINE_STOPPED,
 })  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.documents import engine_info
@@ -24,6 +25,7 @@ from sandbox_kernel.session import trial
 from sandbox_kernel.setup import doctor, image
 from sandbox_kernel.setup.install import install
 from sandbox_kernel.setup.rows import Check, table
+from tests.support.engines import IMAGE, containers_of, new_spec
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -169,6 +171,56 @@ async def test_what_an_engine_does_not_take_is_not_laid_to_the_image() -> None:
         assert row.status == "wrong"
         assert "does not take all protections" in row.found
         assert row.remedy == EndCode.ENGINE_LACKS_PROTECTION.remedy
+
+
+class StartsNothing(DockerEngine):
+    """An engine that takes a container and cannot start it, as where its user ids do not suffice."""
+
+    options: tuple[str, ...] = ()
+
+    async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
+        body["HostConfig"]["Tmpfs"]["/tmp"] = "uid=none"
+        return await super().start_body(session_id, body)
+
+    async def request(self, method: str, target: str, body: object = None) -> Any:
+        answer = await super().request(method, target, body)
+        if target == "/info":
+            answer["SecurityOptions"] += self.options
+        return answer
+
+
+class Remapped(StartsNothing):
+    options = ("name=userns",)
+
+
+class Rootless(StartsNothing):
+    options = ("name=rootless",)
+
+
+@pytest.mark.parametrize(
+    ("engine", "code", "words"),
+    [
+        pytest.param(StartsNothing, EndCode.ENGINE_FAILED, "", id="the_machine_s"),
+        pytest.param(Remapped, EndCode.ENGINE_LACKS_USERS, "is set to userns-remap", id="remapped"),
+        pytest.param(Rootless, EndCode.ENGINE_LACKS_USERS, "is rootless", id="rootless"),
+    ],
+)
+async def test_a_start_that_fails_for_want_of_user_ids(
+    engine: type[StartsNothing], code: EndCode, words: str, info: dict[str, Any]
+) -> None:
+    """The reason is said where the engine's containers have ids of their own; there it has a row, too."""
+    spec = new_spec()
+    with pytest.raises(EngineError) as caught:
+        await engine().start(spec)
+    assert caught.value.code == code
+    assert words in str(caught.value)
+    assert await containers_of(engine(), spec.session_id) == []
+    if words:
+        row = await doctor.attested_row(engine(), Settings(image=IMAGE))
+        assert row.remedy == code.remedy
+        info["SecurityOptions"] += engine.options
+        (row,) = [row for row in doctor.engine_rows(engine_info({}, info), Settings()) if row.name == "user ids"]
+        assert words in row.found
 
 
 KERNELSPECS: dict[str, tuple[Change, str]] = {

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,3 +104,51 @@ def test_podman_is_refused_for_what_it_does_not_take(user: str) -> None:
     socket = "/run/podman/podman.sock" if user == "root" else f"/run/user/{uid}/podman/podman.sock"
     rows = doctor(user, "--engine", f"unix://{socket}", "--image", IMAGE)
     assert wrong(rows) == ["attestation", "first cell"]
+
+
+# --- Docker's own ways without root's user ids ------------------------------------------------------------------------
+
+CONTRIBUTED = str(Path("/usr/share", "docker.io", "contrib"))
+"""Where Debian keeps what starts a rootless Docker."""
+TINY_FOR_DOCKER = f"tar -c -C /usr/share/base-files motd | docker -H $1 import - {IMAGE}"
+
+
+def done_by(user: str, *command: str, seconds: float = 5 * MINUTE) -> str:
+    done = run(user, *command, seconds=seconds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def refused_for_want_of_user_ids(user: str, socket: str, reason: str) -> None:
+    done_by(user, "sh", "-c", TINY_FOR_DOCKER, "sh", socket)
+    rows = doctor(user, "--engine", socket, "--image", IMAGE)
+    assert wrong(rows) == ["attestation", "first cell"]
+    assert rows["user ids"]["status"] == "note"
+    assert reason in rows["user ids"]["found"]
+    assert "that are not the machine's" in rows["attestation"]["found"]
+    assert "bubblewrap" in rows["attestation"]["remedy"]
+
+
+def test_rootless_docker_is_refused_for_want_of_user_ids() -> None:
+    """A user's own daemon, which limits by a cgroup that systemd delegates, has 65,536 of them."""
+    done_by("root", "ln", "-sf", "/usr/bin/docker", f"{CONTRIBUTED}/docker")  # which the tool asks for the version
+    done_by("root", "loginctl", "enable-linger", "person")  # else the daemon ends with the session that started it
+    try:
+        path = f"PATH={CONTRIBUTED}:/usr/bin:/usr/sbin:/bin:/sbin"
+        done_by("person", "env", path, f"{CONTRIBUTED}/dockerd-rootless-setuptool.sh", "install")
+        socket = f"unix:///run/user/{done_by('person', 'id', '-u')}/docker.sock"
+        refused_for_want_of_user_ids("person", socket, "rootless")
+    finally:
+        done_by("root", "loginctl", "disable-linger", "person")
+
+
+def test_docker_with_remapped_users_is_refused_for_want_of_user_ids() -> None:
+    settings = Path("/etc/docker/daemon.json")
+    settings.parent.mkdir(exist_ok=True)
+    try:
+        settings.write_text('{"userns-remap": "default"}')
+        done_by("root", "systemctl", "restart", "docker")
+        refused_for_want_of_user_ids("root", DOCKER, "userns-remap")
+    finally:
+        settings.unlink()
+        done_by("root", "systemctl", "restart", "docker")

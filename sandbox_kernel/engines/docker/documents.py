@@ -11,6 +11,7 @@ from ..owner import Owner, host_name
 from .arguments import LABEL
 
 LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
+USERS = {"name=rootless": "rootless", "name=userns": "set to userns-remap"}
 CONTENTS = f"{LABEL}.contents"
 """The label of an image of ours that says what went into it."""
 
@@ -54,7 +55,14 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
         cgroup_version=str(info.get("CgroupVersion", "1")),
         memory_bytes=int(info.get("MemTotal") or 0),
         folder=str(info.get("DockerRootDir") or ""),
+        users=users(info),
     )
+
+
+def users(info: Mapping[str, Any]) -> str:
+    """Return why the user ids of its containers are not the machine's (`GET /info`); empty if they are."""
+    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
+    return next((words for option, words in USERS.items() if option in options), "")
 
 
 def image_info(found: Mapping[str, Any]) -> ImageInfo:

@@ -27,6 +27,7 @@ from .container import DockerContainer
 from .discovery import socket_path
 from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
 from .http import Connection
+from .why import why
 
 if TYPE_CHECKING:
     from .. import base
@@ -104,10 +105,12 @@ class DockerEngine:
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
             await asyncio.shield(starting)
-        except BaseException:
+        except BaseException as error:
             if pipe is not None:
                 pipe.close()
             await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
+            if isinstance(error, EngineError) and (better := await why(error, self.request)):
+                raise better from error
             raise
         return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
 
