@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 NOTEBOOK = Door(
     bring=(
-        'In JupyterLab\'s file browser, "Bring into the Sandbox" in the menu of the file does it. Elsewhere it takes a '
-        "kernel with an upload folder, as `sandbox-kernel setup` makes one."
+        'In JupyterLab\'s file browser, choose "Bring into the Sandbox" in the menu of the file. In other front ends, '
+        "use a kernel with an upload folder, such as the one that `sandbox-kernel setup` installs."
     ),
     bring_by_folder=(
         'Put a copy into the folder `{uploads}` beside the notebook (make it if there is none), or choose "Bring into '

@@ -29,6 +29,7 @@ import websocket
 from tests.support import ROOT
 from tests.support.kernels import containers_of, eventually, install
 
+DEFAULT = "--MappingKernelManager.default_kernel_name=sandbox-python"
 EXAMPLE = ROOT / "docs/examples/server_client.py"
 
 
@@ -44,7 +45,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("server"), image) as found:
+    with served(tmp_path_factory.mktemp("server"), image, DEFAULT) as found:
         yield found
 
 
@@ -250,6 +251,12 @@ def asked(server: Server, path: str, body: dict[str, Any], method: str = "POST")
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())
+
+
+def test_a_default_is_for_front_ends_that_name_no_kernel(server: Server) -> None:
+    status, kernel = asked(server, "kernels", {})
+    assert (status, kernel["name"]) == (201, "sandbox-python")
+    assert asked(server, f"kernels/{kernel['id']}", {}, "DELETE")[0] == 204
 
 
 def test_a_server_that_is_told_so_starts_sandboxes_only(tmp_path: Path, image: str) -> None:
