@@ -68,6 +68,7 @@ class Pool:
         busy: Callable[[], bool] = under_pressure,
         report: Callable[[str], None] = lambda line: None,
         rest_seconds: float = REST_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.size, self.preload = size, preload
         self.made = self.lost = 0
@@ -79,6 +80,7 @@ class Pool:
         self._wanted = asyncio.Event()
         self._claimed = -rest_seconds
         self._rest = rest_seconds
+        self._answer_seconds = answer_seconds
         self._closed = False
 
     @property
@@ -108,7 +110,7 @@ class Pool:
             warm = kind.ready.pop()
             try:
                 answers, image, noted = await asyncio.gather(
-                    warm.answers(ANSWER_SECONDS), self._image(order), whose(warm), return_exceptions=True
+                    warm.answers(self._answer_seconds), self._image(order), whose(warm), return_exceptions=True
                 )
                 current = answers is True and image == warm.image and not isinstance(noted, BaseException)
                 if current and await warm.let_go():

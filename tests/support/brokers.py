@@ -158,6 +158,7 @@ async def serve(options: argparse.Namespace) -> None:
             preload=tuple(options.preload),
             busy=lambda: False,
             rest_seconds=0.1,
+            answer_seconds=20.0,  # a busy machine is no reason for another one
             report=lambda line: print(line, file=sys.stderr, flush=True),
         ),
         read=read_anything if options.anything else order.read,
