@@ -31,7 +31,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "session": ("session.publisher", "parent_of", lambda request: {"msg_id": "forged"}),
     "streams": ("container.flow", "cost", lambda data: 0),
     "terminal": ("policy.terminal", "is_plain", lambda text: True),
-    "markup": ("policy.css", "allowed", lambda name, value: True),
+    "markup": ("policy.css", "allowed", lambda name, value, *, in_sheet=False: True),
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),
     "names": ("files.names", "_UNREADABLE", ()),
     "secrets": ("gateway.codings", "READINGS", ()),
