@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from .marks import sought, turns
+
 _PROPERTIES = frozenset(
     """align-content align-items align-self background background-color background-image background-position
     background-repeat background-size bar-color bottom box-sizing button-color caption-side clear color
@@ -30,8 +32,9 @@ _NAME = re.compile(r"[a-z-]{1,60}")
 _VALUE = re.compile(r"[\w\s#%.,()+*/'\"!-]{0,2000}", re.ASCII)
 _NAMED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _STRING = re.compile(r"\"[^\"'\n]*\"|'[^\"'\n]*'")
-SLOW_VALUE = re.compile(r"caps|unicase", re.IGNORECASE)
-"""Small capitals: a browser cuts a text into pieces for them, and looks at all of these for each of them."""
+SLOW_VALUE = re.compile(r"caps|unicase|phrase", re.IGNORECASE)
+"""Small capitals: a browser cuts a text into pieces for them, and looks at all of these for each of them. Japanese that
+is to break between phrases: 100,000 letters keep it busy for 22 s."""
 _PLACES = {"static", "sticky"}
 _PLACES_IN_SHEET = {"absolute", "relative"}
 """What a sheet places is painted within its output only (`contain: paint`), as a Styler's tooltips are."""
@@ -39,7 +42,8 @@ _SHIFT = re.compile(r"translate\(-?[0-9]{1,3}(px|em|%)(, ?-?[0-9]{1,3}(px|em|%))
 _CONTENT = re.compile(r"\s*(?:\"([^\"'\\<>\n]{0,200})\"|'([^\"'\\<>\n]{0,200})'|none)\s*")
 """Words before or after an element."""
 MAX_CONTENT = 500_000
-"""Characters of all contents, if each element had the longest before it and after it."""
+"""Characters of all contents, if each element had the longest before it and after it. A change of direction, or a
+letter of a script without spaces, counts for twenty more."""
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
 MAX_SHEET = 2_000_000
@@ -123,7 +127,7 @@ def is_costly(text: str, elements: int) -> bool:
     longest = 0
     for selectors, body in _rules(text) or []:
         if "content" in body.lower():
-            longest = max(longest, *map(len, body.split(";")))
+            longest = max(longest, *(len(one) + 20 * (turns(one) + sought(one)) for one in body.split(";")))
         for part in selectors.split(","):
             words = part.split()
             if len(words) > MAX_PARTS or _SLOW.search(part) or _SIBLINGS.search(_ARGUMENTS.sub("", part)):

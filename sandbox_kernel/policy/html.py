@@ -20,7 +20,7 @@ from typing import Any
 from ..core.codes import Note, OutputCode
 from . import css, frame, html_cost, html_missed, media, tex
 from .blocks import contents
-from .marks import MAX_TURNS, bounded, lighter, turns
+from .marks import MAX_TURNS, bounded, lighter, parted, parted_pieces, turns
 from .packed import Packer
 from .verdict import Notes, named, noted
 
@@ -131,14 +131,20 @@ def _sanitised(source: str, notes: Notes) -> str:
     """Do the same to a source of which it is known already that it has no controls, and that it can be parsed."""
     if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not html_cost.is_long(source):
         notes.work += html_cost.work(source)
-        return source
+        return parted(source)
     if unwrapped := _unwrap(source, notes):
         return unwrapped
-    kept = _markup(source, notes)
-    if kept.count("<") > 2 * html_cost.MAX_TAGS or html_cost.is_spread(kept) or html_cost.is_long(kept):
+    styles = contents(source, "style")
+    kept = _markup(source, notes, styled=bool(styles))
+    if kept.count("<") > 2 * html_cost.MAX_TAGS or _is_slow(kept, source):
         return _as_text(source, notes)
     notes.work += html_cost.work(kept)
-    return _scoped(kept, contents(source, "style"), notes)
+    return _scoped(kept, styles, notes)
+
+
+def _is_slow(kept: str, source: str) -> bool:
+    """Return whether a browser is busy for long with what the sanitiser made of a source: entities are letters now."""
+    return html_cost.is_spread(kept) or html_cost.is_long(kept) or html_cost.is_turning(kept, source)
 
 
 def _as_text(source: str, notes: Notes) -> str:
@@ -173,7 +179,7 @@ def _is_program(source: str) -> bool:
     return css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
 
 
-def _markup(source: str, notes: Notes) -> str:
+def _markup(source: str, notes: Notes, *, styled: bool) -> str:
     sanitiser = _sanitiser()
     sanitiser.changed.clear()
     sanitiser.images.left = None
@@ -186,7 +192,17 @@ def _markup(source: str, notes: Notes) -> str:
         notes.take(note)
     if sanitiser.images.left is not None:
         notes.work += sanitiser.images.left.work
-    return _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept), notes)
+    kept = _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept), notes)
+    return kept if kept.isascii() else _quicker(kept, notes, styled=styled)
+
+
+def _quicker(kept: str, notes: Notes, *, styled: bool) -> str:
+    """Return markup that the sanitiser wrote without what a browser is slow to lay out, however the source wrote it."""
+    pieces = _TAGS_AND_TEXT.split(lighter(kept))
+    # A class may be one of the page's own, and hide what has it.
+    styled |= any(word in kept for word in ("style=", "class=", "hidden"))
+    notes.work += parted_pieces(pieces, styled=styled)
+    return "".join(pieces)
 
 
 def _typeset(kept: str, notes: Notes) -> str:
@@ -240,9 +256,8 @@ def _unwrap(source: str, notes: Notes) -> str | None:
     scope, styles, kept = match.groups()
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
-    again = _scoped(_markup(kept, quiet), styles, quiet)
-    slow = html_cost.is_spread(kept) or html_cost.is_long(kept)
-    if again != source or slow:
+    again = _scoped(_markup(kept, quiet, styled=bool(styles)), styles, quiet)
+    if again != source or _is_slow(kept, source):
         return None
     notes.work += quiet.work + html_cost.work(kept)
     return source

@@ -17,6 +17,8 @@ MAX_ROWS = 200_000
 their table has."""
 MAX_SHOWN = 500_000
 """Characters of text that a page lays out within four seconds, whatever their style: slowest is one in each line."""
+MOST_OF_A_LETTER = 5
+"""Times as much as another that a letter may count."""
 LETTER, ELEMENT = 8, 40
 """Microseconds of a browser for a character of text, and for an element."""
 MAX_ENTITIES = 200_000_000_000
@@ -36,6 +38,16 @@ _FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)
 TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
 _WHOLE_TAG = re.compile(r"<(?:\"[^\"]*\"|[^\">])*>")
 _SIGNS = re.compile(r"[\x80-\xbf]+")
+_COMMON = re.compile(r"[\x00-@\[-`{-\xbf\u2000-\u206f\u3000-\u303f]+")
+"""What is drawn in whatever font is around it."""
+_SLOWER = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2000-\u2fff\ue000-\uf8ff\U00010000-\U0010ffff]+")
+"""Letters whose words are sought in a dictionary, signs, and all that is two units of UTF-16."""
+_WIDE = re.compile(r"[\U00010000-\U0010ffff]+")
+_SCRIPT = re.compile(
+    r"[A-Za-z\xc0-\u058f]++|[\u0590-\u08ff\ufb1d-\ufeff]++|[\u0900-\u0dff]++|[\u0e00-\u10ff]++|[\u1100-\u11ff\u2e80-\u9fff"
+    r"\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]++|[\u1200-\u1dff]++|[\u1e00-\u1fff]++|[\u2000-\u2e7f]++|[\U00010000-\U0010ffff]++"
+)
+"""Letters of one font, about: each time that another is looked for costs as much as a character."""
 _BLOCK = re.compile(r"<(?:p|div|td|th|li)\b", re.IGNORECASE)
 _ROWS = re.compile(r" rowspan=\"\s*+\+?([0-9]+)")
 
@@ -48,15 +60,22 @@ def is_crowded(source: str) -> bool:
     """Return whether there are more elements than a person's browser bears, in a frame or not."""
     if source.count("<") > MAX_TAGS and len(TAG.findall(source)) > MAX_TAGS:
         return True
-    if turns(source) <= MAX_TURNS:
+    return is_turning(source, source)
+
+
+def is_turning(text: str, styles: str) -> bool:
+    """Return whether the text of markup changes its direction more often than a browser bears.
+
+    Each block of a page is laid out by itself, unless a style makes it no block.
+    """
+    if turns(text) <= MAX_TURNS:
         return False
-    # Each block of a page is laid out by itself, unless a style makes it no block.
-    return "display" in source.lower() or any(turns(block) > MAX_TURNS for block in _BLOCK.split(source))
+    return "display" in styles.lower() or any(turns(block) > MAX_TURNS for block in _BLOCK.split(text))
 
 
 def is_long(kept: str) -> bool:
     """Return whether the text between the tags that the sanitiser wrote is longer than a page lays out at once."""
-    return len(kept) > MAX_SHOWN and _text(kept) > MAX_SHOWN
+    return len(kept) * (1 if kept.isascii() else MOST_OF_A_LETTER) > MAX_SHOWN and _text(kept) > MAX_SHOWN
 
 
 def work(kept: str) -> int:
@@ -65,8 +84,13 @@ def work(kept: str) -> int:
 
 
 def _text(kept: str) -> int:
-    """Return how many characters are between the tags."""
-    return len(_WHOLE_TAG.sub("", kept))
+    """Return how many characters are between the tags, those that are slower counted more than once."""
+    text = _WHOLE_TAG.sub("", kept)
+    if text.isascii():
+        return len(text)
+    letters = _COMMON.sub("", text)
+    slower = sum(map(len, _SLOWER.findall(letters))) + 2 * sum(map(len, _WIDE.findall(letters)))
+    return len(text) + slower + sum(1 for _ in _SCRIPT.finditer(letters))
 
 
 def is_spread(kept: str) -> bool:

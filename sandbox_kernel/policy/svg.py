@@ -10,7 +10,7 @@ import base64
 import re
 from collections.abc import Iterator
 from html import unescape
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
@@ -147,12 +147,13 @@ class _Parser:
         self._root: Element | None = None
         self._skipped = 0
         self._count = 0
+        self._turns = 0
+        self._said = False
+        """Whether it has text that is not ASCII."""
 
     def parse(self, source: str) -> Element:
         if len(source) > MAX_SOURCE:
             raise RefusedError(f"it is larger than {MAX_SOURCE // 1_000_000} MB")
-        if marks.turns(source) > marks.MAX_TURNS:
-            raise CostlyError("its text changes direction too often")
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
@@ -161,7 +162,7 @@ class _Parser:
         parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = _entity
         parser.ExternalEntityRefHandler = _entity
         try:
-            parser.Parse(marks.lighter(_CONTROLS.sub("", source)).strip(), True)
+            parser.Parse(_CONTROLS.sub("", source).strip(), True)
         except expat.ExpatError as error:
             raise RefusedError("it is not well-formed") from error
         if self._root is None:
@@ -231,10 +232,25 @@ class _Parser:
         element = self._stack.pop()
         if element.tag == "style":
             element.children = [_sheet("".join(str(child) for child in element.children))]
+        elif self._said:
+            element.children = list(self._lighter(element.children))
+
+    def _lighter(self, children: list[Element | str]) -> Iterator[Element | str]:
+        """Yield children with each text in one piece: as letters, which it may not have been in the source."""
+        for is_text, group in groupby(children, lambda child: isinstance(child, str)):
+            if not is_text:
+                yield from group
+                continue
+            text = marks.parted(marks.lighter("".join(map(str, group))))
+            self._turns += marks.turns(text)
+            if self._turns > marks.MAX_TURNS:
+                raise CostlyError("its text changes direction too often")
+            yield text
 
     def _text(self, text: str) -> None:
         if self._stack and not self._skipped and self._stack[-1].tag in ("text", "tspan", "textpath", "style"):
             self._stack[-1].children.append(text)
+            self._said |= not text.isascii()
 
 
 def _doctype(name: str, system: str | None, public: str | None, has_subset: int) -> None:

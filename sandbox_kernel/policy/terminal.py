@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .marks import Lines, lighter
+from .marks import Lines, lighter, parted
 
 _COLOURS = (
     r"(?=[0-9;:]{0,64}m)(?:(?:0*[34]8;0*(?:5;[0-9]+|2;[0-9]*;[0-9]*;[0-9]*)|(?!0*[34]8[;m])[0-9:]*)(?:;|(?=m)))*m"
@@ -51,8 +51,8 @@ def is_plain(text: str) -> bool:
 def clean(text: str) -> str:
     """Return `text` with colours and line erasure, and nothing else that a terminal would obey."""
     if is_plain(text):
-        return lighter(text)
-    return lighter("".join(_ESCAPE.sub(lambda match: match["keep"] or "", piece) for piece in _pieces(text)))
+        return parted(lighter(text))
+    return parted(lighter("".join(_ESCAPE.sub(lambda match: match["keep"] or "", piece) for piece in _pieces(text))))
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -92,6 +92,10 @@ FLOODS = {
     "siblings": "show({'text/html': '<style>' + ''.join(f'p ~ p ~ p ~ b{i} {{color:red}}' for i in range(40)) + '</style>' + '<p>x</p>' * 200_000})",
     "fewer siblings": "show({'text/html': '<style>' + ''.join(f'p ~ p ~ p ~ b{i} {{color:red}}' for i in range(40)) + '</style>' + '<p>x</p>' * 40_000})",
     "emphasis": "show({'text/markdown': '*a_' * 60_000})",
+    "Thai without a space": "show({'text/html': '<table><tr><td>' + chr(0xe01) * 450_000 + '</table>'})",
+    "Thai as entities": "show({'text/html': '<p>' + '&#3585;' * 450_000})",
+    "accents as entities": "show({'text/html': '<p>a' + '&#769;' * 80_000})",
+    "Japanese by phrases": "show({'text/html': '<p lang=ja style=word-break:auto-phrase>' + chr(0x3042) * 200_000})",
     "formulas": "show({'text/html': '<p>' + '<b>$\\\\frac{1}{2}$</b> ' * 20_000 + '</p>'})",
     "one long formula": "show({'text/latex': '$' + '\\\\frac{1}{2} + ' * 3_000 + 'x$'})",
 }

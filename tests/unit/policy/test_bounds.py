@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from html import unescape
@@ -241,6 +242,142 @@ def test_html_that_changes_its_direction_without_end_is_cut(mode: Any) -> None:
     assert filtered({"text/html": honest}, OutputPolicy(mode))[0]["text/html"].count("<td>") == 15_000
 
 
+ENTITIES: dict[str, str] = {
+    "decimal": "&#{};", "hexadecimal": "&#x{:x};", "padded": "&#x{:08x};", "without an end": "&#{}<!---->",
+}  # fmt: skip
+
+
+@each("how", ENTITIES)
+@each("mode", MODES)
+def test_what_is_slow_is_found_however_it_is_written(how: str, mode: Any) -> None:
+    """As entities, 80,000 accents and as many changes of direction were no letters before the page was read."""
+    accent, hebrew, thai = (ENTITIES[how].format(ord(letter)) for letter in "\u0301\u05d0\u0e01")
+    policy = OutputPolicy(mode)
+    for mime, around in (("text/html", "<p>{}</p>"), ("text/html", "{}"), ("text/markdown", "*a* {}")):
+        data, _ = filtered({mime: around.format("a" + accent * 5000)}, policy)
+        assert longest(str(data)) <= marks.MAX_MARKS
+        data, _ = filtered({mime: around.format(("1" + hebrew) * 25_000)}, policy)
+        assert marks.turns(str(data)) <= marks.MAX_TURNS
+        data, _ = filtered({mime: around.format(thai * 5000)}, policy)
+        assert unbroken(spelled(data)) <= marks.MAX_WORD
+
+
+def test_entities_in_an_svg_are_read_first() -> None:
+    for accent in ("&#769;", "&#x301;", "<!---->\u0301", "<![CDATA[\u0301]]>", "<?a?>\u0301", "<b/>\u0301"):
+        kept = svg.clean(f"<svg xmlns='{svg.SVG}'><text>a{accent * 5000}</text></svg>")[0]
+        assert 40 <= longest(kept) <= marks.MAX_MARKS
+    with pytest.raises(svg.CostlyError, match="direction"):
+        svg.clean(f"<svg xmlns='{svg.SVG}'><text>{'1&#x5d0;' * 25_000}</text></svg>")
+    honest = f"<svg xmlns='{svg.SVG}'><text>\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u05e9\u05dc\u05d5\u05dd</text></svg>"
+    assert svg.clean(honest)[0].count("\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u05e9\u05dc\u05d5\u05dd") == 1
+
+
+def spelled(content: Any) -> str:
+    """Return a message's content as one text, with its letters as they are."""
+    return json.dumps(content, ensure_ascii=False)
+
+
+def unbroken(text: str, *, hidden: bool = False) -> int:
+    """Return how many letters of scripts without spaces go without a place to break; `hidden`: what <i> has counts not."""
+    if hidden:
+        text = re.sub("<i[^>]*>[^<]*</i>", "", text)
+    words = re.split("[ \\n\u200b]", re.sub("<[^>]*>", "", text))
+    return max(len(re.findall("[\u0e01-\u0ebd\u1000-\u109f\u1780-\u17d3]", word)) for word in words)
+
+
+LETTERS = {"Thai": "\u0e01", "Lao": "\u0e81\u0eb0", "Khmer": "\u1780", "Burmese": "\u1000\u102b", "with Chinese": "\u0e01\u6f22", "with Latin": "\u0e01a"}  # fmt: skip
+WORDS: dict[str, str] = {
+    "one word": "<p>{0}</p>",
+    "no markup": "{0}",
+    "cells": "<table><tr><td>{0}</td></tr></table>",
+    "in many tags": "<p><b>{1}</b></p>",
+    "hard spaces": "<p>{2}</p>",
+}
+
+
+@each("letters", LETTERS)
+@each("how", WORDS)
+@each("mode", MODES)
+def test_an_endless_word_of_a_script_without_spaces_is_parted(letters: str, how: str, mode: Any) -> None:
+    """Their words are found in a dictionary: 500,000 letters without a space kept a tab for minutes."""
+    word = LETTERS[letters] * 20_000
+    source = WORDS[how].format(
+        word, "</b><b>".join([LETTERS[letters] * 500] * 40), "\xa0".join([LETTERS[letters] * 500] * 40)
+    )
+    policy = OutputPolicy(mode)
+    data, verdict = filtered({"text/html": source}, policy)
+    assert unbroken(source) >= 20_000
+    assert 900 <= unbroken(data["text/html"]) <= marks.MAX_WORD
+    assert data["text/html"].replace("\u200b", "").count(LETTERS[letters]) == source.count(LETTERS[letters])
+    assert verdict.reasons == ()
+    assert filtered({"text/html": data["text/html"]}, policy)[0] == data
+
+
+@pytest.mark.parametrize(
+    "hiding",
+    ["<i style='display:none'> </i>", "<i class='jp-mod-hidden'> </i>", "<i hidden> </i>", "<i class=a>\u0e01</i>"],
+)  # fmt: skip
+def test_a_space_that_a_style_hides_parts_nothing(hiding: str) -> None:
+    source = "<style>.a {display:none}</style><p>" + ("\u0e01" * 900 + hiding) * 100 + "</p>"
+    data, _ = filtered({"text/html": source})
+    assert unbroken(data["text/html"], hidden=True) <= marks.MAX_WORD
+    assert filtered({"text/html": data["text/html"]})[0] == data
+    # Fewer cost what they may come to.
+    few = "<style>.a {display:none}</style><p>" + ("\u0e01" * 900 + hiding) * 20 + "</p>"
+    assert filtered({"text/html": few})[1].work > 1_500_000
+
+
+def test_such_a_word_in_texts_is_parted_too() -> None:
+    word = "\u0e01" * 5000
+    policy = OutputPolicy("safe")
+    policy.apply(model("w", "LabelModel"))
+    for mime in ("text/plain", "text/markdown", "application/json"):
+        data, _ = filtered({mime: [word] if mime == "application/json" else word}, policy)
+        assert unbroken(spelled(data)) <= marks.MAX_WORD
+    shown = ""
+    for _ in range(50):
+        sent = policy.apply(message("stream", {"name": "stdout", "text": "\u0e01" * 300 + "a"})).message
+        assert sent is not None
+        shown += sent.content["text"]
+    assert 900 <= unbroken(shown) <= marks.MAX_WORD
+    said = policy.apply(update("w", value=word, description=word)).message
+    assert said is not None
+    assert unbroken(spelled(said.content)) <= marks.MAX_WORD
+
+
+def test_control_a_text_with_spaces_stays_as_it_is() -> None:
+    thai = "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35\u0e0a\u0e32\u0e27\u0e42\u0e25\u0e01" * 10 + " "
+    table = "<table class='dataframe'>\n" + f"<tr>\n<td>{thai.strip()}</td>\n</tr>\n" * 100 + "</table>"
+    for mime, text in (("text/plain", thai * 500), ("text/html", f"<p>{thai * 500}</p>"), ("text/html", table)):
+        assert "\u200b" not in spelled(filtered({mime: text})[0])
+
+
+@pytest.mark.parametrize(
+    "letters", ["\u0e01", "\u0e01\u6f22", "\U0001f300", "a\u0e01\uac05\u6f22\u1f00\u0416\u263a", "\u2801"], ids=ascii
+)
+def test_text_that_takes_several_times_as_long_is_bounded_earlier(letters: str) -> None:
+    """500,000 of these take 5 to 15 s, where as many Latin or Chinese ones take half a second."""
+    for source in (letters * (400_000 // len(letters)), "<p>" + letters * (400_000 // len(letters))):
+        data, verdict = filtered({"text/html": source})
+        assert [note.code for note in verdict.notes] == [OutputCode.HTML_AS_TEXT]
+        assert len(data["text/html"]) < 110_000
+    for honest in (
+        "\u6f22\u5b57\u3001 ",
+        "\u0440\u0443\u0441 ",
+        "\uc548\ub155 ",
+        "\u0928\u092e\u0938 ",
+    ):
+        assert filtered({"text/html": "<p>" + honest * 80_000})[1].reasons == ()
+
+
+def test_japanese_is_broken_between_letters() -> None:
+    """Between phrases, which a model of the language finds, 100,000 letters keep a tab for 22 s."""
+    for style in ("word-break:auto-phrase", "word-break: AUTO-PHRASE !important"):
+        data, _ = filtered({"text/html": f"<p lang=ja style='{style}'>\u3042</p>"})
+        assert "phrase" not in str(data).lower()
+    assert "keep-all" in str(filtered({"text/html": "<p style='word-break:keep-all'>x</p>"})[0])
+
+
 def test_only_a_small_json_is_unfolded() -> None:
     """40,000 values that are all shown at once keep a page for ten seconds."""
     large = {f"a{a}": {f"b{b}": list(range(40)) for b in range(40)} for a in range(25)}
@@ -408,3 +545,7 @@ def test_words_of_a_sheet_come_to_no_more_than_a_page_lays_out() -> None:
     for rows, kept in ((few, True), (many, False)):
         data, _ = filtered({"text/html": f"<style>{rule}</style>{rows}"}, OutputPolicy("strict"))
         assert ("<style>" in data["text/html"]) is kept
+    for letter in ("\u0e01", "1\u05d0"):
+        slow = f"i::after {{ content: '{letter * 90}' }}"
+        data, _ = filtered({"text/html": f"<style>{slow}</style><p>" + "<i></i>" * 500}, OutputPolicy("strict"))
+        assert "<style>" not in data["text/html"]
