@@ -1,6 +1,7 @@
 """MIME bundles: each type has one rule, and a type without a rule does not pass.
 
-A rule returns the value that may pass, or None, having said why in the notes.
+A rule returns the value that may pass, or None, having said why in the notes. Rules for markup are loaded with the
+first of it: a start takes in none, and they are a tenth of what it would import.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import charts, html, markdown, raster, terminal, tex
+from . import charts, raster, terminal
 from .packed import Packer
 from .plain import NotPlainError, plain, values
 from .raster import MAGIC, image_type
@@ -72,12 +73,27 @@ class Bundles:
         same = len(kept) == len(data) and all(name in kept and kept[name] == data[name] for name in data)
         return (data if same else kept), _folded(_metadata(metadata, kept), kept)
 
+    def _html(self, value: str, notes: Notes) -> str:
+        from . import html
+
+        said = _SAID.search(value)
+        kept = html.render(
+            value[: said.start()] if said else value,
+            notes,
+            frames=self.frames,
+            leaves_out=self.leaves_out,
+            packer=self.packer,
+        )
+        return kept + html.sanitise(said[0], notes) if said else kept
+
     def _one(self, name: str, value: Any, kept: dict[str, Any], notes: Notes, data: Mapping[str, Any]) -> None:
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value) and name[:5] != "appli":
             value = "".join(value)  # the multi-line strings of notebook files
         if name == "text/plain" and isinstance(value, str):
             kept[name] = terminal.clean(value)
         elif name == "text/latex" and isinstance(value, str):
+            from . import tex
+
             if tex.is_latex(value):
                 kept[name] = value
                 notes.work += tex.BOX * tex.boxes(value)
@@ -85,17 +101,10 @@ class Bundles:
                 notes.add(OutputCode.LATEX_AS_TEXT)
                 _as_text(value, kept)
         elif name == "text/html" and isinstance(value, str):
-            said = _SAID.search(value)
-            kept[name] = html.render(
-                value[: said.start()] if said else value,
-                notes,
-                frames=self.frames,
-                leaves_out=self.leaves_out,
-                packer=self.packer,
-            )
-            if said:
-                kept[name] += html.sanitise(said[0], notes)
+            kept[name] = self._html(value, notes)
         elif name == "text/markdown" and isinstance(value, str):
+            from . import markdown
+
             if markdown.is_text(value):
                 kept[name] = value
             elif "text/html" not in kept:
@@ -186,6 +195,8 @@ def _texts(value: Any) -> Any:
 
 def _say(kept: dict[str, Any], line: str) -> None:
     """Put the line where the front end looks: it shows HTML rather than Markdown rather than text."""
+    from . import html
+
     if "text/markdown" in kept and "text/html" not in kept:
         kept["text/html"] = f"<p>{html.escape(kept.pop('text/markdown'))}</p>"  # words only, and the line is more
     if "text/html" in kept:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import media, raster, svg
+from . import media, raster
 from .plain import POISON
 from .verdict import Notes, RefusedError
 from .widget_models import Model
@@ -52,6 +52,8 @@ def picture(value: Any, notes: Notes) -> Any:
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
         notes.add(OutputCode.WIDGET_IMAGE)
         return None
+    from . import svg  # with the first of them, for a start takes in none
+
     try:
         left = svg.Allowance()
         image, _ = svg.clean(bytes(value).decode("utf-8"), left)

@@ -1,8 +1,7 @@
 """What a trait of a widget may hold: one rule for each, and the type is checked before anything else.
 
 A rule returns what may pass, or raises `UnfitError`: the trait is then left out. What a front end's view does with a
-value decides its rule: puts it into the page as text or as markup, typesets it, makes it a class, an address or a
-style.
+value decides its rule: puts it into the page as text or as markup, typesets it, makes it a class, address or style.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import css, html, html_cost, marks, tex
+from . import html_cost, marks
 from .verdict import Notes
 from .widget_models import carried, models, referred
 
@@ -128,6 +127,8 @@ def _enum(value: Any, argument: str, setting: Setting) -> str:
 
 
 def _css(value: Any, argument: str, setting: Setting) -> str | None:
+    from . import css
+
     text = _text(value, argument, setting)
     if _is_color(text) if argument.endswith("color") else css.allowed(argument, text):
         return text
@@ -147,6 +148,8 @@ def _is_color(text: str) -> bool:
 
 
 def _math(value: Any, argument: str, setting: Setting) -> str:
+    from . import tex
+
     left = tex.Allowance()
     text = tex.clean(_text(value, argument, setting), left)
     setting.notes.work += left.work
@@ -154,6 +157,8 @@ def _math(value: Any, argument: str, setting: Setting) -> str:
 
 
 def _markup(value: Any, argument: str, setting: Setting) -> str:
+    from . import html
+
     return html.sanitise(_text(value, argument, setting), setting.notes)
 
 
