@@ -292,7 +292,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "packages",
             "packages",
             packages,
-            "Packages that cells may install with `%pip install`: names, with the extras that they may have, or `*` "
+            "Packages that cells may install with `pip install`: names, with the extras that they may have, or `*` "
             "for all of the index; what they need comes with them. The host resolves, fetches and checks wheels.",
             "none",
             singular="package",

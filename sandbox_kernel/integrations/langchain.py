@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 FUNCTIONS = "These functions can be imported with `from sandbox_tools import *`:"
 NO_NETWORK = "There is no network"
+NO_INSTALLING = "nothing can be installed"
 DESCRIPTION = (
     "Runs Python in a sandboxed Jupyter kernel and returns what it prints, the value of the last expression, and "
     "errors. Variables, imports and files in the working folder last from call to call. pandas, numpy, matplotlib and "
-    f"other packages for data analysis are installed. {NO_NETWORK}, and nothing can be installed."
+    f"other packages for data analysis are installed. {NO_NETWORK}, and {NO_INSTALLING}."
 )
 
 
@@ -86,8 +87,13 @@ class SandboxTool(BaseTool):
         settings = {name: values.pop(name) for name in list(values) if name in SETTINGS}
         settings = {**values.pop("settings", {}), **settings}
         checked = from_keywords(**settings)  # a mistake is told here, and not at the first call
+        described = DESCRIPTION
         if checked.reach is not None:
-            values.setdefault("description", DESCRIPTION.replace(NO_NETWORK, f"It reaches {checked.reach} over HTTP"))
+            described = described.replace(NO_NETWORK, f"It reaches {checked.reach} over HTTP")
+        if checked.packages:
+            shown = "any package" if "*" in checked.packages else ", ".join(checked.packages[:20])
+            described = described.replace(NO_INSTALLING, f"%pip install brings {shown}")
+        values.setdefault("description", described)
         if given := values.get("tools"):
             offered = Tools([host_tool(one) if isinstance(one, BaseTool) else one for one in given])
             listed = "\n".join(f"{one.signature}: {one.documentation}" for one in offered)

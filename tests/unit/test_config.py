@@ -11,6 +11,7 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel.config import sources as config
+from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.config.values import config_path, home_folder
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import GIB, KIB, MIB, Limits, Settings
@@ -373,3 +374,7 @@ def test_files_that_jupyter_run_names_are_passed_over_by_a_kernel_only(tmp_path:
             config.from_argv(wrong)
     with pytest.raises(ConfigurationError, match="is not a setting"):
         config.read_argv(argv)
+
+
+def test_no_help_of_a_setting_has_what_argparse_would_fill_in() -> None:
+    assert [one.name for one in SETTINGS.values() if "%" in one.help] == []
