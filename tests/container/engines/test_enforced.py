@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
+from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.attestation import ALL_CLOSED, EINVAL
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.bubblewrap.finding import sandboxes
@@ -33,21 +34,22 @@ COLUMNS = {"docker": "runc", "docker-gvisor": "runsc", "bubblewrap": "", "bubble
 """For each wall, in the order of the table, what it is called among those under test, and its runtime there."""
 BY_NAME = {one.name: one for one in UNDER_TEST}
 
-CPUS = 0.3
-SPIN_SECONDS = 1.5
-SPUN_SECONDS = 0.7
-"""More of a processor than its share in that time, and less than what so many get on a machine that is busy."""
-SPIN = """
-import os, sys, time
+CPUS = 0.1
+HOG = """
+import sys, time
 print("up", flush=True)
-until = time.monotonic() + float(sys.stdin.readline())
-for _ in range(8):
-    if not os.fork():
-        while time.monotonic() < until: pass
-        os._exit(0)
-for _ in range(8): os.wait()
-print(sum(os.times()[2:4]), flush=True)
+share, seconds = map(float, sys.stdin.readline().split())
+began, before = time.monotonic(), time.process_time()
+more = False
+while not more and (passed := time.monotonic() - began) < seconds:
+    more = time.process_time() - before > 2 * share * passed + 0.1
+print("more" if more else "no more", flush=True)
+sys.stdin.read()
 """
+"""Wants a processor for so many seconds, or until it has had twice its share."""
+STOPPED_WITHIN = f"{CPUS} 1.5\n".encode()
+MORE_WITHIN = b"0.04 20\n"
+"""A share that a machine gives however busy it is; it is not asked for, so that nobody could hold it to that."""
 
 
 class Seen(NamedTuple):
@@ -60,7 +62,8 @@ class Seen(NamedTuple):
     """Whose process its first one is, as this machine has it."""
     limits: str
     """Of the same."""
-    processor_seconds: float
+    shares: bool
+    """Whether a hog was held to its share of the processors."""
     most_processes: int
 
 
@@ -91,7 +94,7 @@ JUDGES: Mapping[str, Callable[[Seen], bool]] = {
     "files-number": refused("empty_files_without_end"),
     "memory": refused("memory_file_beyond_the_limit"),
     "threads": refused("threads_without_end"),
-    "processors": lambda seen: seen.processor_seconds < SPUN_SECONDS,
+    "processors": lambda seen: seen.shares,
     "open-files": refused("open_files_without_end"),
 }
 ATTACKS = [
@@ -117,30 +120,36 @@ async def first_process(under: EngineUnderTest, container: Container) -> psutil.
     return psutil.Process(int(found_by_docker["State"]["Pid"]))
 
 
-async def used(container: Container) -> float:
-    """Return the seconds of processors that this machine has counted for a container of Docker's."""
-    found = await DockerEngine().request("GET", f"/containers/{container.id}/stats?stream=false&one-shot=true")
-    return float(found["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+async def times_stopped(under: EngineUnderTest, container: Container) -> int:
+    """Return how often this machine has stopped a sandbox for its share of the processors."""
+    if not isinstance(under, Bubblewrap):
+        found = await DockerEngine().request("GET", f"/containers/{container.id}/stats?stream=false&one-shot=true")
+        return int(found["cpu_stats"]["throttling_data"]["throttled_periods"])
+    return stopped_in_its_cgroup((await first_process(under, container)).pid, container.id)
 
 
-async def spun(under: EngineUnderTest) -> float:
-    """Return the seconds of processors that a sandbox got which wants all of them, and may have a share."""
-    spec = under.spec(SPIN)
+def stopped_in_its_cgroup(pid: int, name: str) -> int:
+    rows = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines()
+    said = [path for folder in cgroups.folders_of(rows, name) for path in Path(folder).glob("cpu.stat")]
+    return int(dict(row.split() for row in said[0].read_text(encoding="ascii").splitlines())["nr_throttled"])
+
+
+async def held_to_its_share(under: EngineUnderTest) -> bool:
+    """Let a sandbox want a processor: it is stopped by a cgroup of its own, or it gets more than its share."""
+    spec = under.spec(HOG)
     container = await under.make().start(replace(spec, limits=replace(spec.limits, cpus=CPUS)))
     try:
         await receive_line(container)
-        docker = not isinstance(under, Bubblewrap)
-        before = await used(container) if docker else 0.0
-        await container.send(b"%f\n" % SPIN_SECONDS)
-        said = float(await receive_line(container))
-        return await used(container) - before if docker else said
+        await container.send(STOPPED_WITHIN if container.held else MORE_WITHIN)
+        said = await receive_line(container)
+        return await times_stopped(under, container) > 3 if container.held else said != b"more\n"
     finally:
         await container.kill()
 
 
 async def look(under: EngineUnderTest, ended: Outcomes) -> Seen:
     spec = under.spec(REPORT, *report_sources())
-    spinning = asyncio.create_task(spun(under))
+    spinning = asyncio.create_task(held_to_its_share(under))
     container = await under.make().start(spec)
     try:
         report = json.loads(await receive_line(container))
