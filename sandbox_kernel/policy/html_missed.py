@@ -34,6 +34,8 @@ _RELATIVE = re.compile(
     re.IGNORECASE,
 )
 """Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
+_ELSEWHERE = re.compile(r"//|/(?!(?:mnt/data|home/user|tmp)/)|[^&:\\\x00-\x1f]*[&:\\\x00-\x1f]", re.IGNORECASE)
+"""What is no plain name of a file in the sandbox: with the scheme of the page, of its server, or not what it looks."""
 _LOADING = defaultdict(lambda: OutputCode.HTML_SOURCE, a=OutputCode.HTML_LINK)
 _FILES = defaultdict(lambda: OutputCode.FILE_NOT_THERE, a=OutputCode.LINK_TO_FILE, img=OutputCode.PICTURE_NOT_THERE)
 
@@ -47,5 +49,5 @@ def note(source: str, notes: Notes) -> None:
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
     for found in islice(_RELATIVE.finditer(source) if has_attributes else (), 20):
         tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
-        loads = address.startswith("//")  # with the scheme of the page
+        loads = _ELSEWHERE.match(address) is not None
         notes.add((_LOADING if loads else _FILES)[tag], tag=tag, name=named(address))
