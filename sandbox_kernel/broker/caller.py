@@ -77,8 +77,8 @@ class Caller:
         try:
             # Without room for them, the system takes the files that a caller sends along out of the world again.
             data, _, flags, _ = self._socket.recvmsg(words.MOST_BYTES)
-        except BlockingIOError:
-            return
+        except (BlockingIOError, ConnectionResetError):
+            return  # what it said before it went is still to be read, and then its end
         except OSError:
             data, flags = b"", 0
         if not data:
@@ -213,7 +213,9 @@ class Caller:
                 self._socket.send(data)
             else:
                 socket.send_fds(self._socket, [data], [fd])
-        except (OSError, SandboxError):  # it does not read, or is gone
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it is gone; it may have said that it leaves, which is read first
+        except (OSError, SandboxError):  # it does not read
             self.hang_up()
 
     def _defect(self, name: str, error: BaseException) -> None:

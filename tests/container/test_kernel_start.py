@@ -69,7 +69,7 @@ def test_no_message_is_dropped_where_nobody_reads_meanwhile(tmp_path: Path) -> N
 
 def test_control_a_kernel_as_it_is_drops_what_is_over_a_thousand(tmp_path: Path) -> None:
     plain = [word for word in kernel_arguments() if "exec_lines" not in word]
-    assert len(plain) == len(kernel_arguments()) - 1
+    assert len(plain) < len(kernel_arguments())
     assert shown(tmp_path, plain) < MANY
 
 

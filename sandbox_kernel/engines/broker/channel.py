@@ -126,8 +126,8 @@ class Channel:
             data, ancillary, flags, _ = self._socket.recvmsg(
                 words.MOST_BYTES, socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC
             )
-        except BlockingIOError:
-            return
+        except (BlockingIOError, ConnectionResetError):
+            return  # what it said before it went is still to be read, and then its end
         except OSError:
             data, ancillary, flags = b"", [], 0
         for level, kind, content in ancillary:
