@@ -137,12 +137,12 @@ def asked(texts: Sequence[str], *, paths: bool) -> Wanted:
     Raises `ConfigurationError`.
     """
     wanted = Wanted()
-    reader = _Reader(wanted)
+    reader = _Reader(wanted, paths=paths)
     for text in texts:
         try:
             if not isinstance(text, str) or len(text) > MAX_ASKED or not text.isprintable():
                 _refuse("it is no line of text")
-            if text.lstrip().startswith("-") or (not paths and text.lower().endswith(".whl")):
+            if text.lstrip().startswith("-"):
                 _refuse("it is no name of a package")
             reader.line(text.strip(), "", constraints=False, depth=0)
         except _Refused as reason:
@@ -152,8 +152,10 @@ def asked(texts: Sequence[str], *, paths: bool) -> Wanted:
 
 
 class _Reader:
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, *, paths: bool = True) -> None:
+        """Without `paths`, no file of this machine is opened for what a line names."""
         self.wanted = wanted
+        self.paths = paths
         self.lines_left = MAX_LINES
 
     def file(self, path: str, *, constraints: bool, depth: int) -> None:
@@ -200,7 +202,7 @@ class _Reader:
             self.requirement(_HASH.sub("", line).strip(), hashes, folder, constraints=constraints)
 
     def requirement(self, text: str, hashes: list[str], folder: str, *, constraints: bool) -> None:
-        if text.lower().endswith(".whl") and "://" not in text and "@" not in text:
+        if self.paths and text.lower().endswith(".whl") and "://" not in text and "@" not in text:
             if constraints:
                 _refuse("a constraint has a name and a version")
             wheel = _wheel(os.path.join(folder, text))  # noqa: PTH118 (as written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import struct
@@ -19,6 +20,7 @@ from sandbox_kernel.core.model import MIB
 from sandbox_kernel.gateway import packages
 from sandbox_kernel.gateway.package_rules import Allowed
 from sandbox_kernel.gateway.packages import Has, Package, Source, resolve
+from sandbox_kernel.gateway.requirements import asked
 from sandbox_kernel.gateway.wheel_check import check_wheel
 from sandbox_kernel.gateway.wheels import Target
 from tests.support.cases import each
@@ -117,6 +119,16 @@ def test_what_a_package_needs_by_an_address_is_not_asked_for(index: Index) -> No
 def test_what_is_no_name_reaches_no_resolver(text: str) -> None:
     error = refused(lambda: resolve([text], HAS, Source("http://127.0.0.1:9/simple"), paths=False))
     assert error.code.code == "package-improper"
+
+
+def test_a_wheel_that_lies_here_is_the_caller_s_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it is written: a text that ended in a space was taken for a path."""
+    monkeypatch.chdir(tmp_path)
+    there = wheel(tmp_path, "a", "1")
+    digest = hashlib.sha256(there.read_bytes()).hexdigest()
+    for text in (there.name, f"{there.name} ", f"{there.name} --hash=sha256:{digest}", f"{there} ", f" {there}\t"):
+        assert refused(lambda: asked([text], paths=False)).code.code == "package-improper"  # noqa: B023 (called at once)
+    assert [one.name for one in asked([f"{there} "], paths=True).wheels] == [there.name]
 
 
 # --- what cells may ask for ------------------------------------------------------------------------------------------
