@@ -40,8 +40,12 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
         return ToolHandler(tool, arguments, run)
 
     words = descriptions
+    installs = [
+        handler("install_packages", "Install packages", words.install_packages(settings), hints=_CHANGES_MORE),
+    ]
     return [
         handler("run_code", "Run Python code", words.run_code(settings, limits), hints=_CHANGES),
+        *(installs if settings.packages else ()),
         handler("upload_file", "Upload a file", words.upload_file(settings), hints=_CHANGES, output=_UPLOADED),
         handler("download_file", "Download a file", words.DOWNLOAD_FILE, hints=_READS),
         handler("list_files", "List files", words.LIST_FILES, hints=_READS, output=_FILES),
@@ -54,6 +58,7 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
 
 _BEHIND: dict[str, tuple[type[tools.Arguments], Run]] = {
     "run_code": (tools.RunCode, tools.run_code),
+    "install_packages": (tools.InstallPackages, tools.install_packages),
     "upload_file": (tools.UploadFile, tools.upload_file),
     "download_file": (tools.DownloadFile, tools.download_file),
     "list_files": (tools.ListFiles, tools.list_files),
@@ -65,6 +70,9 @@ _BEHIND: dict[str, tuple[type[tools.Arguments], Run]] = {
 
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
+_CHANGES_MORE = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+)
 _STOPS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 

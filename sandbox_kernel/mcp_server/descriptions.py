@@ -75,16 +75,30 @@ def upload_file(settings: Settings) -> str:
     )
 
 
+def install_packages(settings: Settings) -> str:
+    """Return what the tool says that brings packages into a session."""
+    return (
+        f"Bring packages into a session that runs; they can be imported at once. Allowed: {_allowed(settings)}, and "
+        "what these need. Wheels only. What is installed already keeps its version."
+    )
+
+
+def _allowed(settings: Settings) -> str:
+    return "all of the index" if "*" in settings.packages else ", ".join(settings.packages)
+
+
 def packages(settings: Settings) -> str:
-    """Return what can be imported, as far as the image is known."""
+    """Return what can be imported, as far as the image is known, and what can be added."""
+    more = f"`%pip install` adds {_allowed(settings)}, and nothing else" if settings.packages else "nothing else can be"
     if settings.image != SETTINGS["image"].default:
-        return "those of a custom image; `importlib.metadata.distributions()` lists them."
+        added = f" {more}." if settings.packages else ""
+        return f"those of a custom image; `importlib.metadata.distributions()` lists them.{added}"
     try:
         lines = (brought("images") / "data.in").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return "the usual ones for data analysis."
+        return f"the usual ones for data analysis; {more}."
     names = [match[0] for line in lines if (match := re.match(r"[a-z][a-z0-9-]*", line))]
-    return f"{', '.join(names)} and Python's standard library are installed; nothing else can be."
+    return f"{', '.join(names)} and Python's standard library are installed; {more}."
 
 
 def _where(settings: Settings) -> str:
@@ -93,7 +107,8 @@ def _where(settings: Settings) -> str:
 
 def _network(settings: Settings) -> list[str]:
     if settings.reach is None:
-        return ["- No network: nothing can be downloaded, no address can be reached, and `pip install` does not work."]
+        rest = "." if settings.packages else ", and `pip install` does not work."
+        return [f"- No network: nothing can be downloaded, no address can be reached{rest}"]
     lines = [
         f"- Network: {settings.reach}, and nothing else, over HTTP and HTTPS through a proxy that is set up already: "
         "requests, httpx, urllib and pandas use it, aiohttp with trust_env=True. Whatever else is asked for is "

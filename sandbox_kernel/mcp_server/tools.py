@@ -53,6 +53,7 @@ Session = Annotated[
 Path = Annotated[
     str, Field(min_length=1, max_length=1100, description="Path relative to /mnt/data, or below it: data/sales.csv")
 ]
+_PACKAGE = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?([=<>~!]{1,3}[A-Za-z0-9.*+_-]+,?)*$"
 Seconds = Annotated[float, Field(gt=0, description="Shorter time limit in seconds for this call.")]
 
 
@@ -76,6 +77,14 @@ class RunCode(Arguments):
     code: Annotated[str, Field(description="Python code.")]
     session: Session = "main"
     timeout: Seconds | None = None
+
+
+class InstallPackages(Arguments):
+    packages: Annotated[
+        list[Annotated[str, Field(max_length=200, pattern=_PACKAGE)]],
+        Field(min_length=1, max_length=20, description="Names, with versions and extras: polars, rich[jupyter]>=13"),
+    ]
+    session: Session = "main"
 
 
 class UploadFile(Arguments):
@@ -142,6 +151,11 @@ async def run_code(call: Call, given: RunCode) -> CallToolResult:
         session.cells += 1
         blocks = Writer(session.outputs, call.limits).execution(execution, notes)
     return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": figures(execution, given.session)})
+
+
+async def install_packages(call: Call, given: InstallPackages) -> CallToolResult:
+    # As a cell asks for them, not as the operator does: what cells may have is all that a client may.
+    return await run_code(call, RunCode(code=f"%pip install {' '.join(given.packages)}", session=given.session))
 
 
 async def upload_file(call: Call, given: UploadFile) -> CallToolResult:

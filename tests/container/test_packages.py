@@ -11,6 +11,7 @@ import pytest
 from sandbox_kernel import Sandbox
 from sandbox_kernel.gateway import packages
 from tests.support.index import Index, serving, wheel
+from tests.support.mcp_hosts import over_stdio, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -65,3 +66,21 @@ def test_a_cell_installs_what_the_setting_allows(image: str, index: Index) -> No
             sandbox.run_code(f"%pip install {way}")
         assert {path.split("/")[1] for path in index.asked} == {"simple", "files"}
         assert "".join(sandbox.run_code("import sandbox_tools; print(sandbox_tools.__all__)").logs.stdout) != ""
+
+
+async def test_a_model_installs_what_the_operator_allows(index: Index) -> None:
+    settings = ("--memory", "512M", "--package", "greeting", "--packages-index", index.address)
+    async with over_stdio(*settings) as client:
+        (tool,) = [one for one in (await client.list_tools()).tools if one.name == "install_packages"]
+        assert "greeting" in str(tool.description)
+        installed = await client.call_tool("install_packages", {"packages": ["greeting"]})
+        assert "Installed greeting-1.0" in text_of(installed)
+        answer = await client.call_tool("run_code", {"code": "import greeting; print(greeting.VERSION)"})
+        assert "1.0" in text_of(answer)
+        refused = await client.call_tool("install_packages", {"packages": ["helper"]})
+        assert "no package that cells may install" in text_of(refused)
+        for name in ("greeting\n!id", "greeting; !id", "-r /etc/passwd", "/tmp/x.whl", "greeting @ file:///x", ""):
+            wrong = await client.call_tool("install_packages", {"packages": [name]})
+            assert wrong.is_error, name
+    async with over_stdio("--memory", "512M") as client:
+        assert "install_packages" not in [one.name for one in (await client.list_tools()).tools]
