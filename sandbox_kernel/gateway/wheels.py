@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError
+from ..core.resources import environment_of_helpers
 from .requirements import Wanted
 
 PYTHON_VERSION = "3.13"
@@ -306,7 +307,8 @@ def _pip() -> list[str]:
 def _has_pip() -> bool:
     """Say whether an isolated Python has pip: one in the user's own folder is not found there."""
     command = [sys.executable, "-I", "-c", "import pip"]
-    return subprocess.run(command, cwd="/", capture_output=True, timeout=60, check=False).returncode == 0
+    quiet = subprocess.run(command, cwd="/", env=environment_of_helpers(), capture_output=True, timeout=60, check=False)
+    return quiet.returncode == 0
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

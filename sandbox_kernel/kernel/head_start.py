@@ -59,6 +59,9 @@ def run_kernel(connection_file: str, settings: Settings | ConfigurationError, be
     """
     import asyncio
 
+    from .heap import share_arena
+
+    share_arena()  # importing what comes next takes a thread
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
 
     async def run() -> int:

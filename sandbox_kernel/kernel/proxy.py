@@ -22,7 +22,7 @@ from ..engines.refusal import Refusal
 from ..engines.select import make_engine
 from ..session import protocol
 from ..session.session import Session
-from . import doors, handover, heap, keeper
+from . import doors, handover, keeper
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
@@ -101,7 +101,6 @@ class Proxy:
         self.opening = Opening(self.receive)
 
     async def run(self) -> int:
-        heap.share_arena()
         loop = asyncio.get_running_loop()
         # A front end interrupts by message; what a terminal sends to the whole group is not for this process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

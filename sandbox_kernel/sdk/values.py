@@ -21,6 +21,8 @@ class SettingKeywords(TypedDict, total=False):
     """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
 
     engine: str | None
+    pool: int | None
+    preload: str | Sequence[str] | None
     runtime: str | None
     image: str | None
     memory: str | int | None

@@ -97,11 +97,11 @@ async def test_a_request_does_not_wait_for_the_filter_of_a_large_message(monkeyp
     """The filter goes on here only once the loop has served something else; on the loop itself it never would."""
     apply, entered, served, waited = OutputPolicy.apply, threading.Event(), threading.Event(), []
 
-    def slow(policy: OutputPolicy, message: Message) -> Verdict:
+    def slow(policy: OutputPolicy, message: Message, *more: Any) -> Verdict:
         if message.type == "display_data":
             entered.set()
             waited.append(served.wait(20))
-        return apply(policy, message)
+        return apply(policy, message, *more)
 
     async with AsyncSandbox() as sandbox:
         monkeypatch.setattr(OutputPolicy, "apply", slow)

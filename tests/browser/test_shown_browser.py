@@ -123,6 +123,7 @@ def test_tables_of_itables_can_be_searched_and_turned_over(sandbox: Sandbox, bro
         eventually(lambda: "Showing 1 to 10 of 30 entries" in inside(browser, 0), "the table")
         inside(browser, 0, "document.querySelector('.dt-paging-button.next').click()")
         eventually(lambda: "Showing 11 to 20 of 30 entries" in inside(browser, 0), "its second page")
+    assert sandbox.run_code("itables.init_notebook_mode(all_interactive=False)").error is None  # for other tests
 
 
 def test_handlers_in_attributes_are_guarded_as_scripts_are(browser: Chrome) -> None:

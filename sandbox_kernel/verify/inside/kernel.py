@@ -259,7 +259,7 @@ def loading_a_module() -> object:
 
 @attack("EPERM")
 def loading_a_module_from_a_file() -> object:
-    return [call("finit_module", os.open("/etc/passwd", os.O_RDONLY), b"", 0)]
+    return [call("finit_module", os.open("/etc/nsswitch.conf", os.O_RDONLY), b"", 0)]
 
 
 @attack("EPERM")
