@@ -177,7 +177,7 @@ END = DockerContainer.kill
 
 
 def without_policy_and_budgets(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    patch.setattr(OutputPolicy, "apply", lambda _, message: PolicyVerdict(message))
+    patch.setattr(OutputPolicy, "apply", lambda _, message, *__: PolicyVerdict(message))
     patch.setattr(ends, "LEFT_SECONDS", 0.5)
     patch.setattr(cells, "OWNER", OWNER_THAT_IS_NOT_THE_OWNER.format(real=cells.OWNER, file=str(folder / "owner")))
     patch.setattr(ends, "BY_ITSELF_SECONDS", 4.0)

@@ -106,16 +106,18 @@ def test_kernel_died(kernel: Kernel, code: str, sign: str) -> None:
 def pids_of(kernel: Kernel) -> set[str]:
     """Return the kernels that live in the only container of one, by the numbers that the host gives them.
 
-    What cells before have left there may end at any time.
+    What cells before have left there may end at any time. Only a kernel is told its connection file: the agent's
+    arguments have what it is started with, before that file has a name.
     """
     (row,) = kernel.containers()
     command = ["docker", "top", row.container, "-eo", "pid,stat,args"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[1:]
     parts = (line.split(None, 2) for line in lines)
-    return {pid for pid, state, program in parts if not state.startswith("Z") and "ipykernel" in program}
+    return {pid for pid, state, program in parts if not state.startswith("Z") and "/connection.json" in program}
 
 
 def test_kernel_death_between_cells_is_said_in_the_next(kernel: Kernel) -> None:
+    kernel.run("'a kernel is there'")  # before that, the host answers for it
     before = pids_of(kernel)
     assert before
     assert kernel.run("import threading, os\nthreading.Timer(3, os._exit, [5]).start()").reply["status"] == "ok"
