@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 
+from sandbox_kernel.gateway.codings import views
 from sandbox_kernel.gateway.exchange import RequestHead, ResponseHead
 from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
 from sandbox_kernel.gateway.substitution import Held, Substitution
@@ -77,9 +78,17 @@ def answer(number: int, step: int, data: bytes) -> None:
     for piece, name in pieces:
         if name:
             require(not is_value(name, found[at : at + len(piece)], value), (name, found[at : at + len(piece)]))
-        elif len(pieces) == 1 and not any(run in letters(text) for run in forms(value)):
-            require(found == text, (found, text))
+        elif len(pieces) == 1 and found != text:
+            require(holds_some(text, value), (found, text))
         at += len(piece)
+
+
+def holds_some(text: bytes, value: bytes) -> bool:
+    """Return whether something of a value stands in a text, or in what a cell may read it for.
+
+    That is what is looked at: marks and entities between the letters of a value are left out there, and it is found.
+    """
+    return any(run in letters(view.text) for view in views(text) for run in forms(value))
 
 
 def letters(text: bytes) -> bytes:
