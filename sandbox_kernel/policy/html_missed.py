@@ -13,6 +13,10 @@ from ..core.codes import OutputCode
 from .html_cost import TAG
 from .verdict import Notes, named
 
+_IN_QUOTES = r"=\s{0,9}(?:\"[^\"<>]*+\"|'[^'<>]*+')"
+_VALUE = re.compile(_IN_QUOTES)
+"""The value of an attribute: words in it are no attributes, though they look so, and stay where they are."""
+
 _HANDLER = re.compile(
     r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+"
     r"|focus[a-z]*|blur|toggle|begin|end|start|animation[a-z]+|transition[a-z]+"
@@ -29,7 +33,7 @@ _MISSED = frozenset(
 """Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
 
 _RELATIVE = re.compile(
-    r"<(img|audio|video|source|a)\b[^<>]{0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
+    r"<(img|audio|video|source|a)\b(?>" + _IN_QUOTES + r"|[^<>]){0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
     r"(?![\"']?\s{0,9}(?:[a-z][a-z0-9+.-]{0,30}:|#))(?:\"([^\"<>]{1,300})\"|'([^'<>]{1,300})'|([^\s\"'<>]{1,300}))",
     re.IGNORECASE,
 )
@@ -45,7 +49,8 @@ def note(source: str, notes: Notes) -> None:
     for tag in sorted({name.lower() for name in set(TAG.findall(source))} & _MISSED):
         notes.add(OutputCode.HTML_TAG, tag=tag[:20])
     has_attributes = "=" in source
-    for name in sorted({name.lower() for name in _HANDLER.findall(source)} if has_attributes else ()):
+    names = _HANDLER.findall(_VALUE.sub('=""', source)) if has_attributes else ()
+    for name in sorted({name.lower() for name in names}):
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
     for found in islice(_RELATIVE.finditer(source) if has_attributes else (), 20):
         tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()

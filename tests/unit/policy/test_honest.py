@@ -103,6 +103,31 @@ def test_a_program_runs_whole_in_a_frame(name: str) -> None:
     assert html.unescape(script).strip() in html.unescape(inner)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        '<p title="a onerror=b">x</p>',
+        "<p title='&lt;img src=x onerror=f()&gt;'>x</p>",
+        '<a title="see href=notes.txt" href="https://a.test">x</a>',
+        '<p><img alt="as src=x.png" width="9"></p>',
+    ],
+)
+def test_words_in_the_value_of_an_attribute_are_no_attributes(source: str) -> None:
+    """Nothing goes, so nothing is said, and the same output is not filtered to another one the second time."""
+    data, verdict = filtered({"text/html": source})
+    assert verdict.reasons == ()
+    again, _ = filtered(data)
+    assert again == data
+
+
+def test_control_an_attribute_behind_such_a_value_is_said() -> None:
+    source = "<img alt=\"a title\"onerror=f() title='b onload=c' src=plot.png>"
+    reasons = filtered({"text/html": source})[1].reasons
+    assert any("onerror=" in reason for reason in reasons)
+    assert any("plot.png" in reason for reason in reasons)
+    assert not any("onload" in reason for reason in reasons)
+
+
 def test_a_map_says_in_its_place_that_it_needs_a_network() -> None:
     (_, verdict), *_ = passed("folium")
     said = "a map is not shown: its program and its tiles come from a network, and outputs load nothing"
