@@ -226,3 +226,18 @@ os.register_at_fork(after_in_child=_forked)
 def _wake(waiter: asyncio.Future[None] | None) -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
+
+
+class OverPipe:
+    """What every container hands on to its pipe."""
+
+    _pipe: Pipe
+
+    async def send(self, data: bytes) -> None:
+        await self._pipe.send(data)
+
+    def offer(self, data: bytes) -> int:
+        return self._pipe.offer(data)
+
+    async def receive(self, minimum: int = 1) -> bytes:
+        return await self._pipe.receive(minimum)

@@ -19,7 +19,7 @@ from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
 from ..attestation import WITHOUT_A_CGROUP, checks, demand, same
 from ..base import Check, Witness
-from ..pipe import Pipe
+from ..pipe import OverPipe, Pipe
 from ..shipping import UID_RANGE
 from .channel import Channel
 
@@ -73,7 +73,7 @@ class Given:
         )
 
 
-class BrokerContainer:
+class BrokerContainer(OverPipe):
     """A running sandbox. Made by `BrokerEngine.start` and `BrokerEngine.adopt` only."""
 
     def __init__(self, path: str, given: Given, pipe: Pipe, channel: Channel | None) -> None:
@@ -107,15 +107,6 @@ class BrokerContainer:
             looking = self._channel.ask("look")
             self._looking = self._tasks.hold(looking, f"asking what {self.id} is")
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
-
-    async def send(self, data: bytes) -> None:
-        await self._pipe.send(data)
-
-    def offer(self, data: bytes) -> int:
-        return self._pipe.offer(data)
-
-    async def receive(self, minimum: int = 1) -> bytes:
-        return await self._pipe.receive(minimum)
 
     async def wait(self) -> ExitReason:
         """Return why it ended, as the broker says; `detail` holds the end of its stderr."""

@@ -25,7 +25,7 @@ from ..cgroups import Group
 from ..hardening import protections
 from ..limit_watch import LimitWatch, watch_memory
 from ..owner import start_ticks
-from ..pipe import TAIL_BYTES, Pipe
+from ..pipe import TAIL_BYTES, OverPipe, Pipe
 from . import errors
 from .arguments import Descriptors, arguments
 from .finding import command_of, has_ended, mark_of
@@ -54,7 +54,7 @@ class BubblewrapHandover:
     state: dict[str, Any]
 
 
-class BubblewrapContainer:
+class BubblewrapContainer(OverPipe):
     """A running sandbox. Made by `BubblewrapEngine.start` and `BubblewrapEngine.adopt` only."""
 
     def __init__(self, program: str, launched: Launched, pipe: Pipe, most: MayUse, first: int | None = None) -> None:
@@ -90,15 +90,6 @@ class BubblewrapContainer:
         self._note_status()
 
     # --- the pipe ---------------------------------------------------------------------------------------------------
-
-    async def send(self, data: bytes) -> None:
-        await self._pipe.send(data)
-
-    def offer(self, data: bytes) -> int:
-        return self._pipe.offer(data)
-
-    async def receive(self, minimum: int = 1) -> bytes:
-        return await self._pipe.receive(minimum)
 
     def abandon(self) -> None:
         self._pipe.abandon()  # the warden is told by the system, and ends it

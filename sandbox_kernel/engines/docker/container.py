@@ -20,7 +20,7 @@ from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..guard import kill_processes
 from ..limit_watch import LimitWatch, places_of, watch_memory, watch_processes
-from ..pipe import Pipe
+from ..pipe import OverPipe, Pipe
 from .witness import witness
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class DockerHandover:
     state: dict[str, Any]
 
 
-class DockerContainer:
+class DockerContainer(OverPipe):
     """A running container. Made by `DockerEngine.start` and `DockerEngine.adopt` only."""
 
     def __init__(
@@ -88,15 +88,6 @@ class DockerContainer:
         self._no_room = False
         self._limits: list[LimitWatch] = []
         self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
-
-    async def send(self, data: bytes) -> None:
-        await self._pipe.send(data)
-
-    def offer(self, data: bytes) -> int:
-        return self._pipe.offer(data)
-
-    async def receive(self, minimum: int = 1) -> bytes:
-        return await self._pipe.receive(minimum)
 
     async def wait(self) -> ExitReason:
         """Return why the container ended; `detail` holds the end of its stderr, as far as `receive` has read."""
