@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.record import keys
-from tests.support.kernels import Kernel, close_all, containers_of, eventually, install
+from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install
 from tests.support.turns import Turns, TurnsPlugin
 
 TURNS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -107,6 +107,8 @@ def launch_kernel(tmp_path_factory: pytest.TempPathFactory, image: str, audit_ke
     def launch(*settings: str) -> Kernel:
         if "--audit" in settings:
             settings = (*settings, "--audit-key", str(audit_key))
+        if ENGINE != "docker":
+            settings = (*settings, "--engine", ENGINE)
         if settings not in installed:
             installed[settings] = install(tmp_path_factory.mktemp("spec"), "--image", image, *settings)
         manager = KernelManager(kernel_name="sandbox-python", kernel_spec_manager=installed[settings])

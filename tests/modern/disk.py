@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.modern.machine import Disk, Machine
 from tests.support import ROOT
+from tests.support.roots import unpack
 
 CACHE = ROOT / ".cache" / "modern"
 IMAGE = "sandbox-kernel:base"
@@ -104,7 +105,8 @@ def make(say: Callable[[str], None]) -> Disk:
         _packages(work, root)
         say(f"the image {IMAGE}, as a file and as a root")
         _run("docker", "save", "--output", root / "opt" / "image.tar", IMAGE)
-        _root_of_image(root / "opt" / "root")
+        (root / "opt" / "root").mkdir()
+        unpack(IMAGE, root / "opt" / "root")
         _settings(root)
         kernel = max((root / "boot").glob("vmlinuz-*"))
         shutil.copy(kernel, disk.kernel)
@@ -138,21 +140,6 @@ def _packages(work: Path, root: Path) -> None:
     names = [f"/opt/wheels/{path.name}" for path in wheels.iterdir()]
     _run("chroot", root, "/opt/venv/bin/pip", "install", "--quiet", "--no-index", "--no-deps", *names)
     shutil.rmtree(wheels)
-
-
-def _root_of_image(folder: Path) -> None:
-    """Unpack an image into a root for bubblewrap, as `tests.support.roots` describes one."""
-    from tests.support.roots import describe
-
-    tree = folder / "root"
-    tree.mkdir(parents=True)
-    container = _output("docker", "create", IMAGE, "true").strip()
-    try:
-        with subprocess.Popen(["docker", "export", container], stdout=subprocess.PIPE) as exporting:
-            subprocess.run(["tar", "-x", "-C", tree], check=True, stdin=exporting.stdout)
-    finally:
-        _output("docker", "rm", container)
-    describe(folder)
 
 
 def _settings(root: Path) -> None:

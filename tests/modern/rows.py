@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from tests.support.patience import SLOWNESS
 DOCKER, IMAGE, ROOT = "unix:///var/run/docker.sock", "sandbox-kernel:base", "/opt/root"
 MINUTE = 60 * SLOWNESS
 Rows = dict[str, dict[str, Any]]
+Record = Callable[[str, object], None]
+"""pytest's `record_property`: what a test says by it stands in the table at the end."""
 
 
 def run(user: str, *command: str, delegated: bool = False, seconds: float = MINUTE) -> subprocess.CompletedProcess[str]:
@@ -45,20 +47,7 @@ def wrong(rows: Rows) -> list[str]:
 
 
 def protections(rows: Rows) -> int:
-    return len(rows["attestation"]["details"])
-
-
-# --- as it is ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("user", ["root", "member"])
-def test_docker_as_it_is(user: str) -> None:
-    """cgroup v2, AppArmor, a driver of cgroups that is systemd: every protection is in place."""
-    rows = doctor(user, "--image", IMAGE)
-    assert wrong(rows) == []
-    assert rows["limits"]["found"] == "cgroup v2: memory, swap, cpus, pids"
-    assert protections(rows) > 80
-    assert any(line["name"] == "engine: AppArmor" and line["found"] == "docker-default" for line in details(rows))
+    return len(details(rows))
 
 
 def details(rows: Rows) -> Sequence[dict[str, Any]]:
@@ -66,22 +55,46 @@ def details(rows: Rows) -> Sequence[dict[str, Any]]:
     return found
 
 
-def test_docker_as_it_is_to_a_user_who_is_not_in_its_group() -> None:
+def verdict(rows: Rows) -> str:
+    """Return what the doctor makes of an engine, in a line."""
+    if bad := [rows[name] for name in wrong(rows) if name != "environment"]:
+        return f"refused ({bad[0]['name']}): {bad[0]['found'][:300]}"
+    return f"works, {protections(rows)} protections"
+
+
+# --- as it is ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", ["root", "member"])
+def test_docker_as_it_is(user: str, record_property: Record) -> None:
+    """cgroup v2, AppArmor, a driver of cgroups that is systemd: every protection is in place."""
+    rows = doctor(user, "--image", IMAGE)
+    record_property("row", f"Docker, {user}: {verdict(rows)}")
+    assert wrong(rows) == []
+    assert rows["limits"]["found"] == "cgroup v2: memory, swap, cpus, pids"
+    assert protections(rows) > 80
+    assert any(line["name"] == "engine: AppArmor" and line["found"] == "docker-default" for line in details(rows))
+
+
+def test_docker_as_it_is_to_a_user_who_is_not_in_its_group(record_property: Record) -> None:
     rows = doctor("person", "--engine", "docker")
+    record_property("row", f"Docker, a person who is not in its group: {verdict(rows)}")
     assert wrong(rows) == ["engine"]
     assert "may not use the container engine at" in rows["engine"]["found"]
     assert "usermod -aG docker" in rows["engine"]["remedy"]
 
 
-def test_bubblewrap_as_it_is_with_a_cgroup_that_systemd_delegates() -> None:
+def test_bubblewrap_as_it_is_with_a_cgroup_that_systemd_delegates(record_property: Record) -> None:
     rows = doctor("person", "--engine", "bubblewrap", "--image", ROOT, delegated=True)
+    record_property("row", f"bubblewrap, a person, delegated cgroup: {verdict(rows)}")
     assert {name for name in wrong(rows) if name != "environment"} == set()
     assert rows["cgroup"]["status"] == "ok"
 
 
-def test_bubblewrap_as_it_is_without_one() -> None:
+def test_bubblewrap_as_it_is_without_one(record_property: Record) -> None:
     """A session of a login has a cgroup that belongs to root: the limits are refused, with what brings one."""
     rows = doctor("person", "--engine", "bubblewrap", "--image", ROOT)
+    record_property("row", f"bubblewrap, a person, no cgroup: {verdict(rows)}")
     assert "cgroup" in wrong(rows)
     assert "systemd-run --user --scope" in rows["cgroup"]["remedy"]
 
@@ -93,7 +106,7 @@ TINY = f"tar -c -C /usr/share/base-files motd | podman import --quiet - {IMAGE}"
 
 
 @pytest.mark.parametrize("user", ["root", "person"])
-def test_podman_is_refused_for_what_it_does_not_take(user: str) -> None:
+def test_podman_is_refused_for_what_it_does_not_take(user: str, record_property: Record) -> None:
     """Podman 5, with and without root."""
     user_option = [] if user == "root" else ["--user"]
     done = run(user, "systemctl", *user_option, "start", "podman.socket")
@@ -103,6 +116,7 @@ def test_podman_is_refused_for_what_it_does_not_take(user: str) -> None:
     uid = run(user, "id", "-u").stdout.strip()
     socket = "/run/podman/podman.sock" if user == "root" else f"/run/user/{uid}/podman/podman.sock"
     rows = doctor(user, "--engine", f"unix://{socket}", "--image", IMAGE)
+    record_property("row", f"Podman, {user}: {verdict(rows)}")
     assert wrong(rows) == ["attestation", "first cell"]
 
 
@@ -119,9 +133,10 @@ def done_by(user: str, *command: str, seconds: float = 5 * MINUTE) -> str:
     return done.stdout.strip()
 
 
-def refused_for_want_of_user_ids(user: str, socket: str, reason: str) -> None:
+def refused_for_want_of_user_ids(user: str, socket: str, reason: str, record_property: Record) -> None:
     done_by(user, "sh", "-c", TINY_FOR_DOCKER, "sh", socket)
     rows = doctor(user, "--engine", socket, "--image", IMAGE)
+    record_property("row", f"Docker, {reason}: {verdict(rows)}")
     assert wrong(rows) == ["attestation", "first cell"]
     assert rows["user ids"]["status"] == "note"
     assert reason in rows["user ids"]["found"]
@@ -129,7 +144,7 @@ def refused_for_want_of_user_ids(user: str, socket: str, reason: str) -> None:
     assert "bubblewrap" in rows["attestation"]["remedy"]
 
 
-def test_rootless_docker_is_refused_for_want_of_user_ids() -> None:
+def test_rootless_docker_is_refused_for_want_of_user_ids(record_property: Record) -> None:
     """A user's own daemon, which limits by a cgroup that systemd delegates, has 65,536 of them."""
     done_by("root", "ln", "-sf", "/usr/bin/docker", f"{CONTRIBUTED}/docker")  # which the tool asks for the version
     done_by("root", "loginctl", "enable-linger", "person")  # else the daemon ends with the session that started it
@@ -137,18 +152,18 @@ def test_rootless_docker_is_refused_for_want_of_user_ids() -> None:
         path = f"PATH={CONTRIBUTED}:/usr/bin:/usr/sbin:/bin:/sbin"
         done_by("person", "env", path, f"{CONTRIBUTED}/dockerd-rootless-setuptool.sh", "install")
         socket = f"unix:///run/user/{done_by('person', 'id', '-u')}/docker.sock"
-        refused_for_want_of_user_ids("person", socket, "rootless")
+        refused_for_want_of_user_ids("person", socket, "rootless", record_property)
     finally:
         done_by("root", "loginctl", "disable-linger", "person")
 
 
-def test_docker_with_remapped_users_is_refused_for_want_of_user_ids() -> None:
+def test_docker_with_remapped_users_is_refused_for_want_of_user_ids(record_property: Record) -> None:
     settings = Path("/etc/docker/daemon.json")
     settings.parent.mkdir(exist_ok=True)
     try:
         settings.write_text('{"userns-remap": "default"}')
         done_by("root", "systemctl", "restart", "docker")
-        refused_for_want_of_user_ids("root", DOCKER, "userns-remap")
+        refused_for_want_of_user_ids("root", DOCKER, "userns-remap", record_property)
     finally:
         settings.unlink()
         done_by("root", "systemctl", "restart", "docker")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,10 +16,12 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.cli import main
+from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.about import Listed
-from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.select import make_engine
 from tests.support.patience import SLOWNESS, STEP, Patience
 
+ENGINE = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE", "docker")
 WAIT = 60.0 * SLOWNESS
 """Seconds for what takes two on a quiet machine."""
 
@@ -135,7 +138,7 @@ def replied(client: BlockingKernelClient, message_id: str, seconds: float) -> bo
 
 
 def containers_of(pid: int) -> list[Listed]:
-    return [row for row in asyncio.run(DockerEngine().list()) if row.owner_pid == pid]
+    return [row for row in asyncio.run(make_engine(Settings(engine=ENGINE)).list()) if row.owner_pid == pid]
 
 
 def arguments_of(process: psutil.Process) -> list[str]:

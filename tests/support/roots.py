@@ -25,9 +25,15 @@ def root_of_tests() -> str:
     _folder.append(tempfile.TemporaryDirectory(prefix="sandbox-kernel-root-", ignore_cleanup_errors=True))
     folder = Path(_folder[0].name)
     folder.chmod(0o755)
+    unpack(IMAGE, folder)
+    return str(folder)
+
+
+def unpack(image: str, folder: Path) -> None:
+    """Make a root of what an image has, in a folder that is there."""
     tree = folder / "root"
     tree.mkdir()
-    created = subprocess.run(["docker", "create", IMAGE, "true"], check=True, capture_output=True, text=True)
+    created = subprocess.run(["docker", "create", image, "true"], check=True, capture_output=True, text=True)
     try:
         with subprocess.Popen(["docker", "export", created.stdout.strip()], stdout=subprocess.PIPE) as exporting:
             subprocess.run(["tar", "-x", "-C", tree], check=True, stdin=exporting.stdout)
@@ -37,7 +43,6 @@ def root_of_tests() -> str:
         (tree / "etc" / name).unlink()
         (tree / "etc" / name).touch()
     describe(folder)
-    return str(folder)
 
 
 def let_others_in(folder: Path) -> None:

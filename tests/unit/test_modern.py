@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tests.modern.__main__ import read
-from tests.modern.machine import Done, as_user
-from tests.modern.slow import BOUNDS
+from tests.modern import __main__ as modern
+from tests.modern.machine import Done, MachineLost, as_user
+from tests.modern.outcomes import Kept, Outcome, read, table, until_then
+from tests.modern.slow import BOUNDS, SLOWNESS
 from tests.modern.steps import STEPS, Step
 from tests.support import ROOT
 
@@ -39,13 +44,83 @@ SKIPPED = case("b", '<skipped type="pytest.skip" message="the engine has no runt
         pytest.param(0, results(SKIPPED), "no test has passed", id="nothing_but_skips"),
         pytest.param(2, results(PASSED), "exit code 2", id="exit_code"),
         pytest.param(4, b"", "no results", id="no_results"),
-        pytest.param(None, results(PASSED), "not done within", id="late"),
     ],
 )
 def test_a_step_is_well_if_all_of_it_is(code: int | None, xml: bytes, wrong: str) -> None:
     outcome = read(STEP, Done(code, ("said",), 1.0), xml)
     assert bool(outcome.wrong) == bool(wrong)
     assert wrong in " ".join(outcome.wrong)
+
+
+def test_what_a_test_says_of_an_engine_comes_into_the_table() -> None:
+    said = '<properties><property name="row" value="Podman: refused"/></properties>'
+    outcome = read(STEP, Done(0, (), 1.0), results(case("a", said)))
+    assert "Podman: refused" in table([STEP], {STEP.name: outcome})
+
+
+ONE_BY_ONE = """
+tests/container/x.py::test_a[one two] PASSED [  3%]
+tests/container/x.py::test_b SKIPPED (no 'runsc') [  6%]
+tests/container/x.py::test_c FAILED [  9%]
+tests/container/x.py::test_d"""
+BY_WORKERS = """
+tests/container/x.py::test_a[one two]
+tests/container/x.py::test_d
+[gw0] [  3%] PASSED tests/container/x.py::test_a[one two]
+tests/container/x.py::test_b
+[gw0] [  6%] SKIPPED tests/container/x.py::test_b
+tests/container/x.py::test_c
+[gw0] [  9%] FAILED tests/container/x.py::test_c"""
+
+
+@pytest.mark.parametrize("said", [ONE_BY_ONE, BY_WORKERS])
+def test_a_step_that_was_ended_keeps_what_it_had(said: str) -> None:
+    outcome = until_then(said.splitlines(), "interrupted")
+    assert (outcome.passed, outcome.skipped) == (1, 1)
+    assert outcome.wrong == (
+        "interrupted",
+        "tests/container/x.py::test_c: FAILED",
+        "tests/container/x.py::test_d was under way",
+    )
+
+
+def test_outcomes_are_kept_for_the_same_checkout_only(tmp_path: Path) -> None:
+    outcome = Outcome(3, 1, ("x was wrong",), ("y",), 1.5)
+    Kept(tmp_path / "results.json", "one").put(STEP, outcome)
+    assert Kept(tmp_path / "results.json", "one").outcomes == {STEP.name: outcome}
+    assert Kept(tmp_path / "results.json", "two").outcomes == {}
+    (tmp_path / "results.json").write_text("[]")
+    assert Kept(tmp_path / "results.json", "one").outcomes == {}
+
+
+class Running:
+    """Says in place of a machine how it was lost."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error, self.lost = error, 0
+
+    def machine(self) -> object:
+        raise self.error
+
+    def give_up(self) -> None:
+        self.lost += 1
+
+
+@pytest.mark.parametrize("error", [MachineLost("it says nothing"), KeyboardInterrupt()])
+def test_a_step_whose_machine_is_lost_has_its_row_and_the_next_one_another_machine(
+    tmp_path: Path, error: BaseException
+) -> None:
+    kept, running = Kept(tmp_path / "results.json", "one"), Running(error)
+    with contextlib.ExitStack() as until:
+        if isinstance(error, KeyboardInterrupt):
+            until.enter_context(pytest.raises(KeyboardInterrupt))
+        modern.tried(cast(modern.Running, running), STEP, tmp_path / "1.log", kept.put)
+    assert kept.outcomes[STEP.name].wrong == (str(error) or "interrupted",)
+    assert running.lost == 1
+    other = replace(STEP, name="another")
+    shown = table([STEP, other], kept.outcomes).splitlines()
+    assert shown[1].split()[:2] == ["FAILED", "one"]
+    assert [line for line in shown if line.startswith("not run another")]
 
 
 def test_the_bounds_that_are_made_longer_are_there() -> None:
@@ -61,6 +136,12 @@ def test_bounds_are_longer_in_every_python_of_the_machine() -> None:
         for before in ("", "import tests.modern.slow as slow; ")
     ]
     assert said[1] == 12 * said[0]
+
+
+def test_the_bounds_of_the_machine_are_set_in_one_line_of_a_file() -> None:
+    lines = (ROOT / "tests/modern/slow.py").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("SLOWNESS = ")] == [f"SLOWNESS = {SLOWNESS}"]
+    assert any("s/^SLOWNESS = .*/SLOWNESS = {slowness}/" in line for line in modern.READY)
 
 
 def test_steps_name_tests_that_are_there() -> None:
