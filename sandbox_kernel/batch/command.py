@@ -191,7 +191,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
 def _unbrought(plan: Plan) -> list[str]:
     """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
     from ..files.beside import Beside
-    from .reads import literal_paths
+    from .reads import literal_paths, modules
     from .source import is_run
 
     if plan.settings.uploads is not None:
@@ -200,10 +200,11 @@ def _unbrought(plan: Plan) -> list[str]:
     brought |= {
         "/".join(parts[:depth]) for parts in (path.split("/") for path in brought) for depth in range(len(parts))
     }
-    wanted = list(literal_paths(cell.source for cell in plan.source.notebook.cells if is_run(cell)))
-    missing = [path for path in wanted if path not in brought]
+    cells = [cell.source for cell in plan.source.notebook.cells if is_run(cell)]
     folder = "" if plan.source.name == "-" else os.path.dirname(plan.source.name)  # noqa: PTH120 (as it was typed)
     look = Beside(folder or ".")
+    beside = [look([f"{name}.py", name]) for name in modules(cells)]  # one that is not there is a package's
+    missing = [path for path in (*literal_paths(cells), *filter(None, beside)) if path not in brought]
     lines = []
     for path in missing:
         way = shlex.quote(os.path.join(folder, path.partition("/")[0]))  # noqa: PTH118 (as it was typed)

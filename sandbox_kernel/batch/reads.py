@@ -29,6 +29,17 @@ _NAMES = ("filepath_or_buffer", "io", "path", "path_or_buf", "source", "file", "
 
 def literal_paths(cells: Iterable[str]) -> list[str]:
     """Return the paths below the working folder that some code cells read and none of them writes, in order."""
+    finder = _found(cells)
+    found = [path for path in finder.read if path not in finder.written]
+    return found[:MOST_PATHS]
+
+
+def modules(cells: Iterable[str]) -> list[str]:
+    """Return the first parts of the names of all modules that some code cells import, in order."""
+    return list(_found(cells).imported)[:MOST_PATHS]
+
+
+def _found(cells: Iterable[str]) -> _Finder:
     finder = _Finder()
     for code in cells:
         if len(code) > MOST_CHARACTERS:
@@ -38,15 +49,22 @@ def literal_paths(cells: Iterable[str]) -> list[str]:
             finder.visit(ast.parse(cell.python if cell.magic is None else cell.body))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # the run will say what is wrong with it
-    found = [path for path in finder.read if path not in finder.written]
-    return found[:MOST_PATHS]
+    return finder
 
 
 class _Finder(ast.NodeVisitor):
     def __init__(self) -> None:
         self.read: dict[str, None] = {}
         self.written: set[str] = set()
+        self.imported: dict[str, None] = {}
         self._texts: dict[str, str] = {}
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.imported |= dict.fromkeys(alias.name.partition(".")[0] for alias in node.names)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module and not node.level:
+            self.imported[node.module.partition(".")[0]] = None
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)

@@ -37,7 +37,7 @@ TICK_SECONDS = 0.5
 SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
 """What a script expects to find, in place of the kernel's own."""
 
-DOOR = Door(bring="Pass it to the run: --input FILE, or --input FOLDER/. for the contents of a folder.")
+DOOR = Door(bring="Bring files in with --input FILE, or --input FOLDER/. for the contents of a folder.")
 
 STATUS: dict[Kind, str] = {"code failed": "failed", "limit reached": "limit", "policy broken": "failed"}
 

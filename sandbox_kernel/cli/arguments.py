@@ -115,6 +115,7 @@ def parser() -> Parser:
     one.add_argument("--force", action="store_true", help="build even if it is there and current")
     one = command("install", commands.install_kernelspec)
     _where(one)
+    one.add_argument("--force", action="store_true", help="install a kernel that cannot work on this machine")
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     _doctor(command("doctor", commands.doctor))
     one = command("verify", commands.verify)
@@ -142,7 +143,7 @@ def parser() -> Parser:
 
 
 def _doctor(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--name", default=NAME, help="the kernelspec to check (default: %(default)s)")
+    one.add_argument("--name", default=NAME, help="the kernel to check, with its settings (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument(
         "--details", action="store_true", help="list every protection, and not only those that are missing"

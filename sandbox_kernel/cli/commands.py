@@ -12,6 +12,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,10 +114,12 @@ def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
 
     info = asyncio.run(make_engine(replace(settings, engine=BUBBLEWRAP)).info())
     print(f"engine      bubblewrap {info.version}, which needs neither Docker nor root")
-    if not info.limited and "limits" not in from_files() | options.values:
+    if not info.limited:
         print("limits      this user may have no cgroup here: memory and processes are watched, processors not limited")
-        if options.yes or _agreed("Install the kernel all the same, under a name that says so (limits = best-effort)?"):
+        question = "Install the kernel all the same, under a name that says so (limits = best-effort)?"
+        if "limits" not in from_files() | options.values and (options.yes or _agreed(question)):
             options.values["limits"] = "best-effort"
+        if check(options.values).limits_kept == "best-effort" and "display_name" not in from_files():
             options.values.setdefault("display_name", f"{settings.display_name} with limits best-effort")
     if settings.image == SETTINGS["image"].default:
         print(f"environment {roots.build('data', progress=_progress)}")
@@ -147,13 +150,20 @@ def install_kernelspec(options: argparse.Namespace) -> int:
     """Install the kernelspec: one more kernel in the picker of front ends, with settings of its own.
 
     Without a flag that says where, it goes where `setup` puts its own: into the virtual environment, or to the user.
+
+    A setting that cannot work on this machine is an error, unless --force is given.
     """
-    from ..setup.install import doubts
+    from ..setup.install import look
 
     if options.name != NAME:
         options.values.setdefault("display_name", f"Python 3 ({options.name})")
+    impossible, doubts = look(check(options.values), options.values, options.name)
+    if impossible and not options.force:
+        one = impossible[0]
+        words = f"{one.message}; --force installs the kernel all the same"
+        raise ConfigurationError(one.code, words, limit=one.limit, value=one.value, setting=one.setting)
     print(f"Installed kernelspec {options.name} in {_install(options)}")
-    for doubt in doubts(check(options.values), options.values, options.name):
+    for doubt in (*map(str, impossible), *doubts):
         print(f"note: {doubt}", file=sys.stderr)
     return FINE
 
@@ -169,15 +179,25 @@ def uninstall_kernelspec(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Check everything that a session needs, up to a real start, and say how to repair what is wrong."""
+    """Check everything that a session needs, up to a real start, and say how to repair what is wrong.
+
+    It checks the settings of the installed kernel, and those given here before them.
+    """
     from ..setup.doctor import diagnose
     from ..setup.rows import as_json, table
 
     if options.walls:
         return _walls(options)
-    rows = diagnose(check(options.values), name=options.name)
+    rows = diagnose(check(_of_kernel(options.name) | options.values), name=options.name)
     print(as_json(rows) if options.json else table(rows, details=options.details))
     return FINE if all(row.ok for row in rows) else WRONG
+
+
+def _of_kernel(name: str) -> dict[str, Any]:
+    """Return the settings of an installed kernel; none if there is none, which is a row of the doctor's."""
+    with suppress(ConfigurationError):
+        return values_of(name)
+    return {}
 
 
 def _walls(options: argparse.Namespace) -> int:

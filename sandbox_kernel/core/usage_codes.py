@@ -22,6 +22,11 @@ class UsageCode(Code):
     UNKNOWN_SETTING = "failure", "there is no such setting", "Run `sandbox-kernel settings`."
     WRONG_ARGUMENT = "failure", "an argument has a wrong value", _HELP
     NOT_TOGETHER = "failure", "two settings or arguments do not go together", _HELP
+    NOT_ON_THIS_MACHINE = (
+        "failure",
+        "a setting cannot work on this machine",
+        "Change the setting, or install the kernel all the same with --force.",
+    )
     CONFIG_FILE_FAILED = "failure", "a config file cannot be read", "Fix the file that is named."
     MEMORY_TOO_SMALL = (
         "failure",

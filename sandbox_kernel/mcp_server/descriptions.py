@@ -97,7 +97,7 @@ def packages(settings: Settings) -> str:
         lines = (brought("images") / "data.in").read_text(encoding="utf-8").splitlines()
     except OSError:
         return f"the usual ones for data analysis; {more}."
-    names = [match[0] for line in lines if (match := re.match(r"[a-z][a-z0-9-]*", line))]
+    names = [match[0] for line in lines if (match := re.match(r"(?!noto-|fontpkg-)[a-z][a-z0-9-]*", line))]
     return f"{', '.join(names)} and Python's standard library are installed; {more}."
 
 

@@ -13,6 +13,9 @@ from ..files.names import check_name
 
 T = TypeVar("T")
 Name = str | PurePath
+FOLDERS = (SCRATCH, "/home/user")
+"""How callers name the folder of the cells: by its place, or as hosted interpreters call it. In cells, the second is a
+link to the first."""
 
 
 def relative(path: Name) -> str:
@@ -22,7 +25,7 @@ def relative(path: Name) -> str:
             UsageCode.WRONG_ARGUMENT, f"a path must be text, not {type(path).__name__}", setting="path"
         )
     text = str(path)
-    text = text[len(SCRATCH) + 1 :] if text.startswith(SCRATCH + "/") else text
+    text = next((text[len(folder) + 1 :] for folder in FOLDERS if text.startswith(f"{folder}/")), text)
     while text.startswith("./"):
         text = text[2:]
     try:
@@ -49,4 +52,4 @@ async def named(name: str, work: Awaitable[T]) -> T:
 def folder_of(path: Name) -> str:
     """Return a folder's path relative to /mnt/data, "" for that itself. Raises `FileRefused`."""
     text = str(path).rstrip("/") or str(path)
-    return "" if text in {"", ".", SCRATCH} else relative(text)
+    return "" if text in {"", ".", *FOLDERS} else relative(text)

@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sandbox_kernel
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 NAME = "sandbox-python"
 ENGINE_SECONDS = 5.0
 """How long an installation waits for what the engine says of memory and image."""
+ZONES = Path("/usr/share/zoneinfo")
+MACHINE = "machine"
+"""The value of `time_zone` that names no zone."""
 
 
 def check(values: Mapping[str, object]) -> Settings:
@@ -177,45 +180,70 @@ def uninstall(name: str = NAME, *, user: bool = False, prefix: str | None = None
         ) from error
 
 
-def doubts(settings: Settings, values: Mapping[str, object], name: str = NAME) -> list[str]:
-    """Return what is probably not meant in the settings of a kernel that was installed; empty without any doubt.
+class Looked(NamedTuple):
+    """What this machine says of the settings of a kernel."""
 
-    An engine that does not answer is no doubt: it may be started later.
+    impossible: list[ConfigurationError]
+    """What was given and cannot work here."""
+    doubts: list[str]
+    """What is probably not meant."""
+
+
+def look(settings: Settings, values: Mapping[str, object], name: str = NAME) -> Looked:
+    """Hold the settings of a kernel against this machine; `values` are those that were given for this kernel.
+
+    An engine that does not answer finds nothing wrong: it may be started later.
     """
     from jupyter_client.kernelspec import KernelSpecManager
 
-    found: list[str] = []
+    impossible = list(_of_machine(values))
+    doubts: list[str] = []
     with suppress(SandboxError, OSError, TimeoutError):
-        found += asyncio.run(_of_engine(settings, given="memory" in values))
-    for one in ("uploads", "downloads"):
-        path = str(values.get(one) or "")
-        if path.startswith(("/", "~")) and not Path(path).expanduser().is_dir():
-            found.append(f"{one} is not there yet: {path}. It counts as empty until it is made.")
+        for one, given in asyncio.run(_of_engine(settings)):
+            if given in values:
+                impossible.append(one)
+            elif given != "memory":  # the default of it is no more than a number that nobody chose
+                doubts.append(one.message)
     others = KernelSpecManager().get_all_specs()
     same = [other for other, spec in others.items() if spec["spec"].get("display_name") == settings.display_name]
-    found += [
+    doubts += [
         f"the kernel {other} is called {settings.display_name!r}, too: --display-name gives this one another name"
         for other in same
         if other != name
     ]
-    return found
+    return Looked(impossible, doubts)
 
 
-async def _of_engine(settings: Settings, *, given: bool) -> list[str]:
+def _of_machine(values: Mapping[str, object]) -> Iterator[ConfigurationError]:
+    zone = str(values.get("time_zone") or MACHINE)
+    if zone != MACHINE and ZONES.is_dir() and not (ZONES / zone).is_file():
+        yield _impossible("this machine knows no such time zone", "time_zone", zone)
+
+
+async def _of_engine(settings: Settings) -> list[tuple[ConfigurationError, str]]:
+    """Return what the engine lacks, each with the setting that asks for it."""
     from ..engines.select import make_engine
 
-    found: list[str] = []
+    found: list[tuple[ConfigurationError, str]] = []
     async with asyncio.timeout(ENGINE_SECONDS):
         engine = make_engine(settings)
-        has = (await engine.info()).memory_bytes
-        if given and has and settings.limits.memory_bytes > has:
-            limit, most = format_bytes(settings.limits.memory_bytes), format_bytes(has)
-            found.append(f"memory is {limit}, and the machine has {most}: a cell may use up all of it")
+        info = await engine.info()
+        has, memory, runtime = info.memory_bytes, settings.limits.memory_bytes, settings.runtime
+        if has and memory > has:
+            why = "memory is more than this machine has: a cell could use up all of it"
+            found.append((_impossible(why, "memory", format_bytes(memory), limit=format_bytes(has)), "memory"))
+        if runtime and info.runtimes and runtime not in info.runtimes:
+            found.append((_impossible("the engine has no such runtime", "runtime", runtime), "runtime"))
         try:
             await engine.image(settings.image)
         except ImageMissing:
-            found.append(f"the engine has no image {settings.image}: cells end as ImageMissing until there is one")
+            why = f"the engine has no image {settings.image}: cells end as ImageMissing until it is built"
+            found.append((_impossible(why, "image", settings.image), "image"))
     return found
+
+
+def _impossible(why: str, setting: str, value: str, limit: str | None = None) -> ConfigurationError:
+    return ConfigurationError(UsageCode.NOT_ON_THIS_MACHINE, why, limit=limit, value=value, setting=setting)
 
 
 def _refuse_links(prefix: str, name: str) -> None:

@@ -289,3 +289,12 @@ def test_setup_says_which_command_makes_a_root_that_is_missing(tmp_path: Path) -
     said = " ".join(done.stdout.split())
     assert "WRONG environment nobody/made:this is missing" in said
     assert "sandbox-kernel build --engine bubblewrap --requirements FILE --tag nobody/made:this" in said
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word() -> None:
+    """As `| head` may. The control reads to the end."""
+    command = f"{shlex.quote(sys.executable)} -m sandbox_kernel settings"
+    for reader, code in (("true", 141), ("cat", 0)):
+        line = f"{command} | {reader} >/dev/null; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (code, "")

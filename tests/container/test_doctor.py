@@ -238,6 +238,16 @@ KERNELSPECS: dict[str, tuple[Change, str]] = {
 }
 
 
+def test_the_settings_of_the_installed_kernel_are_checked_unless_others_are_given(tmp_path: Path) -> None:
+    install({"engine": "unix:///nonexistent/none.sock"}, name="gone", prefix=str(tmp_path))
+    place = {"JUPYTER_PATH": str(tmp_path / "share/jupyter")}
+    for given, address in ((), "none.sock"), (("--engine=unix:///nonexistent/other.sock",), "other.sock"):
+        done = run("--json", "--name", "gone", *given, **place)
+        rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+        assert (rows["engine"]["status"], rows["kernelspec"]["status"]) == ("wrong", "ok")
+        assert address in rows["engine"]["found"]
+
+
 @pytest.mark.parametrize("case", KERNELSPECS)
 def test_a_kernelspec_that_cannot_work(case: str, kernelspec: Path) -> None:
     """Each thing that would stop the kernel from starting is found before a front end finds it."""

@@ -248,6 +248,10 @@ def test_files_by_names(sandbox: Sandbox) -> None:
     files.remove(path="n/b", user="user")
     assert [event.name for event in watch.get_new_events(request_timeout=5)] == ["b"]
     watch.stop(request_timeout=5)
+    files.write("/home/user/n/home.txt", "there")
+    assert sandbox.run_code("open('/home/user/n/home.txt').read() == open('n/home.txt').read()").text == "True"
+    assert files.read("/home/user/n/home.txt") == files.read("n/home.txt") == "there"
+    assert {entry.path for entry in files.list("/home/user", depth=1)} == {"n"}
     for call in (lambda: files.write("n/x", "", metadata={}), lambda: files.write_files([], metadata={})):
         with pytest.raises(TypeError, match="metadata"):
             call()

@@ -245,13 +245,16 @@ def test_files_that_no_input_brings_are_said_before_the_run_and_how_to_bring_the
 ) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "bikes.csv").write_text("a,b\n")
-    code = "len(open('./data/bikes.csv').read()), open('absent.csv')"
+    (tmp_path / "mine.py").write_text("")
+    code = "len(open('./data/bikes.csv').read()), open('absent.csv')\nimport json, mine"
     done = start(code)
+    assert f"mine.py: add --input {tmp_path}/mine.py" in done.stderr
+    assert "json: " not in done.stderr
     way = f"data/bikes.csv: add --input {tmp_path}/data"
     assert way in done.stderr
     assert "absent.csv: --input FILE brings it; it is not beside the notebook either" in done.stderr
     assert done.stderr.index(way) < done.stderr.index("sandbox ready")
-    assert "Pass it to the run: --input FILE" in (tmp_path / "out" / "work.ipynb").read_text()
+    assert "--input FILE, or --input FOLDER/." in (tmp_path / "out" / "work.ipynb").read_text()
     done = start("len(open('./data/bikes.csv').read())", arguments=("--input", f"{tmp_path}/data"))
     assert done.code == 0
     assert "no --input brings" not in done.stderr

@@ -163,7 +163,7 @@ def eventually(condition: Callable[[], object], seconds: float, what: str) -> fl
 
 def install(folder: Path, *settings: str, name: str = "sandbox-python") -> KernelSpecManager:
     """Install a kernelspec below `folder` as the command line does, and return a manager that finds only that."""
-    assert main(["install", "--prefix", str(folder), "--name", name, *settings]) == 0
+    assert main(["install", "--prefix", str(folder), "--name", name, "--force", *settings]) == 0
     return KernelSpecManager(kernel_dirs=[str(folder / "share/jupyter/kernels")])
 
 

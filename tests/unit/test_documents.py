@@ -206,7 +206,8 @@ HOSTS = re.compile(
 )
 """Where packages and images come from is the business of each machine."""
 
-PLACES = re.compile(r"(?<!\w)/(?:home|Users)/(?!sandbox\b)[\w.-]+/")
+PLACES = re.compile(r"(?<!\w)/(?:home|Users)/(?!(?:sandbox|users?)\b)[\w.-]+/")
+"""`user` is where hosted interpreters have their cells, and what sandboxes here call the same folder."""
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b|\b(?:issue|pull request|PR) ?#\d")
 
 

@@ -15,6 +15,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
 from sandbox_kernel.config.sources import from_argv, read_argv
+from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, ImageMissing
 from sandbox_kernel.core.extras import install_words
 from sandbox_kernel.core.model import GIB
@@ -224,29 +225,54 @@ class Machine:
     """An engine of 8 GiB without an image."""
 
     async def info(self) -> Any:
-        return SimpleNamespace(memory_bytes=8 * GIB)
+        return SimpleNamespace(memory_bytes=8 * GIB, runtimes=frozenset({"runc"}))
 
     async def image(self, name: str) -> Any:
         raise ImageMissing(name)
 
 
-def test_what_is_probably_not_meant_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_this_machine_lacks_is_found_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The control is the same engine for a kernel that fits, and has its image."""
     monkeypatch.setattr("sandbox_kernel.engines.select.make_engine", lambda settings: Machine())
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
     monkeypatch.setattr(install, "isolation_flags", lambda python: ["-I"])
     install.install({"display_name": "Twin"}, name="twin", prefix=str(tmp_path))
-    values: dict[str, object] = {"memory": "1T", "image": "none:1", "uploads": str(tmp_path / "later")}
+    values: dict[str, object] = {"memory": "1T", "image": "none:1", "runtime": "other", "time_zone": "Mars/Base"}
     values["display_name"] = "Twin"
-    said = "\n".join(install.doubts(install.check(values), values, "another"))
-    assert "memory is 1024.0 GiB, and the machine has 8.0 GiB" in said
-    assert "the engine has no image none:1" in said
-    assert f"uploads is not there yet: {tmp_path}/later" in said
-    assert "the kernel twin is called 'Twin', too" in said
+    found = install.look(install.check(values), values, "another")
+    wrong = {error.setting: (error.value, error.limit) for error in found.impossible}
+    assert wrong == {
+        "time_zone": ("Mars/Base", None),
+        "memory": ("1024.0 GiB", "8.0 GiB"),
+        "runtime": ("other", None),
+        "image": ("none:1", None),
+    }
+    assert {error.code for error in found.impossible} == {UsageCode.NOT_ON_THIS_MACHINE}
+    assert found.doubts == ["the kernel twin is called 'Twin', too: --display-name gives this one another name"]
+
+    unbuilt: dict[str, object] = {"display_name": "Single"}  # its image may be built later, as the default's
+    found = install.look(install.check(unbuilt), unbuilt, "another")
+    assert not found.impossible
+    assert "ImageMissing" in found.doubts[0]
+
     monkeypatch.setattr(Machine, "image", lambda self, name: self.info())
-    (tmp_path / "later").mkdir()
-    fits: dict[str, object] = {"memory": "1G", "uploads": str(tmp_path / "later"), "display_name": "Single"}
-    assert install.doubts(install.check(fits), fits, "another") == []
+    fits: dict[str, object] = {"memory": "1G", "runtime": "runc", "time_zone": "UTC", "display_name": "Single"}
+    assert install.look(install.check(fits), fits, "another") == ([], [])
+
+
+def test_what_cannot_work_here_is_installed_only_by_force(tmp_path: Path) -> None:
+    flags = ("--prefix", tmp_path / "prefix", "--memory", "9999G", "--engine", "bubblewrap")
+    done = run("install", *flags, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "--force" in done.stderr
+    assert "Setting to change: memory" in " ".join(done.stderr.split())
+    assert not (tmp_path / "prefix").exists()
+    done = run("install", *flags, "--force", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("note: ")
+    assert "--memory=9999G" in spec_of(tmp_path / "prefix").argv
 
 
 def test_the_packages_of_an_extra_are_named_as_every_index_knows_them() -> None:

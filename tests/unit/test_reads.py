@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_kernel.batch.outlet import Outlet
 from sandbox_kernel.batch.progress import MUCH, Progress
-from sandbox_kernel.batch.reads import literal_paths
+from sandbox_kernel.batch.reads import literal_paths, modules
 
 READS = {
     "pandas": ("pd.read_csv('sales.csv')", ["sales.csv"]),
@@ -59,3 +59,13 @@ def test_large_inputs_show_how_far_they_are(total: int, lines: int) -> None:
     progress._outlet.finish(5)  # noqa: SLF001 (what it says is written by a thread)
     assert stream.getvalue().count("inputs: ") == lines
     assert not lines or stream.getvalue().endswith("inputs: 320.0 MiB of 320.0 MiB\n")
+
+
+def test_the_modules_that_cells_import_are_found() -> None:
+    cells = [
+        "import numpy as np, helpers.text\nfrom mine import f",
+        "def g():\n    import late",
+        "from . import x",
+        "import (",
+    ]
+    assert modules(cells) == ["numpy", "helpers", "mine", "late"]
