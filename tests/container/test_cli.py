@@ -20,6 +20,7 @@ from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
 from sandbox_kernel.engines import sightings
 from sandbox_kernel.engines.about import Listed
+from sandbox_kernel.engines.docker import documents
 from sandbox_kernel.setup.install import check
 from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
@@ -298,3 +299,9 @@ def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word() -> None:
         line = f"{command} | {reader} >/dev/null; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_of_a_container_that_ends_while_it_is_asked_the_engine_has_nothing_to_say() -> None:
+    """Its answer is `null` then."""
+    assert documents.memory_used(None) is None
+    assert documents.memory_used({"memory_stats": {"usage": 5, "stats": {"inactive_file": 2}}}) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import errno
-import gc
 import io
 import json
 import os
@@ -27,6 +26,7 @@ from sandbox_kernel.files.names import CHUNK_BYTES, FileLimits
 from sandbox_kernel.files.scratch import Ask, Stamp
 from sandbox_kernel.files.transfer import Downloads, Report, SyncState, Uploads
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
+from tests.support.descriptors import open_below
 from tests.support.examples import examples
 from tests.support.files_agent import Liar, real
 from tests.support.patience import Stopwatch, within
@@ -65,11 +65,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def tree(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
-
-
-def open_files() -> int:
-    gc.collect()  # a folder stays open as long as its object, or an error that knows it, lives
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def names(report: Report) -> set[str]:
@@ -337,10 +332,10 @@ async def test_a_lying_agent_gets_its_upload_refused(place: Place, answer: Any) 
 
 async def test_cancelling_leaves_nothing_in_scratch_and_no_open_file(place: Place) -> None:
     (place.up / "a").write_bytes(bytes(3 * CHUNK_BYTES))
-    before = open_files()
+    before = open_below(place.base)
     await cancelled_after_a_chunk(place.uploads.sync)
     assert tree(place.scratch) == set()
-    assert open_files() == before
+    assert open_below(place.base) == before
 
 
 async def test_the_end_of_the_sandbox_ends_a_copy(place: Place) -> None:
@@ -593,10 +588,10 @@ async def test_a_failed_copy_is_tried_again(place: Place) -> None:
 async def test_cancelling_leaves_nothing_in_the_folder_and_no_open_file(place: Place) -> None:
     (place.scratch / "new").mkdir()
     (place.scratch / "new" / "a").write_bytes(bytes(3 * CHUNK_BYTES))
-    before = open_files()
+    before = open_below(place.base)
     await cancelled_after_a_chunk(place.downloads.sync)
     assert tree(place.down) == set()
-    assert open_files() == before
+    assert open_below(place.base) == before
 
 
 # --- both directions at once -----------------------------------------------------------------------------------------

@@ -33,9 +33,12 @@ def listed(found: Mapping[str, Any]) -> Listed:
     )
 
 
-def memory_used(found: Mapping[str, Any]) -> int | None:
-    """Return what a container uses (`GET /containers/ID/stats`), less the cache that the machine may take back."""
-    memory = found.get("memory_stats") or {}
+def memory_used(found: Mapping[str, Any] | None) -> int | None:
+    """Return what a container uses (`GET /containers/ID/stats`), less the cache that the machine may take back.
+
+    Of one that ends just then, the engine has nothing to say.
+    """
+    memory = (found or {}).get("memory_stats") or {}
     usage, details = memory.get("usage"), memory.get("stats") or {}
     if not isinstance(usage, int):
         return None
