@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .core.errors import AbilityMissing as AbilityMissing
     from .core.errors import CallbackFailed as CallbackFailed
     from .core.errors import CellTimeout as CellTimeout
     from .core.errors import CommandError as CommandError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .core.errors import SandboxClosed as SandboxClosed
     from .core.errors import SandboxDied as SandboxDied
     from .core.errors import SandboxError as SandboxError
+    from .core.errors import SandboxPaused as SandboxPaused
     from .gateway.tools import Tool as Tool
     from .gateway.tools import Tools as Tools
     from .sdk.blocking import Sandbox as Sandbox
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "core.errors": (
+        "AbilityMissing",
         "CallbackFailed",
         "CellTimeout",
         "CommandError",
@@ -76,6 +79,7 @@ _PLACES = {
         "SandboxClosed",
         "SandboxDied",
         "SandboxError",
+        "SandboxPaused",
     ),
     "gateway.tools": ("Tool", "Tools"),
     "sdk.blocking": ("Sandbox",),

@@ -25,8 +25,6 @@ MAX_PENDING = 4 << 20
 """Bytes waiting for the host above which nothing more is read from the kernel."""
 DELAY = 0.001
 """Seconds, and what a poller can wait for at least."""
-LEASE = 60.0
-"""Seconds of silence after which the host is taken for dead; it sends a ping every few seconds."""
 READ = 1 << 18
 TIDY_SECONDS = 0.9
 """How long no large message came when memory is given back; less than the loop's longest wait."""
@@ -56,7 +54,7 @@ class Agent:
         self.delayed_until = 0.0
         self.blocked = False
         self.more_ended = False
-        self.heard = time.monotonic()
+        self.lease = process.Lease()
 
     # --- towards the host ---
 
@@ -304,9 +302,10 @@ class Agent:
             if self.meter is not None:
                 self.meter.sample()
             self.tidy(congested)
+            silent = self.lease.over()
             if STDIN in ready:
                 self.receive()
-            elif time.monotonic() - self.heard > LEASE:
+            elif silent:
                 os._exit(0)
             if wake_read in ready:
                 os.read(wake_read, 4096)
@@ -339,7 +338,7 @@ class Agent:
             self.swollen = 0.0
 
     def receive(self) -> None:
-        self.heard = time.monotonic()
+        self.lease.renew()
         try:
             data = os.read(STDIN, READ)
         except BlockingIOError:

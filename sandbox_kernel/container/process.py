@@ -9,6 +9,7 @@ import fcntl
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 F_SETPIPE_SZ = 1031
@@ -26,6 +27,30 @@ Only within the container: its share of the machine is the engine's to set, and 
 _PR_SET_DUMPABLE = 4
 _ZMQ_PAIR = 0
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+
+
+LEASE = 60.0
+"""Seconds of silence after which the host is taken for dead; it sends a ping every few seconds."""
+STILL = 5.0
+"""Seconds without a turn of the agent's loop, which waits for one at most: it stood still with all of its sandbox."""
+
+
+class Lease:
+    """How long the host may be silent. Time in which nobody here could have heard it does not count."""
+
+    def __init__(self) -> None:
+        self.heard = self.looked = time.monotonic()
+
+    def renew(self) -> None:
+        self.heard = time.monotonic()
+
+    def over(self) -> bool:
+        """Return whether the host is gone; to be asked at each turn of the loop."""
+        now = time.monotonic()
+        since, self.looked = now - self.looked, now
+        if since > STILL:
+            self.heard += since
+        return now - self.heard > LEASE
 
 
 def prepare_pipes(stdin: int, stdout: int) -> int:

@@ -59,6 +59,8 @@ class EndCode(Code):
     SANDBOX_NOT_RUNNING = "failure", "no sandbox is running", _AGAIN
     SANDBOX_IDLE = "limit", "the sandbox was idle and was ended", "Upload files again, or raise idle_timeout."
     SANDBOX_ENDED_BY_OWNER = "notice", "the sandbox was ended by its owner", "Nothing: somebody asked for it."
+    SANDBOX_PAUSED = "failure", "the sandbox is paused", "Call resume() first."
+    NOT_PAUSED = "failure", "the sandbox cannot be paused now: {why}", "Try again in a moment."
     SANDBOX_SILENT = "failure", "the sandbox did not answer", _AGAIN
     START_TOO_SLOW = (
         "limit",
@@ -111,6 +113,16 @@ class EndCode(Code):
         "failure",
         "the engine has no user id for the sandbox",
         "Use a Docker that root runs without userns-remap, or bubblewrap, which needs no root.",
+    )
+    ENGINE_CANNOT_PAUSE = (
+        "failure",
+        "this engine cannot pause a sandbox",
+        "Use an engine that can: Docker, bubblewrap with a cgroup, qemu; or let the sandbox end, and keep its files.",
+    )
+    ENGINE_CANNOT_SNAPSHOT = (
+        "failure",
+        "this engine cannot take a snapshot of a sandbox, nor begin from one or fork it",
+        "Use engine = qemu, whose sandboxes are machines of their own; or keep files, and run the code again.",
     )
     ENGINE_NOT_SET_UP = (
         "failure",

@@ -171,7 +171,6 @@ class ScreenBlocked(CellError):
 
     fault = "policy"
     usual = EndCode.SCREEN_BLOCKED
-    words = ("Limit", "Reached")
 
     def __init__(
         self, findings: Sequence[str] = (), *, score: int = 0, threshold: int = 0, kept: Survived | None = None
@@ -233,6 +232,13 @@ class ImageMissing(EngineError):
 
     fault = "configuration"
     usual = EndCode.IMAGE_MISSING
+
+
+class AbilityMissing(EngineError):
+    """The engine cannot pause a sandbox, write it down or fork it; its code says which."""
+
+    fault = "configuration"
+    usual = EndCode.ENGINE_CANNOT_PAUSE
 
 
 class AttestationFailed(EngineError):
@@ -309,14 +315,18 @@ class ConfigurationError(SandboxError):
     words = ("Allowed", "Given")
 
 
-# --- the caller of the SDK -------------------------------------------------------------------------------------------
-
-
 class SandboxClosed(SandboxError):
     """A sandbox was used after its end, or outside of the event loop or process that it belongs to."""
 
     fault = "configuration"
     usual = EndCode.SANDBOX_CLOSED
+
+
+class SandboxPaused(SandboxError):
+    """A sandbox was used while it is paused, or cannot be paused now; it is as it was."""
+
+    fault = "configuration"
+    usual = EndCode.SANDBOX_PAUSED
 
 
 class CallCancelled(SandboxError):

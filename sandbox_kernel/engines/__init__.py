@@ -10,6 +10,9 @@
 - `owner`: Whose container it is: a process, told apart from a later one with its number.
 - `guard`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
+- `abilities`: What an engine can do with a sandbox that runs: pause it, write it down, fork it.
+- `machines`: The seam of those that can.
+- `freezer`: A cgroup whose processes stand still.
 - `cgroups`: A cgroup for each sandbox, where this process may make one.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `multiplexed`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.

@@ -20,6 +20,8 @@ from .limit_watch import Place, own_folders
 NEEDED = ("memory", "pids", "cpu")
 WANTED = (*NEEDED, "cpuacct")
 """The last one counts the seconds of processors in version 1, and limits nothing."""
+FREEZER = "freezer"
+"""By which a sandbox is paused in version 1, where this process may; no sandbox sees it."""
 INSIDE = "/sys/fs/cgroup"
 LEAF = "sandbox-kernel-host"
 """Where the processes of a delegated cgroup of version 2 are put, for one with processes can have no children."""
@@ -50,7 +52,8 @@ class Group:
 
     def seen(self) -> tuple[tuple[str, str], ...]:
         """Return its folders, and where the sandbox sees them."""
-        return tuple((folder, f"{INSIDE}/{name}" if name else INSIDE) for name, folder in self.folders)
+        own = ((name, folder) for name, folder in self.folders if name != FREEZER)
+        return tuple((folder, f"{INSIDE}/{name}" if name else INSIDE) for name, folder in own)
 
     def limit(self, wanted: Protections) -> None:
         """Set what the sandbox may use. Raises OSError."""
@@ -178,6 +181,9 @@ def new_folders(name: str, own: Folders) -> tuple[tuple[tuple[str, str], ...], i
                 folders[mount.rpartition("/")[2]] = f"{folder}/{name}"
         for folder in folders.values():
             _writable(folder.rpartition("/")[0])
+        mount, folder = own.get(FREEZER, ("", ""))
+        if mount and os.access(folder, os.W_OK):
+            folders.setdefault(mount.rpartition("/")[2], f"{folder}/{name}")
         return tuple(folders.items()), 1
     if "" not in own:
         raise NoCgroup("no cgroups with memory, pids and cpu are mounted")

@@ -185,7 +185,10 @@ class Charge:
         """Remove the container, again and again, by all means there are."""
         if not self._appears():
             return
-        for count, _ in enumerate(self._while_there()):
+        for count, found in enumerate(self._while_there()):
+            state = found.get("State")
+            if isinstance(state, dict) and state.get("Paused"):  # not every runtime kills one that is
+                self._ask("POST", f"/containers/{self._id}/unpause")
             self._ask("DELETE", f"/containers/{self._id}?force=1&v=1")
             if count:
                 kill_processes(self._id)

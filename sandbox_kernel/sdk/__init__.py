@@ -22,6 +22,7 @@
 - `identity`: What a sandbox is, how long it lasts, and which there are in this process.
 - `hosted`: The names that hosted interpreters have for our errors.
 - `installing`: Packages into a sandbox that runs.
+- `pausing`: A sandbox that stands still and goes on; and when one may be used at all.
 - `client`: `AsyncSandbox`: a session on the caller's event loop.
 - `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.

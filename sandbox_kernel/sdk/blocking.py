@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack
 from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.model import Message, Settings
+from ..engines.abilities import Ability
 from .background import Background
 from .blocking_commands import Caller, Commands, Pty
 from .blocking_files import Files
@@ -174,6 +175,16 @@ class Sandbox:
                 background.leave(self.id)
         return open_until_now and os.getpid() == self._pid
 
+    def pause(
+        self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
+    ) -> bool:
+        """Let the sandbox stand still, so that it uses no processor; see `AsyncSandbox.pause`."""
+        return self._call(self._inner.pause(keep_memory, mode=mode, strict=strict))
+
+    def resume(self, **service: Any) -> bool:
+        """Let a paused sandbox go on where it was; return whether it stood still."""
+        return self._call(self._inner.resume())
+
     def usage(self) -> SandboxUsage:
         """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
         return self._call(self._inner.usage())
@@ -232,12 +243,14 @@ class Sandbox:
     def connect(self: Sandbox | str, timeout: float | None = None, **service: Any) -> Sandbox:
         """Return the sandbox with an id, which this process has made: `Sandbox.connect(sandbox_id)`.
 
-        It is the very same. With `timeout`, its time is set as by `set_timeout`. Raises `SandboxClosed` for an id that
-        no open sandbox has.
+        It is the very same; one that is paused goes on. With `timeout`, its time is set as by `set_timeout`. Raises
+        `SandboxClosed` for an id that no open sandbox has.
         """
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
             raise unknown(str(self))
+        if found.is_paused:
+            found.resume()
         found.start()
         if timeout is not None:
             found.set_timeout(timeout)
@@ -247,6 +260,16 @@ class Sandbox:
     def is_alive(self) -> bool:
         """Whether a container runs that was attested."""
         return self._inner.is_alive
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._inner.is_paused
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `pause`, `snapshot` and `fork` its engine has; the others raise `AbilityMissing` at once."""
+        return self._inner.abilities
 
     @property
     def info(self) -> SandboxInfo:

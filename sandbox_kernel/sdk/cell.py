@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,8 @@ from ..session.session import Session
 from .callbacks import Prompt
 from .execution import Event, Execution, Recorder
 from .values import CellUsage, NetworkDenial
+
+Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 MOST_DENIALS = 100
 """Of one cell, that its execution lists."""
@@ -125,6 +127,39 @@ class Cell:
             # Asked for now: the next cell, which may be on its way already, starts the meter anew.
             self._metering = self._session.meter.read(self.id)
         self.events.put_nowait(None)
+
+    async def run(
+        self,
+        cells: dict[str, Cell],
+        limit: float | None,
+        stop_on_error: bool,
+        tell: Tell,
+        around: tuple[str, str] | None = None,
+    ) -> Execution:
+        """Run it among `cells` to its end, and `tell` of what it says.
+
+        `around` is what goes right before and right after the cell, as cells of ours that nobody hears of.
+        """
+        cells[self.id] = self
+        before, after = around or ("", "")
+        try:
+            submit_silently(self._session, before)
+            self.submit(limit, stop_on_error)
+            submit_silently(self._session, after)
+            while (event := await self.events.get()) is not None:
+                if event[0] == "input":
+                    await self.ask(tell(*event))
+                else:
+                    await tell(*event)
+        except BaseException:
+            self.give_up()
+            raise
+        finally:
+            del cells[self.id]
+        execution = await self.finish()
+        if stop_on_error and execution.error is not None:
+            submit_silently(self._session, after)  # it was aborted with what stood behind the cell
+        return execution
 
     async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
         """Answer the cell's `input()` with what `asking` returns; the cell may end before that."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
@@ -22,7 +22,7 @@ from ..files.names import FileLimits
 from ..session.session import Session
 from . import starts, variables
 from .callbacks import Callback, Callbacks, Prompt
-from .cell import Cell, Front, submit_silently
+from .cell import Cell, Front, Tell
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..policy.screen import Screened
 
 MARGIN_SECONDS = 5.0
-
-Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 
 class AsyncSandbox(Identity):
@@ -178,34 +176,9 @@ class AsyncSandbox(Identity):
                     await tell("error", error)
                 return Execution(code=code, error=error)
             cell = Cell(code, wanted, self._session, reads, self.notebook_cell)
-            return await self._run_now(cell, limit, stop_on_error, tell, around)
+            return await cell.run(self._cells, limit, stop_on_error, tell, around)
         finally:
             self._calls -= 1
-
-    async def _run_now(
-        self, cell: Cell, limit: float | None, stop_on_error: bool, tell: Tell, around: tuple[str, str] | None = None
-    ) -> Execution:
-        """`around` is what goes right before and right after the cell, as cells of ours that nobody hears of."""
-        self._cells[cell.id] = cell
-        before, after = around or ("", "")
-        try:
-            submit_silently(self._session, before)
-            cell.submit(limit, stop_on_error)
-            submit_silently(self._session, after)
-            while (event := await cell.events.get()) is not None:
-                if event[0] == "input":
-                    await cell.ask(tell(*event))
-                else:
-                    await tell(*event)
-        except BaseException:
-            cell.give_up()
-            raise
-        finally:
-            del self._cells[cell.id]
-        execution = await cell.finish()
-        if stop_on_error and execution.error is not None:
-            submit_silently(self._session, after)  # it was aborted with what stood behind the cell
-        return execution
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
@@ -249,12 +222,14 @@ class AsyncSandbox(Identity):
     async def connect(self: AsyncSandbox | str, timeout: float | None = None, **service: Any) -> AsyncSandbox:
         """Return the sandbox with an id, which this process has made: `await AsyncSandbox.connect(sandbox_id)`.
 
-        It is the very same. With `timeout`, its time is set as by `set_timeout`. Raises `SandboxClosed` for an id that
-        no open sandbox has.
+        It is the very same; one that is paused goes on. With `timeout`, its time is set as by `set_timeout`. Raises
+        `SandboxClosed` for an id that no open sandbox has.
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
             raise unknown(str(self))
+        if found.is_paused:
+            await found.resume()
         await found.start()
         if timeout is not None:
             await found.set_timeout(timeout)
@@ -332,17 +307,6 @@ class AsyncSandbox(Identity):
             self._loop = loop
             self._life.begin(loop, self.kill)
             self._finalizers = Finalizers(self, self._session, loop)
-
-    def _check(self) -> None:
-        """Raise `SandboxClosed` unless this sandbox may be used here."""
-        if self._pid != os.getpid():
-            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_PROCESS)
-        if self._loop is not None and self._loop.is_closed():
-            raise SandboxClosed(EndCode.LOOP_CLOSED)
-        if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_LOOP)
-        if self._closing is not None or self._session.is_closed:
-            raise SandboxClosed(EndCode.SANDBOX_KILLED)
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:

@@ -13,15 +13,15 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, SandboxClosed, SandboxError
 from ..core.model import Settings, format_bytes
 from ..core.tasks import Tasks
 from ..session.session import Session
-from .installing import Installs
 from .network import Network
+from .pausing import Pauses
 from .values import NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage, seconds
 
 Closing = Callable[[], Coroutine[Any, Any, object]]
@@ -72,7 +72,7 @@ class _Sample:
     cpu_seconds: float
 
 
-class Identity(Installs):
+class Identity(Pauses):
     """What a sandbox is and uses."""
 
     settings: Settings
@@ -82,9 +82,6 @@ class Identity(Installs):
     _network: Network
     _engine: str
     _life: Lifetime
-    _loop: asyncio.AbstractEventLoop | None
-    _closing: asyncio.Task[None] | None
-    _pid: int
     _sample: _Sample | None = None
 
     async def _ready(self, *, fresh: bool, again: bool = False) -> None:
@@ -131,8 +128,12 @@ class Identity(Installs):
             metadata=dict(self.metadata),
             started_at=self._life.started,
             end_at=self._life.ends,
-            state="ended" if ended else "running" if self.is_alive else "not running",
+            state="ended" if ended else self._state,
         )
+
+    @property
+    def _state(self) -> Literal["paused", "running", "not running"]:
+        return "paused" if self.is_paused else "running" if self.is_alive else "not running"
 
     async def get_info(self, **service: Any) -> SandboxInfo:
         """Return `info`. What says how a hosted service is reached has no effect."""
@@ -215,7 +216,7 @@ class Page:
             why = f'order must be "asc" (the oldest first) or "desc", not {order!r}'
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="order")
         states = query is not None and query.state is not None
-        running = [info for info in sandboxes if states or info.state == "running"]
+        running = [info for info in sandboxes if states or info.state in {"running", "paused"}]
         rows = [info for info in running if query is None or query.matches(info)]
         self._rows = sorted(rows, key=lambda info: info.started_at or datetime.now(UTC), reverse=order != "asc")
         self._limit = max(1, limit or len(self._rows) or 1)

@@ -106,7 +106,7 @@ class Keywords(SettingKeywords, total=False):
     secure: object
 
 
-State = Literal["running", "not running", "ended"]
+State = Literal["running", "paused", "not running", "ended"]
 """Of a sandbox: one that is not running starts with the next call, one that has ended never does."""
 
 

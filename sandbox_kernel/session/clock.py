@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from ..core.codes import EndCode, Note
@@ -32,6 +33,54 @@ class Alarm(Protocol):
     def patience_is_lost(self, request: PendingRequest) -> None: ...
 
 
+class Timer:
+    """One time that runs out, and that can be stopped meanwhile."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._handle: asyncio.TimerHandle | None = None
+        self._kept: float | None = None
+        """Seconds left, while it is frozen."""
+        self._frozen = False
+
+    @property
+    def runs(self) -> bool:
+        return self._handle is not None or self._kept is not None
+
+    def start(self, seconds: float) -> None:
+        """Ring in so many seconds, and at no other time; of one that is frozen, they count later."""
+        self.stop()
+        if self._frozen:
+            self._kept = seconds
+        else:
+            self._handle = asyncio.get_running_loop().call_later(seconds, self._rung)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._kept = None
+
+    def left(self) -> float | None:
+        """Return the seconds until it rings; None if it does not run."""
+        if self._handle is None:
+            return self._kept
+        return max(0.0, self._handle.when() - asyncio.get_running_loop().time())
+
+    def freeze(self) -> None:
+        left = self.left()
+        self.stop()
+        self._kept, self._frozen = left, True
+
+    def thaw(self) -> None:
+        left, self._frozen = self._kept, False
+        if left is not None:
+            self.start(left)
+
+    def _rung(self) -> None:
+        self._handle = None
+        self._ring()
+
+
 class Clock:
     """The clock of one request."""
 
@@ -39,61 +88,63 @@ class Clock:
         self._request = request
         self._limits = limits
         self._alarm = alarm
-        self._limit: asyncio.TimerHandle | None = None
+        self._limit = Timer(self._time_is_up)
         """Runs while the request does, to its time limit."""
         self._left: float | None = None
         """Seconds left of that while it is paused."""
-        self._pause: asyncio.TimerHandle | None = None
+        self._pause = Timer(self._pause_is_over)
         """Runs while it is paused, to what all pauses of a request may come to."""
         self._pause_left = limits.idle_seconds
-        self._rest: asyncio.TimerHandle | None = None
+        self._rest = Timer(self._patience_is_lost)
         """Runs while only one of reply and idle has come."""
 
     def start(self, seconds: float) -> None:
         """Give the request so many seconds from now."""
-        if self._limit is not None:
-            self._limit.cancel()
-        self._limit = asyncio.get_running_loop().call_later(seconds, self._time_is_up)
+        self._limit.start(seconds)
         self._left = None
 
     def pause(self) -> None:
         """Let the request wait for a person; all its waits together may last as long as an unused sandbox."""
-        if self._limit is not None:
-            loop = asyncio.get_running_loop()
-            self._left = max(0.0, self._limit.when() - loop.time())
-            self._limit.cancel()
-            self._limit = None
-            self._pause = loop.call_later(self._pause_left, self._pause_is_over)
+        left = self._limit.left()
+        if left is not None:
+            self._left = left
+            self._limit.stop()
+            self._pause.start(self._pause_left)
 
     def resume(self) -> None:
         """Go on after a pause."""
-        if self._pause is not None:
-            self._pause_left = max(0.0, self._pause.when() - asyncio.get_running_loop().time())
-            self._pause.cancel()
-            self._pause = None
+        if (left := self._pause.left()) is not None:
+            self._pause_left = left
+            self._pause.stop()
         if self._left is not None:
             self.start(self._left)
 
+    def freeze(self) -> None:
+        """Let no time pass: its whole sandbox stands still."""
+        for timer in (self._limit, self._pause, self._rest):
+            timer.freeze()
+
+    def thaw(self) -> None:
+        """Go on where it was frozen."""
+        for timer in (self._limit, self._pause, self._rest):
+            timer.thaw()
+
     def left(self) -> float | None:
         """Return the seconds that the request may still run; None if its time does not count."""
-        if self._limit is None:
-            return self._left
-        return max(0.0, self._limit.when() - asyncio.get_running_loop().time())
+        left = self._limit.left()
+        return self._left if left is None else left
 
     def wait_for_rest(self, seconds: float) -> None:
         """Wait for what the kernel still owes, reply or idle; anew if it was waited for already."""
-        if self._rest is not None:
-            self._rest.cancel()
-        self._rest = asyncio.get_running_loop().call_later(seconds, self._patience_is_lost)
+        self._rest.start(seconds)
 
     @property
     def waits_for_rest(self) -> bool:
-        return self._rest is not None
+        return self._rest.runs
 
     def cancel(self) -> None:
         for timer in (self._limit, self._pause, self._rest):
-            if timer is not None:
-                timer.cancel()
+            timer.stop()
 
     def _time_is_up(self) -> None:
         request, every = self._request, self._limits.cell_seconds
@@ -114,7 +165,6 @@ class Clock:
         self._alarm.pause_is_over(self._request, error)
 
     def _patience_is_lost(self) -> None:
-        self._rest = None
         self._alarm.patience_is_lost(self._request)
 
 
@@ -125,6 +175,7 @@ class Clocks:
         self._limits = limits
         self._alarm = alarm
         self._clocks: dict[PendingRequest, Clock] = {}
+        self._frozen = False
 
     def start(self, request: PendingRequest, seconds: float) -> None:
         self._of(request).start(seconds)
@@ -154,6 +205,17 @@ class Clocks:
     def waits_for_rest(self, request: PendingRequest) -> bool:
         return request in self._clocks and self._clocks[request].waits_for_rest
 
+    def freeze(self) -> None:
+        """Let no time pass for any request, until `thaw`."""
+        self._frozen = True
+        for clock in self._clocks.values():
+            clock.freeze()
+
+    def thaw(self) -> None:
+        self._frozen = False
+        for clock in self._clocks.values():
+            clock.thaw()
+
     def stop(self, request: PendingRequest) -> None:
         """Forget the clock of a request."""
         if request in self._clocks:
@@ -165,5 +227,7 @@ class Clocks:
 
     def _of(self, request: PendingRequest) -> Clock:
         if request not in self._clocks:
-            self._clocks[request] = Clock(request, self._limits, self._alarm)
+            clock = self._clocks[request] = Clock(request, self._limits, self._alarm)
+            if self._frozen:
+                clock.freeze()
         return self._clocks[request]

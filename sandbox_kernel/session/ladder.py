@@ -72,6 +72,12 @@ class Ladder:
         if request in self._ending:
             self._ending[request].set()
 
+    async def calm(self) -> None:
+        """Return when no request is being ended; each end takes bounded time."""
+        while self._ending:
+            await next(iter(self._ending.values())).wait()
+            await asyncio.sleep(0)  # it is set a moment before it is gone
+
     def end_kernel(self, error: SandboxError) -> None:
         """Have the kernel replaced, or its sandbox ended if that cannot be done; `error` says why."""
         self._tasks.start(self._end_kernel(), "the end of a flood", failed=lambda _: self._end_sandbox(error))
@@ -98,7 +104,7 @@ class Ladder:
         except SandboxError as failure:
             self._audit("ladder", reason=str(failure))
         finally:
-            del self._ending[request]
+            self._ending.pop(request).set()
         if not request.finished:
             error.leaves(Survived.NOTHING, "the sandbox had to be ended")
             await self._control.kill_sandbox(error)

@@ -30,10 +30,8 @@ from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, 
 from .streams import RESET_BY_KERNEL, NoStreams, Streams
 
 MAX_FAILED_KERNELS = 3
-"""Kernels that end before they take up a cell, one after another, before their sandbox is given up.
-
-A cell can plant code that every later kernel of its sandbox runs at its start.
-"""
+"""Kernels that end before they take up a cell, in a row, before their sandbox is given up: a cell can plant code that
+every later kernel of its sandbox runs at its start."""
 EXIT_SECONDS = 5.0
 TURN_SECONDS = 0.02
 """How long messages are taken in a row before other work gets its turn."""
@@ -261,7 +259,9 @@ class Life:
             self._deadline.cancel()
 
     def _check_ready(self) -> None:
-        if self._state in AWAITING_KERNEL:
+        if self._state in AWAITING_KERNEL and self._link is not None and self._link.is_held:
+            self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
+        elif self._state in AWAITING_KERNEL:
             self._tasks.start(self.end(deaths.too_slow("the kernel", self._limits)), "the end of a sandbox")
 
     # --- what it sends ---

@@ -57,6 +57,11 @@ class Link:
         self._tasks.start(self._write(), "writing to a sandbox")
         self._tasks.start(self._ping(), "asking a sandbox whether it is there")
         self._over = False
+        self._flowing = asyncio.Event()
+        """Not set while the container stands still."""
+        self._flowing.set()
+        self._waits: dict[asyncio.Timeout, float | None] = {}
+        """Those of questions, with what is left of each while nothing flows."""
         self.spoke = -math.inf
         """When the last message to the kernel was sent, by the loop's clock."""
         self.failure: Note | None = None
@@ -107,18 +112,46 @@ class Link:
         """Send a command that has no answer."""
         self.send(wire.AGENT, [json.dumps({**fields, "op": op}).encode()])
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the container stands still, and nobody expects an answer of it."""
+        return not (self._flowing.is_set() or self._over)
+
+    def hold(self) -> None:
+        """Note that the container stands still: what is asked waits, and its time does not count."""
+        self._flowing.clear()
+        now = asyncio.get_running_loop().time()
+        for wait in self._waits:
+            when = wait.when()
+            if when is not None and not wait.expired():
+                self._waits[wait] = max(0.0, when - now)
+                wait.reschedule(None)
+
+    def let_go_on(self) -> None:
+        """Note that the container goes on."""
+        now = asyncio.get_running_loop().time()
+        for wait, left in self._waits.items():
+            if left is not None:
+                wait.reschedule(now + left)
+        self._flowing.set()
+
     async def ask(
         self, op: str, data: bytes = b"", *, timeout: float = ANSWER_SECONDS, **fields: Any
     ) -> tuple[dict[str, Any], bytes]:
         """Send a command and return its answer, a JSON object and raw data. Raises `SandboxDied` without one."""
+        await self._flowing.wait()
         number = secrets.randbits(52)  # as far as JSON's numbers are whole everywhere
         future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
             head = json.dumps({**fields, "op": op, "id": number}).encode()
             self.send(wire.AGENT, [head, data] if data else [head])
-            async with asyncio.timeout(timeout):
-                return await future
+            async with asyncio.timeout(timeout) as wait:
+                self._waits[wait] = None
+                try:
+                    return await future
+                finally:
+                    del self._waits[wait]
         except TimeoutError:
             raise SandboxDied(
                 Note(EndCode.SANDBOX_SILENT, f"the sandbox did not answer {op!r}"), limit=f"{timeout:g} s"
@@ -185,6 +218,7 @@ class Link:
 
     def _abandon(self) -> None:
         self._over = True  # nobody would answer what is asked from here on
+        self._flowing.set()
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(SandboxDied(EndCode.SANDBOX_DIED))

@@ -220,6 +220,16 @@ class Router:
         for request in self.requests.take_unsent_cells():
             self._completion.condemn_and_end(request, CellInterrupted(EndCode.CELL_NOT_RUN))
 
+    async def freeze(self) -> None:
+        """Let no time pass for any request, once none is being ended; what waits goes on to wait."""
+        await self._ladder.calm()
+        self._clocks.freeze()
+
+    def thaw(self) -> None:
+        """Go on after `freeze`."""
+        self._clocks.thaw()
+        self.pump()
+
     async def _prepare_and_transmit(self, request: PendingRequest, hook: Hook) -> None:
         try:
             notes = await hook()

@@ -31,6 +31,7 @@ from .publisher import Front
 from .recorder import Recorder
 from .router import Router
 from .screening import Screening
+from .standstill import Standstill
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
 from .voices import Voices
@@ -105,6 +106,9 @@ class Session:
         )
         self._monitor = self._watched()
         self._life = self._next_life()
+        self.standstill = Standstill(
+            engine, self.router, self.audit, link=self._link, ready=lambda: self._life.ready, touch=self.touch
+        )
         self._idleness = Idleness(
             self.limits.idle_seconds,
             watched=lambda: Event.IDLE in TABLE[self._life.state],
@@ -136,6 +140,11 @@ class Session:
     def is_open(self) -> bool:
         """Whether a container runs that was attested, and whose kernel was ready once."""
         return self._life.state in OPEN
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still with all that runs in it."""
+        return self._life.link is not None and self._life.link.is_held
 
     @property
     def is_gone(self) -> bool:
@@ -253,6 +262,7 @@ class Session:
         """End the session and its container; idempotent, bounded."""
         self._idleness.stop()
         await self._life.close()
+        await self.standstill.close()
         await self.router.close()
         if self._service is not None:
             await self._service.close()
@@ -266,7 +276,7 @@ class Session:
     @property
     def ready(self) -> bool:
         """Whether the kernel takes requests."""
-        return self._life.ready
+        return self._life.ready and not self.is_paused
 
     def transmit(self, kind: int, parts: list[bytes]) -> None:
         self._link().send(kind, parts)
@@ -282,7 +292,7 @@ class Session:
 
     def touch(self) -> None:
         """Note that the sandbox is in use; its idleness counts from now."""
-        if not self.is_closed:
+        if not (self.is_closed or self.is_paused):
             self._idleness.touch()
 
     # --- its containers ---
@@ -328,4 +338,4 @@ class Session:
     def _working(self) -> bool:
         """Whether requests are under way, and nobody is waited for."""
         waiting = any(request.awaiting_input for request in self.router.requests.in_flight)
-        return self.router.requests.active and not waiting
+        return self.router.requests.active and not (waiting or self.is_paused)

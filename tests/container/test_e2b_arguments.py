@@ -70,6 +70,21 @@ def test_it_is_looked_at_and_found_by_names(sandbox: Sandbox) -> None:
     assert end > now + timedelta(seconds=700)
 
 
+def test_it_stands_still_and_goes_on(sandbox: Sandbox) -> None:
+    sandbox.run_code("before = 1")
+    assert sandbox.pause(keep_memory=True, mode="full", strict=True)
+    assert not sandbox.pause()
+    assert sandbox.get_info().state == "paused"
+    assert sandbox.id in [info.sandbox_id for info in Sandbox.list()]
+    assert Sandbox.connect(sandbox.sandbox_id) is sandbox
+    assert sandbox.run_code("before").text == "1"
+    for given in ({"mode": "filesystem"}, {"keep_memory": False}):
+        refused: dict[str, Any] = given
+        with pytest.raises(InvalidArgumentException, match="keeps its memory"):
+            sandbox.pause(**refused)
+    assert not sandbox.is_paused
+
+
 def test_pages_of_sandboxes(sandbox: Sandbox, image: str) -> None:
     mark = {"page": sandbox.id}
     made = [Sandbox(image=image, memory="512M", metadata=mark) for _ in range(2)]

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import zmq
 
-from sandbox_kernel.container.agent import LEASE
+from sandbox_kernel.container.process import LEASE
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session.link import PING_SECONDS
 from tests.support.kernels import WAIT, Kernel, containers_of, eventually

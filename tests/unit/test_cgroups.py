@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.cgroups import Folders, Group, NoCgroup
+from sandbox_kernel.engines.freezer import Freezer
 from sandbox_kernel.engines.hardening import protections
 from tests.unit.test_hardening import SPEC
 
@@ -103,11 +105,11 @@ def trees(tmp_path: Path) -> Folders:
 
 
 def test_a_cgroup_of_version_1_is_one_for_each_hierarchy(trees: Folders, tmp_path: Path) -> None:
-    names = ("memory", "pids", "cpu,cpuacct")
+    names = ("memory", "pids", "cpu,cpuacct", "freezer")
     group = cgroups.make("x", WANTED, trees)
     assert group == Group(tuple((name, str(tmp_path / name / "own" / "x")) for name in names), 1)
-    assert group.seen()[2] == (f"{tmp_path}/cpu,cpuacct/own/x", "/sys/fs/cgroup/cpu,cpuacct")
-    memory, pids, cpu = (tmp_path / name / "own" / "x" for name in names)
+    assert group.seen()[2:] == ((f"{tmp_path}/cpu,cpuacct/own/x", "/sys/fs/cgroup/cpu,cpuacct"),), "it sees no switch"
+    memory, pids, cpu, _ = (tmp_path / name / "own" / "x" for name in names)
     assert said(memory, "memory.limit_in_bytes") == {"memory.limit_in_bytes": str(2 << 30)}
     assert not (memory / "memory.memsw.limit_in_bytes").exists(), "a kernel that does not count swap has no such file"
     (memory / "memory.memsw.limit_in_bytes").touch()
@@ -130,10 +132,38 @@ def test_in_version_1_it_is_entered_everywhere_and_its_kills_are_counted(trees: 
 
 def test_the_cgroups_of_a_process_are_found_by_the_name_of_its_sandbox(trees: Folders, tmp_path: Path) -> None:
     cgroups.make("x", WANTED, trees)
-    rows = ["9:memory:/own/x", "8:pids:/own/x", "4:cpu,cpuacct:/own/x", "2:freezer:/", "1:name=systemd:/own/x"]
+    rows = ["9:memory:/own/x", "8:pids:/own/x", "4:cpu,cpuacct:/own/x", "2:freezer:/own/x", "1:name=systemd:/own/x"]
     found = cgroups.folders_of(rows, "x", trees)
-    assert found == [f"{tmp_path}/{name}/own/x" for name in ("memory", "pids", "cpu,cpuacct")]
+    assert found == [f"{tmp_path}/{name}/own/x" for name in ("memory", "pids", "cpu,cpuacct", "freezer")]
     assert cgroups.folders_of(rows, "y", trees) == []
+
+
+def test_a_machine_that_gives_no_freezer_has_sandboxes_all_the_same(trees: Folders) -> None:
+    """It only cannot pause them, which is said when somebody asks."""
+    given = {name: place for name, place in trees.items() if name != "freezer"}
+    group = cgroups.make("x", WANTED, given)
+    assert [name for name, _ in group.folders] == ["memory", "pids", "cpu,cpuacct"]
+    assert not Freezer(group).there
+    assert not Freezer(None).there
+
+
+async def test_a_sandbox_that_does_not_stand_still_in_time_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that waits for a disk is not frozen before that answers; the files are the test's."""
+    monkeypatch.setattr("sandbox_kernel.engines.freezer.FREEZE_SECONDS", 0.05)
+    freezer, switch, said = Freezer(Group((("", str(tmp_path)),), 2)), tmp_path / "cgroup.freeze", "cgroup.events"
+    switch.touch()
+    (tmp_path / said).write_text("populated 1\nfrozen 0\n")
+    assert freezer.there
+    with pytest.raises(EngineError, match="standstill"):
+        await freezer.freeze()
+    assert switch.read_text() == "0\n"
+    (tmp_path / said).write_text("populated 1\nfrozen 1\n")
+    await freezer.freeze()
+    assert switch.read_text() == "1\n"
+    freezer.thaw()
+    assert switch.read_text() == "0\n"
 
 
 # --- neither ----------------------------------------------------------------------------------------------------------

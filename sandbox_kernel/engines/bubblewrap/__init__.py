@@ -11,6 +11,7 @@
 - `ahead`: The beginning of a sandbox, which needs no event loop.
 - `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
 - `witness`: What the machine says of a sandbox, compared with what it was asked for.
+- `standing`: A sandbox that stands still, by its cgroup.
 - `container`: One running sandbox: its pipe, and why it ended.
 - `engine`: The bubblewrap engine: start, adopt, list, reap.
 """

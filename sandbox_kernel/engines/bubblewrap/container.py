@@ -31,6 +31,7 @@ from .arguments import Descriptors, arguments
 from .finding import command_of, has_ended, mark_of
 from .launch import Launched, machine
 from .roots import Root, find
+from .standing import Standing
 from .warden import kill, warden
 from .watch import MayUse, UsageWatch, confine
 from .witness import look, witness
@@ -54,7 +55,7 @@ class BubblewrapHandover:
     state: dict[str, Any]
 
 
-class BubblewrapContainer(OverPipe):
+class BubblewrapContainer(OverPipe, Standing):
     """A running sandbox. Made by `BubblewrapEngine.start` and `BubblewrapEngine.adopt` only."""
 
     def __init__(self, program: str, launched: Launched, pipe: Pipe, most: MayUse, first: int | None = None) -> None:
@@ -127,6 +128,7 @@ class BubblewrapContainer(OverPipe):
     async def kill(self) -> None:
         """End the sandbox, within 4 s. Raises `EngineError` when that is not done by then; the warden then goes on."""
         self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
+        self._let_go_on()
         if self._listening and not self._over.is_set():
             kill([self._launched.monitor, *([] if self._handle is None else [self._handle])])
         self._pipe.close()

