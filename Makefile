@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test recipes test-unit test-modern properties lint bench fuzz fuzz-renderers lock labextension clean
+.PHONY: help demo lab setup test recipes hub test-unit test-modern properties lint bench fuzz fuzz-renderers lock labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -60,6 +60,23 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_recipes.py \
 			tests/frameworks/test_e2b_page.py $(PYTEST_ARGS) || exit 1; \
 	done
+
+# As root, for the users of the test. They must be able to read this checkout, and HUB: who has both in a folder that is
+# closed to others says HUB=/opt/hub on a checkout elsewhere.
+HUB := $(CURDIR)/.cache/hub
+HUB_PYTHON := /usr/bin/python3
+hub: $(VENV)/.for-tests setup $(HUB)/.installed ## two users of a real JupyterHub, without a right to Docker; needs Node.js 20
+	@echo "--- running the tests of the hub"
+	@SANDBOX_KERNEL_HUB=$(HUB) $(BIN)/python -m pytest -p no:cacheprovider tests/hub $(PYTEST_ARGS)
+
+$(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/package-lock.json
+	@echo "--- installing JupyterHub and its proxy into $(HUB)"
+	@mkdir -p $(HUB) && $(HUB_PYTHON) -m venv $(HUB)/venv
+	@$(HUB)/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook,secrets]' \
+		--requirement tests/hub/requirements.txt
+	@cp tests/hub/proxy/package.json tests/hub/proxy/package-lock.json $(HUB)/
+	@cd $(HUB) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)

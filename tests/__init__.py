@@ -1,5 +1,6 @@
 """What is checked, a folder for what it needs; helpers of several folders lie in `support`.
 
+- `hub`: two people on a real JupyterHub, with users of the system of its own; `make hub` runs it.
 - `unit`: this process and programs that it starts; neither an engine nor a browser. `make test-unit` runs them.
 - `container`: an engine, and sandboxes in it.
 - `attacks`: hostile cells, agents, users and floods against real sandboxes; and what the fuzzers find.

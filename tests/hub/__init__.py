@@ -1,0 +1,1 @@
+"""A real JupyterHub for two system users, and the operator's broker beside it: `make hub`."""
