@@ -53,19 +53,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a package, or the path of a wheel; may be repeated",
     )
     add("--input", action="append", default=[], metavar="PATH", help="a file or folder for /mnt/data; may be repeated")
-    where = "for the executed notebook, and files/ beneath it for what cells make (default: NAME-output)"
+    where = "for the executed notebook; files that cells make go into files/ below it (default: NAME-output)"
     add("--output", metavar="FOLDER", help=where)
     add("--report", metavar="FILE", help="write a report as JSON")
-    add("--receipt", metavar="FILE", help="write a receipt: what was run and came out, signed by the key of the audit")
-    add("--timeout", metavar="TIME", help="the same as --cell-timeout: how long one cell may run")
-    add("--total-timeout", metavar="TIME", help="how long the whole run may take, start included (default: no limit)")
-    add("--allow-errors", action="store_true", help="go on after a cell that failed; the exit code still tells")
-    why = "which policy events give exit code 5: those that could have acted, loaded or leaked (default), all, or none"
+    add("--receipt", metavar="FILE", help="write a receipt: the code and its results, signed with the key of the audit")
+    add("--timeout", metavar="TIME", help="how long one cell may run; the same as --cell-timeout")
+    add(
+        "--total-timeout",
+        metavar="TIME",
+        help="how long the whole run may take, including the start (default: no limit)",
+    )
+    add("--allow-errors", action="store_true", help="continue after a cell that failed; the exit code is still 1")
+    why = "which policy events give exit code 5: those that could have done harm (default), all, or none"
     add("--fail-on-policy", choices=("violation", "any", "never"), default="violation", help=why)
-    add("--quiet", "-q", action="store_true", help="say nothing but the reason of a run that did not end well")
+    add("--quiet", "-q", action="store_true", help="print nothing but the reason of a failure")
     pair: dict[str, Any] = {"action": "append", "nargs": 2, "default": [], "metavar": ("NAME", "VALUE")}
-    add("-p", "--parameters", help="a parameter, as papermill takes it; numbers, True, False and None are read", **pair)
-    add("-r", "--parameters_raw", "--parameters-raw", help="a parameter that stays text", **pair)
+    add("-p", "--parameters", help="a parameter, as in papermill; numbers, True, False and None are parsed", **pair)
+    add("-r", "--parameters_raw", "--parameters-raw", help="a parameter that is always text", **pair)
     one: dict[str, Any] = {"action": "append", "default": []}
     add("-f", "--parameters_file", "--parameters-file", metavar="FILE", help="a YAML file of parameters", **one)
     add("-y", "--parameters_yaml", "--parameters-yaml", metavar="YAML", help="parameters as YAML", **one)
@@ -80,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run a notebook or a script in a sandbox of its own.
 
-    The executed notebook is always written, also of a run that fails or is stopped, with what ran until then.
+    The executed notebook is always written. If the run fails or is stopped, it contains the cells that ran until then.
     """
     path = OutputFile(Path(options.report), setting="--report") if options.report else None
     if path is not None:

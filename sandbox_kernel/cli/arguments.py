@@ -92,9 +92,7 @@ def parser() -> Parser:
 
     one = command("setup", commands.set_up)
     _where(one)
-    one.add_argument(
-        "--yes", "-y", action="store_true", help="install an engine, or take weaker limits, without asking"
-    )
+    one.add_argument("--yes", "-y", action="store_true", help="do not ask: install an engine, or accept weaker limits")
     one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
     one = command("build", commands.build, settings=False)
     one.add_argument(
@@ -109,17 +107,17 @@ def parser() -> Parser:
         default="docker",
         help="docker: an image of the container engine (default). bubblewrap: a root, without Docker and without root",
     )
-    one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file of more packages")
+    one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file with more packages")
     one.add_argument("--from-image", metavar="IMAGE", help="for bubblewrap: a root with the files of a Docker image")
     one.add_argument("--tag", help="a name for the image or the root")
-    one.add_argument("--force", action="store_true", help="build even if it is there and current")
+    one.add_argument("--force", action="store_true", help="build even if it exists and is current")
     one = command("install", commands.install_kernelspec)
     _where(one)
-    one.add_argument("--force", action="store_true", help="install a kernel that cannot work on this machine")
+    one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     _doctor(command("doctor", commands.doctor))
     one = command("verify", commands.verify)
-    one.add_argument("--name", metavar="NAME", help="an installed kernel whose settings are taken, before those given")
+    one.add_argument("--name", metavar="NAME", help="an installed kernel whose settings are used")
     one.add_argument(
         "--format", choices=("table", "json", "html"), default="table", help="what to print (default: %(default)s)"
     )
@@ -145,10 +143,10 @@ def parser() -> Parser:
 def _doctor(one: argparse.ArgumentParser) -> None:
     one.add_argument("--name", default=NAME, help="the kernel to check, with its settings (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--details", action="store_true", help="list every protection, not only missing ones")
     one.add_argument(
-        "--details", action="store_true", help="list every protection, and not only those that are missing"
+        "--walls", action="store_true", help="show each engine and runtime instead, and whether it is installed"
     )
-    one.add_argument("--walls", action="store_true", help="instead: each engine and runtime, and whether it is here")
 
 
 def _pages(one: argparse.ArgumentParser, what: str) -> None:

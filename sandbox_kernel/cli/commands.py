@@ -41,15 +41,15 @@ SECONDS_FOR_LISTS = 90.0
 
 
 def set_up(options: argparse.Namespace) -> int:
-    """Make this machine ready: engine, image, kernelspec, and where there is a Jupyter Server the wall in the browser.
+    """Prepare this machine: engine, image, kernelspec, and the page policy of Jupyter Server if that is installed.
 
-    What is there already is left alone. Where no container engine answers, an ordinary user gets an environment for
+    Nothing that exists already is changed. If no container engine answers, an ordinary user gets an environment for
     bubblewrap instead, which needs neither Docker nor root.
 
-    The kernel has a folder for files in and one for files out, both beside each
-    notebook, unless a setting says otherwise: `uploads`, which a person makes, and `downloads`.
+    The kernel has two folders beside each notebook, unless a setting says otherwise: files in `uploads` are copied into
+    the sandbox, and files that cells save appear in `downloads`. You create the first one yourself.
 
-    Both go into the virtual environment, or else to the user, unless a flag says where.
+    The kernel is installed into the virtual environment, or for the user if there is none, unless a flag says where.
     """
     from ..setup import browser_wall
     from ..setup.doctor import diagnose
@@ -126,9 +126,9 @@ def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def build(options: argparse.Namespace) -> int:
-    """Build what cells run in: an image, or for bubblewrap a root, which is a folder of this user's.
+    """Build the environment of cells: an image, or for bubblewrap a root, which is a folder of this user's.
 
-    A root is made as an ordinary user, with pip: this machine's Python and libraries beside the packages of the image.
+    An ordinary user can build a root. It has this machine's Python and libraries, and the packages of the image.
     """
     from ..setup import exported, image, roots
 
@@ -147,7 +147,7 @@ def build(options: argparse.Namespace) -> int:
 
 
 def install_kernelspec(options: argparse.Namespace) -> int:
-    """Install the kernelspec: one more kernel in the picker of front ends, with settings of its own.
+    """Install a kernelspec: one more kernel in the picker of front ends, with its own settings.
 
     Without a flag that says where, it goes where `setup` puts its own: into the virtual environment, or to the user.
 
@@ -171,7 +171,7 @@ def install_kernelspec(options: argparse.Namespace) -> int:
 def uninstall_kernelspec(options: argparse.Namespace) -> int:
     """Remove a kernel from the picker of front ends. The images, the audit and your files stay.
 
-    Without a flag that says where, it is the one that front ends find by this name.
+    Without a flag that says where, it removes the kernel that front ends find by this name.
     """
     user, prefix = options.user, sys.prefix if options.sys_prefix else options.prefix
     print(f"Removed {uninstall(options.name, user=user, prefix=prefix)}")
@@ -179,9 +179,9 @@ def uninstall_kernelspec(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Check everything that a session needs, up to a real start, and say how to repair what is wrong.
+    """Check everything that a session needs, including a real start, and say how to repair what is wrong.
 
-    It checks the settings of the installed kernel, and those given here before them.
+    It uses the settings of the installed kernel. Settings given here replace them.
     """
     from ..setup.doctor import diagnose
     from ..setup.rows import as_json, table
@@ -209,9 +209,9 @@ def _walls(options: argparse.Namespace) -> int:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Try to get out of a sandbox of this machine, in over sixty ways, and say what stopped each.
+    """Try to get out of a sandbox on this machine, with over eighty probes, and say what stopped each.
 
-    The sandboxes are real and end with the command; your folders are not touched. The exit code is 1 if a probe failed.
+    The sandboxes are real and end with the command. Your folders are not changed. The exit code is 1 if a probe failed.
     """
     from ..verify.examination import examine
     from ..verify.report import as_json, exit_code, page, table
@@ -230,7 +230,7 @@ def reap(options: argparse.Namespace) -> int:
 
 
 def show_settings(options: argparse.Namespace) -> int:
-    """Show every setting: the value that a kernel on this machine would start with, and what it means."""
+    """Show every setting: its value for a kernel that starts on this machine now, and its meaning."""
     files, given = from_files(), options.values
     check(given)
     rows: list[dict[str, Any]] = []
@@ -255,7 +255,7 @@ def show_settings(options: argparse.Namespace) -> int:
 
 
 def codes(options: argparse.Namespace) -> int:
-    """Show every code of a refusal, a removal or an end: how grave it is, what it means, and what to do."""
+    """Show every code of a refusal, a removal or an end: its severity, its meaning, and what to do."""
     from ..setup import codes_page
 
     if options.json:
@@ -283,7 +283,7 @@ def run_broker(options: argparse.Namespace) -> int:
 def completion(options: argparse.Namespace) -> int:
     """Print a script that completes commands, options and values in a shell.
 
-    It is made once and asks nothing later: make it again after an update.
+    The script contains all the words and calls nothing later. Print it again after an update.
     """
     from .completion import script
 

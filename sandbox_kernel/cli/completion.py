@@ -5,8 +5,8 @@ A script is made once and completes without this program: a key press must not w
 
 from __future__ import annotations
 
+from ..config.setting import Setting
 from ..config.sources import SETTINGS
-from ..config.table import Setting
 from .pages import Parser
 
 SHELLS = ("bash", "zsh", "fish")

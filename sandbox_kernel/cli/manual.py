@@ -8,9 +8,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
+from ..config.setting import Setting
 from ..config.sources import CONFIG_NAME
 from ..config.table import GROUPS as SETTING_GROUPS
-from ..config.table import Setting
 
 WIDTH = 100
 """Columns at most, as in a terminal beside an editor."""
@@ -18,61 +18,61 @@ WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": ("run", "screen", "mcp"),
-    "What was recorded": ("audit", "receipt"),
-    "Looking after it": ("verify", "broker", "ps", "reap", "settings", "codes", "completion"),
+    "Records": ("audit", "receipt"),
+    "Checking and maintaining": ("verify", "broker", "ps", "reap", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
     "setup": {
-        "sandbox-kernel setup": "engine, image and kernel as far as they are missing, then a check of the whole",
-        "sandbox-kernel setup --gvisor --runtime runsc": "cells run in gVisor, which is installed first",
+        "sandbox-kernel setup": "set up what is missing of engine, image and kernel, then check everything",
+        "sandbox-kernel setup --gvisor --runtime runsc": "install gVisor first, and run cells in it",
     },
     "build": {
         "sandbox-kernel build": "the image that cells run in by default",
-        "sandbox-kernel build --requirements requirements.txt --tag sandbox-kernel:mine": "with packages of yours",
-        "sandbox-kernel build --engine bubblewrap": "without Docker and without root, beside this machine's Python",
+        "sandbox-kernel build --requirements requirements.txt --tag sandbox-kernel:mine": "an image with more packages",
+        "sandbox-kernel build --engine bubblewrap": "without Docker and root, with this machine's Python",
         "sandbox-kernel build --engine bubblewrap --from-image sandbox-kernel:data": "with the files of an image",
     },
     "install": {
-        "sandbox-kernel install --user": "for all Python environments of yours",
+        "sandbox-kernel install --user": "for all your Python environments",
         "sandbox-kernel install --user --name sandbox-8g --display-name 'Python 3 (8 GB)' --memory 8G": (
-            "one more entry in the kernel picker, with settings of its own"
+            "one more entry in the kernel picker, with its own settings"
         ),
     },
     "uninstall": {
-        "sandbox-kernel uninstall": "the kernel that setup made, wherever front ends find it",
-        "sandbox-kernel uninstall --user --name sandbox-8g": "one of yours",
+        "sandbox-kernel uninstall": "the kernel that setup installed",
+        "sandbox-kernel uninstall --user --name sandbox-8g": "a kernel with a name",
     },
     "doctor": {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
-        "sandbox-kernel doctor --json --runtime runsc": "a variant, for a program",
-        "sandbox-kernel doctor --walls": "which engine and runtime for whom, and which are here",
+        "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
+        "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
     },
     "verify": {
-        "sandbox-kernel verify --runtime runsc": "what stops what on this machine, with gVisor",
-        "sandbox-kernel verify --name sandbox-python --format html > verify.html": "a kernel's settings; a page",
+        "sandbox-kernel verify --runtime runsc": "test the isolation with gVisor",
+        "sandbox-kernel verify --name sandbox-python --format html > verify.html": "an installed kernel; a web page",
     },
     "run": {
         "sandbox-kernel run analysis.ipynb --input sales.csv --output results": "a notebook and its data",
         "sandbox-kernel run analysis.ipynb -p region north --report report.json": "with a parameter and a report",
-        "sandbox-kernel run script.py --cell-timeout 30 --quiet": "a script, which has half a minute",
+        "sandbox-kernel run script.py --cell-timeout 30 --quiet": "a script whose cells may run for half a minute each",
     },
     "screen": {
-        "sandbox-kernel screen analysis.ipynb": "what it would do, cell by cell, without running it",
+        "sandbox-kernel screen analysis.ipynb": "findings for each cell, without running it",
         "sandbox-kernel screen --format sarif notebooks/report.ipynb > screen.sarif": "for a code host",
     },
     "mcp": {
-        "sandbox-kernel mcp": "over stdin and stdout, for a host on this machine that starts it",
+        "sandbox-kernel mcp": "over stdin and stdout, for a host that starts it on this machine",
         "sandbox-kernel mcp --http --token-file mcp-token --memory 1G": "over HTTP, with tokens from a file",
     },
     "audit": {
-        "sandbox-kernel audit verify audit.jsonl": "whether it is as it was written, and how much of that is proven",
-        "sandbox-kernel audit show audit.jsonl --event cell --last 20": "the last cells, for people",
-        "sandbox-kernel audit public-key": "what others need, who are to verify and must not be able to write",
+        "sandbox-kernel audit verify audit.jsonl": "find changes, and say what is proven",
+        "sandbox-kernel audit show audit.jsonl --event cell --last 20": "the last 20 cells, in a readable form",
+        "sandbox-kernel audit public-key": "the key for people who verify but must not write",
     },
     "receipt": {
-        "sandbox-kernel receipt verify receipt.json --output results": "whether these are the files of that run",
-        "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "whether the audit still has that run",
+        "sandbox-kernel receipt verify receipt.json --output results": "check the files of the run",
+        "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "check that the audit contains the run",
     },
     "broker": {
         "sandbox-kernel broker": "for this user: the next session with engine = broker is ready at once",
@@ -80,13 +80,13 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel broker --for-all --check": "whether the operator's file is in order",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
-    "reap": {"sandbox-kernel reap": "what a lost owner left; the living are left alone"},
+    "reap": {"sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay"},
     "settings": {
-        "sandbox-kernel settings": "every value, and whether it is a default, of a file or an argument",
+        "sandbox-kernel settings": "every value, and its source: default, file or argument",
         "sandbox-kernel settings --json": "the same for a program",
     },
     "codes": {
-        "sandbox-kernel codes": "why a thing can be refused, removed or ended, and what to do",
+        "sandbox-kernel codes": "all reasons for a refusal, a removal or an end, and what to do",
         "sandbox-kernel codes --json": "the same for a program",
     },
     "completion": {
@@ -99,19 +99,19 @@ FIRST_STEPS = ("setup", "run", "doctor")
 """The commands of which the first page shows an example."""
 
 EXIT_CODES = {
-    "0": "fine",
-    "1": "something was found wrong",
+    "0": "success",
+    "1": "a check found a problem",
     "2": "a wrong argument or setting",
-    "3": "the container engine fails",
-    "130": "ended by Ctrl-C",
+    "3": "the container engine failed",
+    "130": "stopped by Ctrl-C",
 }
-RUN_HAS_MORE = "`run` has more of them: see its help"
+RUN_HAS_MORE = "`run` has more exit codes: see its help"
 
 SOURCES = (
-    "An argument wins over the config files, and these over the defaults. The files are "
+    "Arguments take precedence over config files, and config files over the defaults. The files are "
     f"{CONFIG_NAME}.py and .json in Jupyter's config folders, such as ~/.jupyter, with lines such as "
-    "c.SandboxKernel.memory = '2G'. No environment variable, notebook or request of a front end changes a setting. "
-    "`sandbox-kernel settings` shows what applies here, and from where."
+    "c.SandboxKernel.memory = '2G'. Environment variables, notebooks and requests of front ends cannot change a "
+    "setting. `sandbox-kernel settings` shows the values that apply here, and where each comes from."
 )
 
 
@@ -121,7 +121,7 @@ def first_page(summaries: Mapping[str, str]) -> str:
     parts = ["usage: sandbox-kernel COMMAND [OPTIONS]\n", "A Jupyter kernel whose cells run in a hardened container.\n"]
     for title, names in GROUPS.items():
         parts.append(f"{title}:\n" + "".join(_row(name, summaries[name], width) for name in names))
-    parts.append("sandbox-kernel COMMAND --help explains one of them, --version says which program this is.\n")
+    parts.append("`sandbox-kernel COMMAND --help` explains a command. `--version` shows the version.\n")
     parts.append(_examples(dict(next(iter(EXAMPLES[name].items())) for name in FIRST_STEPS)))
     parts += [f"settings:\n{_paragraph(SOURCES)}", _exit_codes(EXIT_CODES) + _paragraph(RUN_HAS_MORE)]
     return "\n".join(parts)

@@ -23,7 +23,7 @@ MOST_ASKED = 200
 
 
 def ps(options: argparse.Namespace) -> int:
-    """List the sandboxes that run now: what each is for, and what it uses."""
+    """List the running sandboxes: what each is for, and what it uses."""
     rows: tuple[Listed, ...] = engine_call(options, "list")
     used: list[int | None] = engine_call(options, _used, [row.container for row in rows])
     if options.json:

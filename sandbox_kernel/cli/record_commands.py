@@ -65,9 +65,9 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Verify an audit, show it to people, or say the public key of this account's.
+    """Verify an audit, show it in a readable form, or print the public key of this account's audit.
 
-    Verifying finds lines that were changed, removed, repeated, moved or cut off, and says what is proven and what not.
+    Verifying finds lines that were changed, removed, repeated, moved or cut off, and says what is proven.
     """
     if options.action == "public-key":
         return _public_key(options)
@@ -178,7 +178,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
 def receipt(options: argparse.Namespace) -> int:
     """Verify a receipt of a run: its signature, and the files and the audit that it names.
 
-    Whatever reads in-toto statements in DSSE envelopes can verify the signature as well.
+    Any program that reads in-toto statements in DSSE envelopes can verify the signature as well.
     """
     public = _public(options) or next((key.public for key in _keys(options)), None)
     findings: list[Note] = []

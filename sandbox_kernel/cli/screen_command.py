@@ -64,9 +64,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def screen(options: argparse.Namespace) -> int:
-    """Read notebooks and scripts without running them, and say what they look like they would do.
+    """Check notebooks and scripts without running them, and report code that looks like an attack.
 
-    It is triage: no finding does not mean that code is harmless.
+    Code without findings can still be harmful.
     """
     from ..policy.screen import Book, Screen
     from ..policy.screen.own import changes

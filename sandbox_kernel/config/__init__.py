@@ -5,6 +5,7 @@
 - `package_values`: How packages that cells may install are written.
 - `screen_values`: How the screen's rules are written: a TOML file of the host.
 - `monitor_values`: How the monitor is written: a level or a file of rules, and where alerts go.
+- `setting`: One setting.
 - `table`: The table of all settings, in groups.
 - `pool_values`: The forms of settings for sandboxes that are ready before they are asked for.
 - `sources`: Where the settings come from, and the choice of the engine.

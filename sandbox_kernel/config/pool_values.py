@@ -10,12 +10,12 @@ MOST_MODULES = 50
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")
 
 POOL = (
-    "How many `sandbox-kernel broker` keeps ready, of the kinds that were asked for last. Each has the memory of a "
-    "kernel that does nothing. 0 keeps none."
+    "How many sandboxes `sandbox-kernel broker` keeps ready, of the kinds that were requested last. Each uses as much "
+    "memory as an idle kernel. 0: none."
 )
 PRELOAD = (
-    "Modules that the kernels of sandboxes which `sandbox-kernel broker` keeps ready have imported by then, as far as "
-    "the image has them: the first import in a cell then takes no time."
+    "Modules that the sandboxes of `sandbox-kernel broker` import while they wait, if the image has them. The first "
+    "import in a cell then takes no time."
 )
 
 

@@ -35,13 +35,15 @@ CLOSE_SECONDS = 8.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP; without it, stdin and stdout")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_count, default=8808, help="0 for any that is free (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=_count, default=8808, help="the port; 0 for any free port (default: %(default)s)"
+    )
     parser.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="the tokens that clients may use, one a line; made with a new one if it is missing. Without this option, "
-        "a new token is made for this run and printed",
+        help="the tokens that clients may use, one on each line. A missing file is created with a new token. Without "
+        "this option, a new token is created for this run and printed",
     )
     parser.add_argument("--allow-remote", action="store_true", help="allow an address that others can reach")
     parser.add_argument(
@@ -49,13 +51,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name under which clients reach the server, besides localhost; may be given more than once",
+        help="a name by which clients reach the server, besides localhost; may be repeated",
     )
     parser.add_argument(
         "--away-timeout",
         default="60",
         metavar="SECONDS",
-        help="over HTTP: when the sessions of a client end that is gone without a word (default: %(default)s)",
+        help="over HTTP: how long the sessions of a client that has disappeared are kept (default: %(default)s)",
     )
     parser.add_argument(
         "--sessions-per-client", type=_count, default=4, metavar="N", help="sessions of one client (default: 4)"
@@ -68,15 +70,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=20_000,
         metavar="N",
-        help="characters of one text in an answer; the whole of a longer one is a resource (default: %(default)s)",
+        help="characters of one text in an answer; a longer text becomes a resource (default: %(default)s)",
     )
 
 
 def serve(options: argparse.Namespace) -> int:
     """Serve sandboxes to hosts of language models (Model Context Protocol), over stdio or HTTP.
 
-    A session of a client is a sandbox of its own, with the settings below. All of them end with the server, those of a
-    client end with its connection. Needs the packages mcp and uvicorn; docs/mcp.md shows how hosts are set up.
+    Each session of a client is its own sandbox, with the settings below. The sessions of a client end with its
+    connection, and all sessions end with the server. It needs the packages mcp and uvicorn. docs/mcp.md shows how to
+    set up hosts.
     """
     files = from_files_for_all()
     if options.http:

@@ -5,34 +5,35 @@ A test compares the page with what this returns.
 
 from __future__ import annotations
 
-from ..config.table import GROUPS, Setting
+from ..config.setting import Setting
+from ..config.table import GROUPS
 
 HEAD = """\
 # Settings
 
-One table for all doors. The same names and forms are
+The names and values are the same everywhere:
 
-- arguments of `sandbox-kernel install`, which writes them into the kernel's entry in the picker, and of `doctor`, `run`
-  and `mcp`: `--cell-timeout 10m`;
-- lines of `jupyter_sandbox_kernel_config.py` in `~/.jupyter`: `c.SandboxKernel.cell_timeout = "10m"`;
-- keywords in Python: `Sandbox(cell_timeout="10m")`, or a number of seconds or bytes.
+- as arguments of `sandbox-kernel install`, which writes them into the kernel's entry in the picker, and of `doctor`,
+  `run` and `mcp`: `--cell-timeout 10m`;
+- as lines of `jupyter_sandbox_kernel_config.py` in `~/.jupyter`: `c.SandboxKernel.cell_timeout = "10m"`;
+- as keywords in Python: `Sandbox(cell_timeout="10m")`, or a number of seconds or bytes.
 
-Arguments and keywords win over the file, and the file over the defaults. Neither a notebook, nor an environment
-variable, nor the request that starts a kernel can change a setting. `sandbox-kernel settings` shows the values that a
-kernel on this machine would start with, and where each comes from. A value that cannot work is an error that names the
-setting and what it takes.
+Arguments and keywords take precedence over the file, and the file over the defaults. A notebook, an environment
+variable or the request that starts a kernel cannot change a setting. `sandbox-kernel settings` shows the values that a
+kernel on this machine would start with, and where each comes from. A value that is not allowed is an error, which names
+the setting and the values that it accepts.
 
-A setting that is a list takes commas, or its flag more than once. A secret is a table in the file and in Python:
-`{"API_KEY": {"env": "VARIABLE", "hosts": ["api.example.org"], "header": "Authorization: Bearer {}"}}`, with `"file"` in
-place of `"env"` for a path.
+Separate the items of a list with commas, or repeat the flag. A secret is a table in the file and in Python:
+`{"API_KEY": {"env": "VARIABLE", "hosts": ["api.example.org"], "header": "Authorization: Bearer {}"}}`. Replace `"env"`
+by `"file"` for a path.
 
-Sizes count in 1024, whether written `2G`, `2GB` or `2GiB`; a number without a unit is in bytes. Times are seconds,
-unless they end in `m` or `h`.
+Sizes are multiples of 1024, in each of the forms `2G`, `2GB` and `2GiB`. A number without a unit is in bytes. Times are
+in seconds, unless they end in `m` or `h`.
 """
 
 FOOT = """\
 
-This page is what `sandbox-kernel settings --markdown` prints.
+`sandbox-kernel settings --markdown` prints this page.
 """
 
 

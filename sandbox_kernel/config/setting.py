@@ -1,0 +1,47 @@
+"""One setting: its name everywhere, where its value goes, and how it is written. `table` has them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.model import Limits, Settings, format_bytes
+from .values import Form
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing a user can choose: its name everywhere, where it goes, how it is written, and what it means."""
+
+    name: str
+    field: str
+    """Of `Limits` if it has such a field, else of `Settings`."""
+    form: Form[Any]
+    help: str
+    default_text: str | None = None
+    singular: str | None = None
+    """What its flag is called, if a flag gives one of several."""
+
+    @property
+    def flag(self) -> str:
+        return "--" + (self.singular or self.name).replace("_", "-")
+
+    @property
+    def metavar(self) -> str:
+        """What stands for a value in the help of a command."""
+        return self.form.metavar
+
+    @property
+    def default(self) -> Any:
+        return getattr(Limits() if self.is_limit else Settings(), self.field)
+
+    @property
+    def default_for_people(self) -> str:
+        if self.default_text is not None:
+            return self.default_text
+        is_size, is_time = self.field.endswith("_bytes"), self.field.endswith("_seconds")
+        return format_bytes(self.default) if is_size else f"{self.default:g} s" if is_time else str(self.default)
+
+    @property
+    def is_limit(self) -> bool:
+        return self.field in Limits.__dataclass_fields__
