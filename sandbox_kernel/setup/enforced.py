@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 YES, NO = Cell("yes"), Cell("no")
-COUNTED = Cell("no", "memory counts them")
+COUNTED = Cell("no", "they count as memory")
 
 
 def row(code: str, name: str, *cells: Cell) -> Row:
@@ -38,62 +38,68 @@ def row(code: str, name: str, *cells: Cell) -> Row:
 
 
 ROWS = (
-    row("network", "No network, and no service of the machine's within reach", YES),
-    row("processes", "Processes of its own", YES),
-    row("ipc", "Shared memory and queues of its own", YES),
-    row("names", "A host name of its own", YES),
-    row("within", "No further namespaces within it", YES, Cell("no", "they are gVisor's own"), YES),
+    row("network", "No network, and no access to services of the machine", YES),
+    row("processes", "Its own process namespace", YES),
+    row("ipc", "Its own shared memory and message queues", YES),
+    row("names", "Its own host name", YES),
+    row("within", "No new namespaces inside", YES, Cell("no", "they are gVisor's own"), YES),
     row(
         "user",
-        "A user whom nothing else of the machine has",
+        "A user id that nothing else on the machine has",
         YES,
-        Cell("no", "one inside, and outside nobody's, as all of gVisor's are"),
-        Cell("partly", "if root starts it; else it is the user who does, under another number inside"),
+        Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
+        Cell("partly", "if root starts it; otherwise it is the user who starts it, with another id inside"),
     ),
-    row("files", "None of the machine's files, but what it is made of", YES),
-    row("root", "A root that cannot be written to", YES),
+    row("files", "No files of the machine, except those of its environment", YES),
+    row("root", "A read-only root", YES),
     row(
         "sys",
-        "Nothing of /sys",
-        Cell("no", "read-only, and what tells of the machine is covered"),
+        "No /sys",
+        Cell("no", "read-only, and facts about the machine are masked"),
         Cell("no", "gVisor's own"),
-        Cell("yes", "but for its own cgroup"),
+        Cell("yes", "except for its own cgroup"),
         YES,
     ),
-    row("kernel", "A kernel of its own between its calls and the machine's", NO, YES, NO),
-    row("calls", "Our list of system calls, by the engine", YES, Cell("no", "gVisor has its own, for itself"), YES),
+    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO),
+    row(
+        "calls",
+        "Our list of system calls, enforced by the engine",
+        YES,
+        Cell("no", "gVisor has its own list, for itself"),
+        YES,
+    ),
     row(
         "calls-agent",
-        "The same list, by the agent around all that it starts",
+        "The same list, enforced by the agent on all that it starts",
         YES,
         Cell("yes", "in gVisor's kernel"),
         YES,
     ),
-    row("folders", "Folders in memory with a size", YES),
-    row("files-number", "A number of files in them", YES, COUNTED, COUNTED, NO),
+    row("folders", "Folders in memory with a fixed size", YES),
+    row("files-number", "A limit on the number of files in them", YES, COUNTED, COUNTED, NO),
     row(
         "memory",
-        "Memory, swap included",
+        "A limit on memory, including swap",
         YES,
         YES,
         YES,
         Cell(
-            "no", "looked at twenty times a second: what is quick is seen late, sockets and files without a name never"
+            "no", "checked twenty times a second; fast growth is noticed late, sockets and files without a name never"
         ),
     ),
     row(
         "threads",
-        "A number of processes and threads",
+        "A limit on processes and threads",
         YES,
         COUNTED,
         YES,
-        Cell("partly", "on Linux 5.14 or newer, where a limit may be set for it; else looked at like memory"),
+        Cell("partly", "on Linux 5.14 or newer, if a limit can be set; otherwise checked like memory"),
     ),
-    row("processors", "A share of the processors", YES, YES, YES, NO),
-    row("open-files", "A number of open files", YES),
+    row("processors", "A limit on processors", YES, YES, YES, NO),
+    row("open-files", "A limit on open files", YES),
     row(
         "ends",
-        "Ended from outside when nobody has it",
+        "Ended from outside if it has no owner",
         Cell("yes", "by the guard"),
         Cell("yes", "by the guard"),
         Cell("yes", "by the warden"),
