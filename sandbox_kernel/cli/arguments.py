@@ -19,7 +19,7 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
 from ..setup.install import NAME
-from . import commands, manual, ps_command, record_commands, screen_command
+from . import commands, manual, ps_command, record_commands, screen_command, snapshot_commands
 from .completion import SHELLS
 from .pages import Lines, Parser
 
@@ -132,6 +132,7 @@ def parser() -> Parser:
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
     command("reap", commands.reap, shown=OF_AN_ENGINE)
+    snapshot_commands.add_options(command("snapshots", snapshot_commands.snapshots, shown=snapshot_commands.SHOWN))
     _pages(command("settings", commands.show_settings), "settings")
     _pages(command("codes", commands.codes, settings=False), "codes")
     one = command("completion", commands.completion, settings=False)

@@ -223,7 +223,15 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def reap(options: argparse.Namespace) -> int:
-    """Remove sandboxes whose owner is gone."""
+    """Remove sandboxes whose owner is gone.
+
+    Snapshots that are older than `snapshots_age`, or were never finished, go as well.
+    """
+    from ..files.snapshots import Store
+
+    gone = Store.of(check(from_files() | options.values)).tidy()
+    if gone:
+        print(f"removed {gone} {'snapshot' if gone == 1 else 'snapshots'}")
     count = engine_call(options, "reap")
     print("nothing to remove" if not count else f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
     return FINE

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": ("run", "screen", "mcp"),
     "Records": ("audit", "receipt"),
-    "Checking and maintaining": ("verify", "broker", "ps", "reap", "settings", "codes", "completion"),
+    "Checking and maintaining": ("verify", "broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -81,6 +81,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {"sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay"},
+    "snapshots": {
+        "sandbox-kernel snapshots": "name, age, size, engine and image of each",
+        "sandbox-kernel snapshots delete before-the-model": "one less",
+    },
     "settings": {
         "sandbox-kernel settings": "every value, and its source: default, file or argument",
         "sandbox-kernel settings --json": "the same for a program",

@@ -350,6 +350,18 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "the kernel.",
         ),
         Setting(
+            "snapshots_size",
+            "snapshots_bytes",
+            size(64 * KIB),
+            "What all snapshots of this user may take together; one that might not fit any more is not taken.",
+        ),
+        Setting(
+            "snapshots_age",
+            "snapshots_seconds",
+            seconds(1),
+            "A snapshot that is older than this is removed, by whoever looks at snapshots next.",
+        ),
+        Setting(
             "audit",
             "audit",
             Form(audit_file, "a file in a folder that exists", "FILE"),

@@ -15,6 +15,7 @@
 - `record_codes`: What is wrong with an audit, a receipt or their key.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
 - `hint_codes`: What an ordinary failure of a cell has to do with its sandbox.
+- `snapshot_codes`: Why a snapshot is not taken, or not begun from.
 - `usage_codes`: What was asked for and cannot be: settings, arguments, notebooks, packages and places.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `texts`: JSON that is mostly long texts, parsed without a copy of the whole.

@@ -1,4 +1,4 @@
-"""The table of all codes, of twelve parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of thirteen parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -18,12 +18,14 @@ from .output_codes import OutputCode
 from .record_codes import RecordCode
 from .screen_codes import ScreenCode
 from .secret_codes import SecretCode
+from .snapshot_codes import SnapshotCode
 from .tool_codes import ToolCode
 from .usage_codes import UsageCode
 
 __all__ = [
     "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "MonitorCode", "NetworkCode", "Note",
-    "OutputCode", "RecordCode", "ScreenCode", "SecretCode", "Severity", "Survived", "ToolCode", "UsageCode", "find",
+    "OutputCode", "RecordCode", "ScreenCode", "SecretCode", "Severity", "SnapshotCode", "Survived", "ToolCode",
+    "UsageCode", "find",
 ]  # fmt: skip
 
 TABLE: dict[str, type[Code]] = {
@@ -37,6 +39,7 @@ TABLE: dict[str, type[Code]] = {
     "Behaviour": MonitorCode,
     "Record": RecordCode,
     "Ends": EndCode,
+    "Snapshots": SnapshotCode,
     "Usage": UsageCode,
     "Hints": HintCode,
 }

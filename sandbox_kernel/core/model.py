@@ -134,6 +134,10 @@ class Settings:
     """How many sandboxes a broker keeps ready."""
     preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
     """What their kernels have imported by then."""
+    snapshots_bytes: int = 20 * GIB
+    """What all snapshots of this user may take together."""
+    snapshots_seconds: float = 30 * 86400.0
+    """A snapshot that is older is removed."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"
     """The zone of the clock in cells, as the tz database names it; "machine" is this machine's, None is UTC."""

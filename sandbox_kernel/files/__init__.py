@@ -8,5 +8,7 @@
 - `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
 - `transfer`: Both folders kept in step with scratch.
 - `beside`: Whether a file that a cell asked for lies beside the notebook.
+- `snapshot_parts`: What a folder of snapshots holds, looked at without believing it.
+- `snapshots`: The snapshots of one user: taken whole, and believed in nothing.
 - `folders`: The two hooks of a session: copy in before a cell, copy out after it.
 """

@@ -56,6 +56,8 @@ class SettingKeywords(TypedDict, total=False):
     network_timeout: str | float | None
     network_proxy: str | None
     network_certificates: str | None
+    snapshots_size: str | int | None
+    snapshots_age: str | float | None
     screen: str | None
     screen_threshold: int | None
     screen_rules: str | None

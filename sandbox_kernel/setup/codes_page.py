@@ -47,6 +47,7 @@ _ABOUT = {
     "Behaviour": "What the monitor notices while code runs, if it is on (docs/monitor.md).",
     "Screen": "What code that is about to run looks like it would do. It is triage, and not the wall.",
     "Record": "What is wrong with an audit or a receipt, and what a verified one tells besides (docs/record.md).",
+    "Snapshots": "Why a snapshot of a sandbox is not taken, or not begun from.",
     "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",
     "Hints": "What an ordinary failure of a cell has to do with its sandbox; each door says it in its words.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",

@@ -92,7 +92,7 @@ def test_the_page_of_a_command(name: str) -> None:
     assert all(len(line) <= 120 for line in shown.splitlines())
     own = {word for action in explained for word in action.option_strings}
     if command.shown:  # what only asks an engine does not explain fifty settings
-        assert {flag for flag in hidden if f"\n  {flag} " in shown} == {f"--{one}" for one in command.shown}
+        assert {flag for flag in hidden if f"\n  {flag} " in shown} == {SETTINGS[one].flag for one in command.shown}
         assert len(shown.splitlines()) < 40
         return
     headings = {f"\n  {flag} " in shown for flag in hidden - (set() if command.takes_settings else own)}

@@ -44,6 +44,7 @@ TABLES = (
     "monitor_codes",
     "record_codes",
     "tool_codes",
+    "snapshot_codes",
 )
 ALL = [one for part in TABLE.values() for one in part]
 TYPES = {part.__name__: part for part in TABLE.values()}
