@@ -42,23 +42,36 @@ from .. import (
     SuperChart,
     TimeoutException,
 )
+from ..core.code import Note
 from ..core.codes import EndCode, UsageCode
+from ..core.errors import SandboxClosed
 from ..sdk import blocking, client
+from ..sdk.blocking_commands import CommandHandle
+from ..sdk.blocking_files import WatchHandle
+from ..sdk.commands import AsyncCommandHandle
+from ..sdk.entries import AsyncWatchHandle, FileInfo
+from ..sdk.identity import AsyncSandboxPaginator, SandboxPaginator
 from .e2b_files import AsyncFilesystem, Filesystem
 
 __all__ = [
-    "AsyncSandbox", "AuthenticationException", "BarChart", "BoxAndWhiskerChart", "Chart", "ChartType",
-    "CommandExitException", "CommandResult", "EntryInfo", "Execution", "ExecutionError", "FileNotFoundException",
-    "FileType", "FilesystemEvent", "FilesystemEventType", "InvalidArgumentException", "LineChart", "Logs",
-    "NotEnoughSpaceException", "NotFoundException", "OutputMessage", "PieChart", "ProcessInfo", "PtySize",
-    "RateLimitException", "Result", "Sandbox", "SandboxException", "SandboxInfo", "SandboxMetrics",
-    "SandboxNotFoundException", "SandboxNotRunningException", "SandboxQuery", "ScaleType", "ScatterChart", "SuperChart",
-    "TemplateException", "TimeoutException",
+    "AsyncCommandHandle", "AsyncSandbox", "AsyncSandboxPaginator", "AsyncWatchHandle", "AuthenticationException",
+    "BarChart", "BoxAndWhiskerChart", "Chart", "ChartType", "CommandExitException", "CommandHandle",
+    "CommandResult", "EntryInfo", "Execution", "ExecutionError", "FileNotFoundException", "FileType",
+    "FilesystemEvent", "FilesystemEventType", "InvalidArgumentException", "LineChart", "Logs", "MIMEType",
+    "NotEnoughSpaceException", "NotFoundException", "OutputHandler", "OutputMessage", "PieChart", "ProcessInfo",
+    "PtyOutput", "PtySize", "RateLimitException", "Result", "RunCodeLanguage", "Sandbox", "SandboxException",
+    "SandboxInfo", "SandboxMetrics", "SandboxNotFoundException", "SandboxNotRunningException", "SandboxPaginator",
+    "SandboxQuery", "ScaleType", "ScatterChart", "Stderr", "Stdout", "SuperChart", "TemplateException",
+    "TimeoutException", "WatchHandle", "WriteInfo",
 ]  # fmt: skip
 
 T = TypeVar("T")
 Handler = Callable[[T], Any]
 FileNotFoundException = NotFoundException
+OutputHandler = Callable[[T], Any]
+RunCodeLanguage = Stdout = Stderr = MIMEType = str
+PtyOutput = bytes
+WriteInfo = FileInfo
 
 
 class SandboxNotRunningException(TimeoutException):
@@ -82,19 +95,20 @@ class TemplateException(SandboxException):
 
 
 class SandboxNotFoundException(NotFoundException):
-    """Never raised; see `AuthenticationException`."""
+    """No open sandbox of this process has that id."""
 
 
 _STORED = "a sandbox is not stored: its memory and its files end with it"
 _PORTS = "no port leads into a sandbox: files come and go through `files`"
 _ONE_PYTHON = "a sandbox has one Python: use a sandbox for each context"
 _ABSENT = {
-    **dict.fromkeys(("pause", "beta_pause", "fork", "create_snapshot", "list_snapshots", "delete_snapshot"), _STORED),
+    **dict.fromkeys(("fork", "create_snapshot", "list_snapshots", "delete_snapshot"), _STORED),
     **dict.fromkeys(("get_host", "upload_url", "download_url"), _PORTS),
     **dict.fromkeys(("get_mcp_url", "get_mcp_token"), "no server runs in a sandbox: `sandbox-kernel mcp` is one"),
     **dict.fromkeys(
         ("create_code_context", "list_code_contexts", "restart_code_context", "remove_code_context"), _ONE_PYTHON
     ),
+    "beta_pause": "use `pause`",
     "update_network": "the hosts that cells may reach are set when a sandbox is made",
     "git": "the image has no git, and cells have no network: upload a checkout",
 }
@@ -152,6 +166,13 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
         )
         return _as_there(execution)
 
+    async def connect(self: Any, timeout: float | None = None, **service: Any) -> Any:
+        """Return the sandbox with an id, which this process has made. Raises `SandboxNotFoundException`."""
+        try:
+            return await client.AsyncSandbox.connect(self, timeout, **service)
+        except SandboxClosed as error:
+            raise _not_found(self, error) from None
+
 
 class Sandbox(_Absent, blocking.Sandbox):
     """See `sandbox_kernel.Sandbox`; what differs is told in this module's docstring."""
@@ -191,6 +212,17 @@ class Sandbox(_Absent, blocking.Sandbox):
             **more,
         )
         return _as_there(execution)
+
+    def connect(self: Any, timeout: float | None = None, **service: Any) -> Any:
+        """Return the sandbox with an id, which this process has made. Raises `SandboxNotFoundException`."""
+        try:
+            return blocking.Sandbox.connect(self, timeout, **service)
+        except SandboxClosed as error:
+            raise _not_found(self, error) from None
+
+
+def _not_found(identity: object, error: SandboxClosed) -> SandboxException:
+    return SandboxNotFoundException(Note(error.code, error.message)) if isinstance(identity, str) else error
 
 
 def _check_python(language: object, context: object) -> None:

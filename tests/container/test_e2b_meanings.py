@@ -17,6 +17,7 @@ from sandbox_kernel.integrations.e2b import (
     NotFoundException,
     Sandbox,
     SandboxException,
+    SandboxNotFoundException,
     SandboxNotRunningException,
     TimeoutException,
 )
@@ -77,10 +78,17 @@ def test_other_languages_and_contexts_are_refused_with_the_reason(sandbox: Sandb
     for wrong in ({"language": "js"}, {"context": object()}):
         with pytest.raises(InvalidArgumentException, match="Python"):
             sandbox.run_code("1", **wrong)
-    for name, why in (("get_host", "port"), ("pause", "stored"), ("git", "git"), ("create_code_context", "one Python")):
+    for name, why in (
+        ("get_host", "port"),
+        ("upload_url", "files"),
+        ("git", "git"),
+        ("create_code_context", "one Python"),
+    ):
         assert not hasattr(sandbox, name)
         with pytest.raises(AttributeError, match=why):
             getattr(sandbox, name)
+    with pytest.raises(SandboxNotFoundException, match="'none'"):
+        Sandbox.connect("none")
     with pytest.raises(AttributeError, match=r"has no nonsense$"):
         sandbox.nonsense  # noqa: B018
 
@@ -156,6 +164,8 @@ async def test_the_same_with_await(image: str) -> None:
         await files.remove("d")
         await files.remove("d")
         assert (await AsyncSandbox.connect(one.sandbox_id)) is one
+        with pytest.raises(SandboxNotFoundException):
+            await AsyncSandbox.connect("none")
         call = asyncio.create_task(one.run_code(SLEEP, on_stdout=None))
         assert await AsyncSandbox.kill(one.sandbox_id)
         with pytest.raises((SandboxNotRunningException, SandboxException)):
