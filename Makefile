@@ -85,6 +85,13 @@ test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no br
 test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: systemd, AppArmor, cgroup v2, Docker 26, Podman 5
 	@$(BIN)/python -m tests.modern $(MODERN_ARGS)
 
+# Emulated, and slow by that: what every engine must do, what machines are besides, and every escape. It takes QEMU, mksquashfs,
+# apt for the kernel's package, and the image.
+test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends and every escape, with emulation
+	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 \
+		tests/container/engines/test_contract.py tests/container/engines/test_machines.py \
+		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py $(PYTEST_ARGS)
+
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit \
 		$(PYTEST_ARGS)

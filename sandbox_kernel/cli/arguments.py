@@ -103,9 +103,10 @@ def parser() -> Parser:
     )
     one.add_argument(
         "--engine",
-        choices=("docker", "bubblewrap"),
+        choices=("docker", "bubblewrap", "qemu"),
         default="docker",
-        help="docker: an image of the container engine (default). bubblewrap: a root, without Docker and without root",
+        help="docker: an image of the container engine (default). bubblewrap: a root, without Docker and without root. "
+        "qemu: what machines start from, beside a root that is there",
     )
     one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file with more packages")
     one.add_argument("--from-image", metavar="IMAGE", help="for bubblewrap: a root with the files of a Docker image")

@@ -21,7 +21,17 @@ from ..config.sources import SETTINGS, from_files
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import Settings
-from ..engines.select import AUTO, BUBBLEWRAP, bubblewrap_program, chosen, explained, is_broker, make_engine
+from ..engines.select import (
+    AUTO,
+    BUBBLEWRAP,
+    DOCKER,
+    QEMU,
+    bubblewrap_program,
+    chosen,
+    explained,
+    is_broker,
+    make_engine,
+)
 from ..setup.install import NAME, check, install, uninstall, values_of
 
 if TYPE_CHECKING:
@@ -128,21 +138,21 @@ def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
 def build(options: argparse.Namespace) -> int:
     """Build the environment of cells: an image, or for bubblewrap a root, which is a folder of this user's.
 
-    An ordinary user can build a root. It has this machine's Python and libraries, and the packages of the image.
+    An ordinary user can build a root, of this machine's Python and libraries and the packages of the image.
+    For qemu: a root, with a kernel and a disk beside it.
     """
-    from ..setup import exported, image, roots
+    from ..setup import exported, image, machines, roots
 
-    if options.from_image and options.engine != BUBBLEWRAP:
+    if options.from_image and options.engine == DOCKER:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
     if options.from_image and options.requirements:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an image has its packages: --requirements has no use there")
     if options.from_image:
-        print(exported.build(options.from_image, tag=options.tag, force=options.force, progress=_progress))
-        return FINE
-    make = roots.build if options.engine == BUBBLEWRAP else image.build
-    print(
-        make(options.kind, tag=options.tag, requirements=options.requirements, force=options.force, progress=_progress)
-    )
+        made = exported.build(options.from_image, tag=options.tag, force=options.force, progress=_progress)
+    else:
+        make, wanted = image.build if options.engine == DOCKER else roots.build, options.requirements
+        made = make(options.kind, tag=options.tag, requirements=wanted, force=options.force, progress=_progress)
+    print(machines.build(made, force=options.force, progress=_progress) if options.engine == QEMU else made)
     return FINE
 
 

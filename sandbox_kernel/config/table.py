@@ -28,14 +28,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "engine",
             "engine",
             text(
-                re.compile(r"auto|docker|bubblewrap|broker|(?:unix|broker):///\S+"),
-                'auto, docker, bubblewrap, broker, or the address of a socket: "unix:///..." or "broker:///..."',
+                re.compile(r"auto|docker|bubblewrap|qemu|broker|(?:unix|broker):///\S+"),
+                'auto, docker, bubblewrap, qemu, broker, or the address of a socket: "unix:///..." or "broker:///..."',
             ),
             "What runs the sandboxes. docker: a local Docker socket. unix:///PATH: a socket with the same API. "
-            "bubblewrap: no root and no daemon needed. broker: `sandbox-kernel broker`, the operator's or the user's "
-            "own; broker:///PATH: the one that listens there. auto: the operator's broker if it answers this user, "
-            "otherwise Docker, otherwise bubblewrap. If the chosen engine then fails, cells end with an error; no "
-            "other engine is tried.",
+            "bubblewrap: no root and no daemon needed. qemu: an emulated machine with its own kernel. broker: "
+            "`sandbox-kernel broker`, the operator's or the user's own; broker:///PATH: the one that listens there. "
+            "auto: the operator's broker if it answers this user, otherwise Docker, otherwise bubblewrap. If the "
+            "chosen engine then fails, cells end with an error; no other engine is tried.",
         ),
         Setting(
             "runtime",
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "image",
             text(re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]*"), "the name of an image"),
             "The image that cells run in. Any image with Python 3.9 or newer and ipykernel works. It is never pulled. "
-            "For bubblewrap: the name of an environment, or its folder.",
+            "For bubblewrap and qemu: the name of an environment, or its folder.",
         ),
         Setting(
             "time_zone",

@@ -72,6 +72,7 @@ _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, 
 ANYTHING = "whatever it is"
 
 WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
+WITHOUT_A_CGROUP_QEMU = "qemu without a cgroup"
 EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "runsc": {
         "ambient capabilities": ("nothing", "gVisor has none"),
@@ -100,6 +101,11 @@ EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "CPU quota and period": ("[None, None]", "processors are not limited, and the setting limits accepts that"),
         "swap": (ANYTHING, _BEST_EFFORT),
         "engine: cgroup": ("none", _BEST_EFFORT),
+    },
+    "qemu": {"writable places": ("/dev/pts", _TERMINALS)},
+    WITHOUT_A_CGROUP_QEMU: {
+        "writable places": ("/dev/pts", _TERMINALS),
+        "engine: cgroup": ("none", "the machine's own kernel limits the sandbox; QEMU itself is looked at"),
     },
 }
 """What a runtime shows differently: which other value is accepted, and why. Everything else is a difference."""

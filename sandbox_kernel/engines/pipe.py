@@ -67,6 +67,8 @@ class Pipe:
         """How much of it there must be before a receive is woken."""
         self._over = False
         """Nothing more will come into the view."""
+        self._taken = 0
+        self._until: int | None = None
         self._watched = False
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
@@ -127,6 +129,13 @@ class Pipe:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
 
+    def end_at(self, count: int) -> None:
+        """So many bytes are all that comes, though whoever is at the other end goes on having it open."""
+        self._until = count
+        if self._taken >= count:
+            self._over = True
+            _wake(self._reader)
+
     def close(self) -> None:
         """Close the socket, which ends the container; a `receive` that waits returns b"", a `send` raises."""
         self.ended.set()
@@ -148,14 +157,17 @@ class Pipe:
         """Give the file descriptor away, and what `attach` needs with it. No receive or send may be under way."""
         self._release()
         received = self._received + bytes(self._view[: self._filled])
-        state = {**self._stream.state(), "received": base64.b64encode(received).decode()}
+        state = {**self._stream.state(), "received": base64.b64encode(received).decode(), "taken": self._taken}
         return self._socket.detach(), state
 
     @classmethod
     def attach(cls, fd: int, state: dict[str, Any], stream: Stream | None = None) -> Pipe:
         """Continue where `detach` stopped. Raises KeyError, TypeError or ValueError for a state that is not one."""
         received = base64.b64decode(state["received"], validate=True)
-        return cls(socket.socket(fileno=fd), received, stream)
+        taken = int(state.get("taken", 0))
+        pipe = cls(socket.socket(fileno=fd), received, stream)
+        pipe._taken = taken
+        return pipe
 
     # --- waiting ---
 
@@ -187,7 +199,8 @@ class Pipe:
             while self._filled < self._wanted and not self._over:
                 count = self._socket.recv_into(self._view[self._filled :])
                 self._filled += count
-                self._over = not count
+                self._taken += count
+                self._over = not count or (self._until is not None and self._taken >= self._until)
         except BlockingIOError:
             return
         except OSError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .base import Ahead
     from .bubblewrap.roots import Root
 
-AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
+AUTO, DOCKER, BUBBLEWRAP, BROKER, QEMU = "auto", "docker", "bubblewrap", "broker", "qemu"
 
 
 def chosen(settings: Settings) -> str:
@@ -71,6 +71,10 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .bubblewrap.engine import BubblewrapEngine
 
         return BubblewrapEngine(ahead=ahead)
+    if engine == QEMU:
+        from .qemu.engine import QemuEngine
+
+        return QemuEngine()
     from .docker.engine import DockerEngine
 
     made = DockerEngine(base_url=_address(engine), ahead=ahead)
@@ -100,6 +104,8 @@ def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     engine = chosen(settings)
     if is_broker(engine):
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker is asked at once", setting="engine")
+    if engine == QEMU:
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, "a machine is asked to begin at once", setting="engine")
     if engine == BUBBLEWRAP:
         from .bubblewrap.ahead import begin_ahead
 
@@ -129,6 +135,13 @@ def root_named(name: str) -> Root:
     from .bubblewrap import roots
 
     return roots.find(name)
+
+
+def program_in(root: Root, name: str) -> str | None:
+    """Return where a program lies in a root, None where it has none of that name."""
+    from .bubblewrap import roots
+
+    return roots.program(root, name)
 
 
 def root_folders() -> list[str]:

@@ -29,12 +29,13 @@ class Row(NamedTuple):
 
 
 YES, NO = Cell("yes"), Cell("no")
+EMULATED, OWN = Cell("yes", "Linux, on a machine that QEMU emulates"), Cell("yes", "in its own kernel")
 COUNTED = Cell("no", "they count as memory")
 
 
-def row(code: str, name: str, *cells: Cell) -> Row:
-    """Return a row of which the last wall is like the one before it, or all are alike, unless it is said."""
-    return Row(code, name, (*cells, *cells[-1:] * (4 - len(cells))))
+def row(code: str, name: str, *cells: Cell, qemu: Cell | None = None) -> Row:
+    """Return a row of which bubblewrap's second wall is like its first, or all are alike, unless it is said."""
+    return Row(code, name, (*cells, *cells[-1:] * (4 - len(cells)), qemu or Cell("yes")))
 
 
 ROWS = (
@@ -49,6 +50,7 @@ ROWS = (
         YES,
         Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
         Cell("partly", "if root starts it; otherwise it is the user who starts it, with another id inside"),
+        qemu=Cell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
     ),
     row("files", "No files of the machine, except those of its environment", YES),
     row("root", "A read-only root", YES),
@@ -59,14 +61,16 @@ ROWS = (
         Cell("no", "gVisor's own"),
         Cell("yes", "except for its own cgroup"),
         YES,
+        qemu=Cell("yes", "except for its own cgroup"),
     ),
-    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO),
+    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO, qemu=EMULATED),
     row(
         "calls",
         "Our list of system calls, enforced by the engine",
         YES,
         Cell("no", "gVisor has its own list, for itself"),
         YES,
+        qemu=OWN,
     ),
     row(
         "calls-agent",
@@ -74,6 +78,7 @@ ROWS = (
         YES,
         Cell("yes", "in gVisor's kernel"),
         YES,
+        qemu=OWN,
     ),
     row("folders", "Folders in memory with a fixed size", YES),
     row("files-number", "A limit on the number of files in them", YES, COUNTED, COUNTED, NO),
@@ -103,6 +108,7 @@ ROWS = (
         Cell("yes", "by the guard"),
         Cell("yes", "by the guard"),
         Cell("yes", "by the warden"),
+        qemu=Cell("yes", "by the warden"),
     ),
 )
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ..core.errors import SandboxError
 from ..core.model import Settings
-from ..engines.select import BUBBLEWRAP, DOCKER, make_engine
+from ..engines.select import BUBBLEWRAP, DOCKER, QEMU, make_engine
 from . import enforced
 
 ASKED_SECONDS = 20.0
@@ -86,6 +86,18 @@ WALLS = (
         needs="Linux with user namespaces for ordinary users",
         costs="as above",
     ),
+    Wall(
+        name="QEMU",
+        settings="engine = qemu",
+        engine=QEMU,
+        for_whom="code that is expected to attack, where a fault of the machine's kernel must not be the end of it",
+        kernel="a Linux of its own, on a machine that QEMU emulates; QEMU is a program in a sandbox of bubblewrap's",
+        stops="the same, and faults of a Linux kernel in whatever call: the one that is met is the sandbox's own",
+        leaves="a fault of QEMU's in the few devices that there are, and then one of the machine's kernel in the few "
+        "calls that QEMU may make",
+        needs="what bubblewrap needs, and QEMU; a kernel and a disk, which `build` makes on Debian for x86_64",
+        costs="it is emulated, with KVM or without: computing takes about ten times as long, and a cold start seconds",
+    ),
 )
 
 
@@ -106,7 +118,7 @@ async def survey(settings: Settings) -> list[Seen]:
 async def _look(wall: Wall, settings: Settings) -> Seen:
     try:
         async with asyncio.timeout(ASKED_SECONDS):
-            own = settings.engine not in ("auto", BUBBLEWRAP) and wall.engine == DOCKER
+            own = settings.engine not in ("auto", BUBBLEWRAP, QEMU) and wall.engine == DOCKER
             engine = make_engine(settings if own else replace(settings, engine=wall.engine))
             info = await engine.info()
             if wall.runtime and wall.runtime not in info.runtimes:

@@ -20,7 +20,7 @@ from typing import Any
 from ..core.errors import SandboxError
 from ..core.model import MIB, Limits, Message, Settings
 from ..engines.about import EngineInfo, Inspectable, Shown
-from ..engines.select import BUBBLEWRAP, chosen, make_engine
+from ..engines.select import BUBBLEWRAP, QEMU, chosen, make_engine
 from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.execution import Execution
 from . import cells, ends, outside, shows, standing
@@ -83,7 +83,8 @@ class _Run:
         self.bait = bait
         self.results = results
         self.gvisor = settings.runtime == "runsc"
-        self.bubblewrap = chosen(settings) == BUBBLEWRAP
+        self.bubblewrap = (engine_name := chosen(settings)) == BUBBLEWRAP
+        self.qemu = engine_name == QEMU
         self.found: list[Finding] = []
         self.planted = asyncio.Event()
         self.sessions: set[str] = set()

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,11 +25,14 @@ from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.broker.engine import BrokerEngine
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
-from sandbox_kernel.engines.bubblewrap.finding import sandboxes
+from sandbox_kernel.engines.bubblewrap.finding import Found, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.qemu.engine import MARK as QEMU_MARK
+from sandbox_kernel.engines.qemu.engine import QemuEngine
+from sandbox_kernel.engines.qemu.places import qemu_program
 from tests.support.brokers import Daemon, RawBrokerEngine, shared
 from tests.support.plain_engine import SESSION, PlainEngine
-from tests.support.roots import root_of_tests
+from tests.support.roots import machine_of_tests, root_of_tests
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
@@ -249,16 +253,20 @@ class Bubblewrap:
         kept = {} if self.cgroup else {"limits_kept": "best-effort"}
         return new_spec(code, *arguments, **{"image": root_of_tests(), **kept, **fields})
 
+    def found(self) -> Iterator[Found]:
+        """Look which there are."""
+        return sandboxes()
+
     async def left(self, session_id: str) -> list[str]:
         """Return the names of those that have a process, or a cgroup."""
-        running = {found.name for found in sandboxes() if found.session == session_id}
+        running = {found.name for found in self.found() if found.session == session_id}
         return sorted(running | self._groups(session_id))
 
     def _groups(self, session_id: str) -> set[str]:
         return {path.name for path in Path("/sys/fs/cgroup").glob(f"*/sandbox-kernel-{session_id[:12]}-*")}
 
     async def end_from_outside(self, container: Container) -> None:
-        state = next(found for found in sandboxes() if found.name == container.id)
+        state = next(found for found in self.found() if found.name == container.id)
         for child in psutil.Process(state.pid).children():
             child.kill()
 
@@ -268,7 +276,7 @@ class Bubblewrap:
                 child.kill()
 
     def _processes(self, session_id: str) -> list[psutil.Process]:
-        return [psutil.Process(found.pid) for found in sandboxes() if found.session == session_id]
+        return [psutil.Process(found.pid) for found in self.found() if found.session == session_id]
 
 
 @dataclass(frozen=True)
@@ -314,7 +322,35 @@ class Brokered:
         return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else "bubblewrap")
 
 
-UNDER_TEST: tuple[EngineUnderTest, ...] = (
+@dataclass(frozen=True)
+class Qemu(Bubblewrap):
+    """Machines, on a root that is made of the test's image, for which the machine is built at first use."""
+
+    def absent(self) -> str | None:
+        if qemu_program() is None:
+            return "there is no QEMU"
+        if shutil.which("mksquashfs") is None:
+            return "there is nothing that packs a disk (squashfs-tools)"
+        return super().absent()
+
+    @property
+    def source(self) -> str:
+        return "from sandbox_kernel.engines.qemu.engine import QemuEngine as Engine"
+
+    def make(self) -> QemuEngine:
+        return QemuEngine()
+
+    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
+        return new_spec(code, *arguments, **{"image": machine_of_tests(), **fields})
+
+    def found(self) -> Iterator[Found]:
+        return sandboxes(QEMU_MARK)
+
+
+QEMU = Qemu("qemu")
+"""Emulated, and slow by that: `make test-qemu` has it under test, and nothing else."""
+
+ALL: tuple[EngineUnderTest, ...] = (
     Docker("runc", "docker"),
     Docker("runsc", "docker-gvisor"),
     Bubblewrap("bubblewrap"),
@@ -323,4 +359,8 @@ UNDER_TEST: tuple[EngineUnderTest, ...] = (
     Brokered(Docker("runc", "docker")),
     Brokered(Bubblewrap("bubblewrap")),
 )
-"""Every engine, and every runtime that is said to work."""
+"""Every engine that is not emulated, and every runtime that is said to work."""
+
+ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
+UNDER_TEST = ALL if ONLY is None else tuple(one for one in (*ALL, QEMU) if one.name == ONLY)
+"""Those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""

@@ -31,11 +31,12 @@ ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("
 SHIPPED = (
     *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust", "watch"),
     *("agent", "warm", "flow", "streams", "start", "launcher", "charts", "outputs", "commands", "tools", "packages"),
+    *("walls", "guest"),
 )
 """What runs in the container; each imports those before it."""
 OF_A_READER = 350
 """Lines of a file that are read at one sitting."""
-LONGER = {"config.table": 402, "setup.machine": 380}
+LONGER = {"config.table": 397, "setup.machine": 380}
 """Files over that, and how long each may be at most. A file that fits again leaves this list."""
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 

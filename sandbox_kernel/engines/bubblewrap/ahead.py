@@ -18,7 +18,7 @@ from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from .. import cgroups
 from ..cgroups import Group, NoCgroup
-from ..hardening import protections
+from ..hardening import Protections, protections
 from ..owner import Owner
 from . import errors, roots
 from .discovery import bubblewrap_program, reachable
@@ -69,7 +69,7 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True)
             f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
             setting="image",
         )
-    group = _group(spec, cgroup=cgroup)
+    group = group_for(spec, protections(spec), cgroup=cgroup)
     try:
         launched, mine = launch(program, spec, root, group)
     except BaseException:
@@ -106,13 +106,13 @@ def begin_ahead(spec: SandboxSpec) -> Begun:
     return begun
 
 
-def _group(spec: SandboxSpec, *, cgroup: bool) -> Group | None:
-    """Return a cgroup for it; None if there is none to be had, and none has to be."""
+def group_for(spec: SandboxSpec, wanted: Protections, *, cgroup: bool) -> Group | None:
+    """Return a cgroup for it; None if there is none to be had, and none has to be. Raises `EngineError`."""
     name = Owner.of(os.getpid()).container_name(spec.session_id)
     try:
         if not cgroup:
             raise NoCgroup("it is not to be made")
-        return cgroups.make(name, protections(spec))
+        return cgroups.make(name, wanted)
     except NoCgroup as error:
         if spec.limits_kept == "best-effort":
             return None

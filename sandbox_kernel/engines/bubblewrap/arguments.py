@@ -131,7 +131,11 @@ def variables(wanted: Protections, root: Root) -> frozenset[str]:
 
 def mounts(root: Root) -> frozenset[str]:
     """Return where something is mounted read-only that another engine's sandboxes have no mount for."""
-    return frozenset({*(target for _, target in root.binds), *(f"/etc/{name}" for name in ETC)})
+    return frozenset({*(target for _, target in root.binds), *ETC_MOUNTS})
+
+
+ETC_MOUNTS = frozenset(f"/etc/{name}" for name in ETC)
+"""What every sandbox has of its own there."""
 
 
 def _root(root: Root, descriptors: Descriptors) -> list[str]:

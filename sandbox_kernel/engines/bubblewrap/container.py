@@ -28,7 +28,7 @@ from ..owner import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
 from . import errors
 from .arguments import Descriptors, arguments
-from .finding import command_of, has_ended, mark_of
+from .finding import MARK, command_of, has_ended, mark_of
 from .launch import Launched, machine
 from .roots import Root, find
 from .standing import Standing
@@ -304,10 +304,10 @@ class BubblewrapContainer(OverPipe, Standing):
             os.close(fd)
 
 
-def adopted(program: str, state: dict[str, Any], pipe: Pipe) -> BubblewrapContainer:
-    """Take over what `detach` gave up. Raises LookupError, TypeError, ValueError or OSError for what is not one."""
+def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, MayUse, int]:
+    """Return what `detach` gave up, with its first process. Raises LookupError, TypeError, ValueError or OSError."""
     pid, name = int(state["pid"]), str(state["id"])
-    if start_ticks(pid) != state["started"] or f'"{name}"' not in mark_of(pid):
+    if start_ticks(pid) != state["started"] or f'"{name}"' not in mark_of(pid, variable):
         raise ProcessLookupError(name)
     said = state["descriptors"]
     descriptors = Descriptors(int(said["filter"]), int(said["status"]), dict(said["etc"]))
@@ -315,22 +315,20 @@ def adopted(program: str, state: dict[str, Any], pipe: Pipe) -> BubblewrapContai
     if state["group"] is not None:
         folders = tuple((str(inside), str(folder)) for inside, folder in state["group"]["folders"])
         group = Group(folders, int(state["group"]["version"]))
+    first, most, host_uid = int(state["first"]), MayUse(*map(int, state["may_use"])), int(state["host_uid"])
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     opened: list[int] = []
     try:
         opened.append(os.pidfd_open(pid))
         # Its own ends of both pipes are open, and the system gives the other ones to whoever may look at it.
         opened += [os.open(f"/proc/{pid}/fd/{number}", flags) for number in (2, descriptors.status)]
-        monitor, stderr, status = opened
-        launched = Launched(
-            name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, int(state["host_uid"])
-        )
-        most = MayUse(*map(int, state["may_use"]))
-        return BubblewrapContainer(program, launched, pipe, most, int(state["first"]))
     except BaseException:
         for fd in opened:
             os.close(fd)
         raise
+    monitor, stderr, status = opened
+    launched = Launched(name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid)
+    return launched, most, first
 
 
 def _read(fd: int) -> bytes | None:

@@ -23,9 +23,9 @@ from ..pipe import Pipe
 from . import errors, roots
 from .ahead import Begun, begin
 from .arguments import mounts
-from .container import BubblewrapContainer, adopted
+from .container import BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program
-from .finding import Found, age_of, holders, mark_of, sandboxes
+from .finding import MARK, Found, age_of, holders, mark_of, sandboxes
 from .launch import drops
 from .watch import MayUse, family
 
@@ -43,6 +43,8 @@ class BubblewrapEngine:
 
     abilities = PAUSE
     """At best: a sandbox without a cgroup cannot."""
+    mark = MARK
+    """The variable by which its sandboxes are found."""
 
     def __init__(self, program: str | None = None, *, cgroup: bool = True, ahead: base.Ahead | None = None) -> None:
         """`program` is found if None; without `cgroup`, none is made, as if there were none to be had.
@@ -79,7 +81,7 @@ class BubblewrapEngine:
                 EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
             ) from error
         try:
-            return adopted(self._found(), state, pipe)
+            return self._adopted(state, pipe)
         except OSError as error:
             pipe.close()
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING) from error
@@ -103,7 +105,7 @@ class BubblewrapEngine:
         await asyncio.sleep(REAP_PAUSE)
         lost &= await asyncio.to_thread(self._lost)
         for found in lost:
-            _end(found)
+            _end(found, self.mark)
         return len(lost)
 
     # --- for people -------------------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ class BubblewrapEngine:
         def look() -> tuple[Listed, ...]:
             having, _ = holders()
             rows = []
-            for found in sandboxes():
+            for found in sandboxes(self.mark):
                 owner = having.get(found.pipe)
                 rows.append(
                     Listed(
@@ -167,7 +169,7 @@ class BubblewrapEngine:
 
     async def used(self, container: str) -> int | None:
         def look() -> int | None:
-            found = next((one for one in sandboxes() if one.name == container), None)
+            found = next((one for one in sandboxes(self.mark) if one.name == container), None)
             rows = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8").splitlines() if found else []
             for folder in cgroups.folders_of(rows, container):
                 for name in ("memory.current", "memory.usage_in_bytes"):
@@ -181,7 +183,7 @@ class BubblewrapEngine:
         from ..about import Shown
 
         def look() -> Shown:
-            found = next((one for one in sandboxes() if one.name == container), None)
+            found = next((one for one in sandboxes(self.mark) if one.name == container), None)
             if found is None:
                 return Shown(one_user=not drops())
             inside = frozenset(family(found.pid)) - {found.pid}
@@ -200,6 +202,11 @@ class BubblewrapEngine:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    def _adopted(self, state: dict[str, Any], pipe: Pipe) -> BubblewrapContainer:
+        """Take over what `detach` gave up. Raises LookupError, TypeError, ValueError or OSError for what is not one."""
+        launched, most, first = taken_over(state)
+        return BubblewrapContainer(self._found(), launched, pipe, most, first)
+
     def _found(self) -> str:
         program = self._program or bubblewrap_program()
         if program is None:
@@ -210,7 +217,7 @@ class BubblewrapEngine:
         having, complete = holders()
         if not complete:
             return set()  # one that was not looked at may have it
-        return {found for found in sandboxes() if found.pipe not in having and _may_end(found.pid)}
+        return {found for found in sandboxes(self.mark) if found.pipe not in having and _may_end(found.pid)}
 
 
 def _filters() -> bool:
@@ -223,7 +230,7 @@ def _may_end(pid: int) -> bool:
     return False
 
 
-def _end(found: Found) -> None:
+def _end(found: Found, variable: str) -> None:
     """Kill a sandbox that is nobody's, and remove its cgroups."""
     from .warden import kill
 
@@ -233,7 +240,7 @@ def _end(found: Found) -> None:
         return
     try:
         rows = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8").splitlines()
-        if mark_of(found.pid):
+        if mark_of(found.pid, variable):
             kill([monitor])
             folders = cgroups.folders_of(rows, found.name)
             for folder in folders:

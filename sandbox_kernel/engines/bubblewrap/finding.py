@@ -35,11 +35,11 @@ class Found(NamedTuple):
     """The number of the owner's end of its pipe."""
 
 
-def sandboxes() -> Iterator[Found]:
+def sandboxes(variable: str = MARK) -> Iterator[Found]:
     """Yield the sandboxes of this machine that this process may look at, whoever started them."""
     names = set()
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):  # noqa: PTH208 (names are enough)
-        mark = mark_of(int(name))
+        mark = mark_of(int(name), variable)
         if not mark:
             continue
         try:
@@ -109,12 +109,12 @@ def age_of(pid: int) -> int:
     return max(0, round(time.clock_gettime(time.CLOCK_BOOTTIME) - (start_ticks(pid) or 0) / _ticks_each_second()))
 
 
-def mark_of(pid: int) -> str:
+def mark_of(pid: int, variable: str = MARK) -> str:
     """Return what a process of bubblewrap's was marked with, "" for another process."""
     with contextlib.suppress(OSError):
         for row in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             name, _, value = row.partition(b"=")
-            if name == MARK.encode():
+            if name == variable.encode():
                 return value.decode("utf-8", "replace")
     return ""
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import __version__
 from ...core.codes import EndCode
@@ -58,12 +58,28 @@ class Launched:
     """What was read already of what bubblewrap says of its state."""
 
 
-def launch(program: str, spec: SandboxSpec, root: Root, group: Group | None) -> tuple[Launched, socket.socket]:
+class Guest(NamedTuple):
+    """Another program than a spec's, in the same walls."""
+
+    wanted: Protections
+    files: tuple[int, ...]
+    """Of this process's open ones, those that it has, too."""
+    mark: str
+    """The variable by which it is found."""
+
+
+def launch(
+    program: str,
+    spec: SandboxSpec,
+    root: Root,
+    group: Group | None,
+    guest: Guest | None = None,
+) -> tuple[Launched, socket.socket]:
     """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
 
-    Raises `EngineError`.
+    `guest` is said of a program that is none of a sandbox's. Raises `EngineError`.
     """
-    wanted = protections(spec)
+    wanted, more, variable = guest or Guest(protections(spec), (), MARK)
     name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
     mine, theirs = socket.socketpair()
     held: list[int] = []
@@ -73,7 +89,7 @@ def launch(program: str, spec: SandboxSpec, root: Root, group: Group | None) -> 
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
             status, errors_end, descriptors = _files(wanted, held)
             words = arguments(wanted, root, machine(group), descriptors, spec.command)
-            mark = _mark(name, spec, mine)
+            says = _mark(name, spec, mine)
             whom = spec.uid if drops() else None
             try:
                 process = subprocess.Popen(
@@ -81,9 +97,9 @@ def launch(program: str, spec: SandboxSpec, root: Root, group: Group | None) -> 
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
                     stderr=errors_end[1],
-                    pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values()],
+                    pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values(), *more],
                     cwd="/",
-                    env={"PATH": "/usr/bin:/bin", MARK: mark},
+                    env={"PATH": "/usr/bin:/bin", variable: says},
                     start_new_session=True,
                     user=whom,
                     group=whom,

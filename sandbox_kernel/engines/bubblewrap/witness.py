@@ -16,7 +16,7 @@ from ...core.model import SandboxSpec
 from ..attestation import WITHOUT_A_CGROUP, same
 from ..base import Check, Witness
 from ..cgroups import Group
-from ..hardening import PAGE_BYTES, protections
+from ..hardening import PAGE_BYTES, Protections, protections
 from .arguments import mounts, variables
 from .launch import Launched, digest
 from .roots import Root
@@ -79,14 +79,18 @@ def limits_of(group: Group) -> dict[str, str]:
 
 def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Witness:
     """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
-    lines = tuple(_compared(spec, launched, words, seen or Seen()))
+    lines = compared(protections(spec), launched, words, seen or Seen())
     weaker = launched.group is None and spec.limits_kept == "best-effort"
     excused = WITHOUT_A_CGROUP if weaker else "bubblewrap"
     return Witness(lines, variables(protections(spec), root), mounts(root), excused)
 
 
-def _compared(spec: SandboxSpec, launched: Launched, words: list[str], seen: Seen) -> Iterator[Check]:
-    wanted = protections(spec)
+def compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> tuple[Check, ...]:
+    """Compare what was seen with the protections that were wanted."""
+    return tuple(_compared(wanted, launched, words, seen))
+
+
+def _compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> Iterator[Check]:
     yield same("engine: arguments", digest(words), seen.words)
     uid = "\t".join([str(launched.host_uid)] * 4)
     asked = {"user ids": uid, "group ids": None, "no_new_privs": "1", "seccomp mode": "2"}

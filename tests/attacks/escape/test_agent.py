@@ -14,7 +14,7 @@ from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.verify.differences import DIFFERENCES
 from sandbox_kernel.verify.shipped import LOAD, sources, table
-from tests.attacks.escape.tools import ON_BUBBLEWRAP, Outcomes
+from tests.attacks.escape.tools import ON_BUBBLEWRAP, RUNTIMES, Outcomes
 from tests.support.roots import root_of_tests
 
 Launch = Callable[..., Any]
@@ -28,7 +28,7 @@ print(json.dumps({{{{name: kit.outcome(kit.ATTACKS[name].run) for name in given[
 ON_AGENT = {name: each for name, each in ATTACKS.items() if each.on_agent}
 
 
-@pytest.fixture(scope="module", params=["runc", "runsc", *ON_BUBBLEWRAP])
+@pytest.fixture(scope="module", params=RUNTIMES)
 def session(request: pytest.FixtureRequest, launch_kernel: Launch) -> Iterator[tuple[str, Any]]:
     if under := ON_BUBBLEWRAP.get(request.param):
         if why := under.absent():

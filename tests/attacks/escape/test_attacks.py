@@ -20,7 +20,7 @@ from sandbox_kernel.verify.differences import BUBBLEWRAP as DIFFERENCES_OF_BUBBL
 from sandbox_kernel.verify.shipped import table
 from tests.attacks.escape.alterations import ALTERATIONS
 from tests.attacks.escape.tools import BEST_EFFORT as WITHOUT_A_CGROUP
-from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, Outcomes, run
+from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, RUNTIMES, Outcomes, run
 from tests.attacks.escape.weaker import WEAKER, WITHOUT
 from tests.support.turns import once
 
@@ -88,7 +88,7 @@ def absent() -> Callable[[str], str | None]:
     ("runtime", "attack"),
     [
         pytest.param(runtime, name, id=f"{each.verdict}-{runtime}")
-        for runtime in ("runc", "runsc", *ON_BUBBLEWRAP)
+        for runtime in RUNTIMES
         for name, each in ATTACKS.items()
         if not each.on_agent and not (runtime == WITHOUT_A_CGROUP.name and name in NOT_WITHOUT_A_CGROUP)
     ],
@@ -109,6 +109,7 @@ def test_the_attack(batch: Batch, absent: Callable[[str], str | None], attack: s
     [
         pytest.param(runtime, name, id=f"{name}_works_without_it-{runtime}")
         for runtime in ("runc", BUBBLEWRAP.name)
+        if runtime in RUNTIMES
         for name, each in ATTACKS.items()
         if each.control is not None and not (runtime == BUBBLEWRAP.name and name in WITHOUT)
     ],

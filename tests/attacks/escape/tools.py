@@ -18,13 +18,17 @@ from sandbox_kernel.verify.inside import kit
 from sandbox_kernel.verify.shipped import PROGRAM, sources
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
 from tests.attacks.escape.weaker import weakened
-from tests.support.engines import IMAGE, SMALL, Bubblewrap
+from tests.support.engines import IMAGE, ONLY, QEMU, SMALL, Bubblewrap
 from tests.support.patience import SLOWNESS, within
 
 BATCH_SECONDS = 150.0
 BUBBLEWRAP = Bubblewrap("bubblewrap")
 BEST_EFFORT = Bubblewrap("bubblewrap-best-effort", cgroup=False)
-ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT)}
+RUNTIMES = ("runc", "runsc", BUBBLEWRAP.name, BEST_EFFORT.name) if ONLY is None else (ONLY,)
+"""Those of this run."""
+EMULATED = 8
+"""How many times as long an attack may take on a machine that is emulated."""
+ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT, QEMU)}
 
 Outcomes = dict[str, tuple[str, str]]
 
@@ -80,12 +84,13 @@ async def run_weakened(names: list[str], runtime: str, lacking: str, given: dict
 
 
 async def _attacked(container: Container, spec: SandboxSpec, names: list[str], given: dict[str, Any]) -> Outcomes:
-    seconds = round(kit.SECONDS * SLOWNESS)
+    longer = EMULATED if QEMU.name == ONLY else 1
+    seconds = round(kit.SECONDS * SLOWNESS * longer)
     told = {"limits": asdict(spec.limits), "seconds": seconds, **given, "modules": sources(), "names": names}
     try:
         await container.send(json.dumps(told).encode() + b"\n")
         output = b""
-        async with within(BATCH_SECONDS):
+        async with within(BATCH_SECONDS * longer):
             while output.count(b"\n") < len(names) and (data := await container.receive()):
                 output += data
             ended = [json.loads(line) for line in output.splitlines()]

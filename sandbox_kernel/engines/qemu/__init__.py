@@ -1,0 +1,15 @@
+"""QEMU: a machine of its own for each session, with a kernel of its own under the code; emulated.
+
+QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it and limits it is all there already.
+
+- `places`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.
+- `hardware`: The machine's devices and features in QEMU's words, each with why it is there; pure.
+- `calls`: The system calls that QEMU may make.
+- `box`: What QEMU has of the host's: its protections, in which bubblewrap starts it.
+- `orders`: What the machine's first process is told to start.
+- `lines`: A channel of lines of JSON, bounded: the machine's words, and QEMU's own monitor.
+- `monitor`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.
+- `conditions`: What it needs of the machine, with a remedy for each.
+- `container`: One running machine: its pipe, and why it ended.
+- `engine`: The engine: start, adopt, list, reap.
+"""

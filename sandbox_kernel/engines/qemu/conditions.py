@@ -1,0 +1,35 @@
+"""What machines need of this one, besides what bubblewrap needs: QEMU, its firmware, and whether KVM is there.
+
+Imports about and the places; reads, and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from ..about import Condition
+from . import places
+
+KVM = "/dev/kvm"
+INSTALL = "apt-get install --no-install-recommends qemu-system-x86"
+
+
+def conditions() -> tuple[Condition, ...]:
+    """Return all of them."""
+    program = places.qemu_program()
+    if program is None:
+        rows = [Condition("qemu", met=False, found="there is none", remedy=INSTALL)]
+    else:
+        rows = [Condition("qemu", met=True, found=program)]
+    firmware = any(Path(share, "bios-256k.bin").exists() for share in places.SHARES)
+    rows.append(Condition("firmware", met=firmware, found="there" if firmware else "there is none", remedy=INSTALL))
+    kind = platform.machine()
+    if kind != "x86_64":
+        found = f"{kind}: machines are x86_64's, emulated"
+        rows.append(Condition("processor", met=False, found=found, remedy="use another engine"))
+    there = os.access(KVM, os.R_OK | os.W_OK)
+    found = "there, and not used: this version emulates" if there else "not there: machines are emulated"
+    rows.append(Condition("kvm", met=True, found=found))
+    return tuple(rows)

@@ -1,0 +1,291 @@
+"""One running machine: QEMU in a sandbox of bubblewrap's, the pipe into the machine, and why what runs there ended.
+
+What ends the machine from outside is bubblewrap's; how its sandbox ended, the machine's first process says. Imports
+asyncio, bubblewrap's container and what this folder has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ...core.codes import EndCode, Survived
+from ...core.errors import EngineError
+from ...core.model import ExitReason, SandboxSpec
+from ...core.tasks import Tasks
+from ..abilities import PAUSE, Ability
+from ..attestation import WITHOUT_A_CGROUP_QEMU, checks
+from ..base import Check, Witness
+from ..bubblewrap.arguments import ETC_MOUNTS, arguments, variables
+from ..bubblewrap.container import SIGKILLED, BubblewrapContainer, BubblewrapHandover
+from ..bubblewrap.launch import Launched, machine
+from ..bubblewrap.roots import Root
+from ..bubblewrap.roots import find as find_root
+from ..bubblewrap.watch import MayUse
+from ..bubblewrap.witness import compared, look
+from ..hardening import protections
+from ..pipe import Pipe
+from . import box, hardware, orders
+from .lines import Lines
+from .monitor import Monitor
+from .places import Machine, find, needed
+
+ABILITIES = PAUSE
+MOST_DETAIL = 8192
+BOOT_SECONDS = 60.0
+ANSWER_SECONDS = 15.0
+SIGKILL = 9
+
+
+class QemuContainer(BubblewrapContainer):
+    """A running machine. Made by `QemuEngine` only."""
+
+    def __init__(
+        self,
+        program: str,
+        launched: Launched,
+        pipe: Pipe,
+        made: Made,
+        ways: tuple[socket.socket, socket.socket] | None,
+        *,
+        first: int | None = None,
+    ) -> None:
+        """`ways` are the machine's words and QEMU's monitor; None for one that another process has started."""
+        most = MayUse(hardware.process_bytes(made.memory_bytes), box.THREADS)
+        super().__init__(program, launched, pipe, most, first)
+        self.paused = False
+        self._made = made
+        self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._tasks = Tasks()
+        self._talk: Lines | None = None
+        self._monitor: Monitor | None = None
+        if ways is not None:
+            self._talk = Lines(ways[0], self._told, self._silent)
+            self._monitor = Monitor(ways[1])
+
+    # --- how it begins ----------------------------------------------------------------------------------------------
+
+    async def boot(self, spec: SandboxSpec, root: Root) -> None:
+        """Have the machine start the sandbox, and return when its program runs. Raises `EngineError`."""
+        await self.running()
+        await self._asked(None, "up", BOOT_SECONDS)
+        said = await self._asked(orders.start(spec, root), "started", ANSWER_SECONDS, other="refused")
+        if said["op"] == "refused":
+            why = str(said.get("why"))[:300]
+            text = why.replace("[Errno 2] No such", "no such")
+            raise EngineError(EndCode.ENGINE_FAILED, f"the machine did not start the sandbox: {text}")
+
+    async def begin_anew(self) -> None:
+        """Give a machine that is a copy the time and random numbers of its own, and let its sandbox go on."""
+        await self.running()
+        await self._asked({"op": "thaw", **orders.anew()}, "thawed", BOOT_SECONDS)
+
+    # --- standing still ---------------------------------------------------------------------------------------------
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        return super().abilities if self._monitor is None else ABILITIES
+
+    async def pause(self) -> None:
+        if self._monitor is None:
+            await super().pause()
+        elif not self.paused:
+            await self._monitored().ask("stop")
+            self.paused = True
+
+    async def resume(self) -> None:
+        if self._monitor is None:
+            await super().resume()
+        elif self.paused:
+            await self._monitored().ask("cont")
+            self.paused = False
+            await self._asked({"op": "thaw", **orders.anew()}, "thawed", ANSWER_SECONDS)
+
+    async def save(self, fd: int) -> dict[str, Any]:
+        monitor = self._monitored()
+        if self.paused:
+            await self.resume()
+        said = await self._asked({"op": "freeze"}, "frozen", ANSWER_SECONDS)
+        try:
+            if said.get("ok") is not True:
+                raise EngineError(EndCode.SANDBOX_SILENT, "the sandbox does not stand still")
+            await monitor.write_down(fd)
+            self.paused = True
+        except BaseException:
+            if not self._over.is_set():
+                self.paused = True
+                await asyncio.shield(self._tasks.hold(self.resume(), "let a sandbox go on"))
+            raise
+        return self._made.facts()
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        super().abandon()
+        self._hang_up()
+
+    async def kill(self) -> None:
+        try:
+            await super().kill()
+        finally:
+            self._hang_up()
+            await self._tasks.close()
+
+    def detach(self) -> BubblewrapHandover:
+        """Give the pipe away. Whoever has it then cannot have the machine stand still, nor hear how it ended."""
+        if self.paused:
+            raise EngineError(EndCode.SANDBOX_NOT_RUNNING, "a machine that stands still cannot be given away")
+        given = super().detach()
+        given.state["made"] = self._made.state()
+        self._hang_up()
+        return given
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        inside = replace(spec, uid=self._made.uid)  # of a machine that began as a copy, in a kernel of its own
+        return checks(inside, report, await self.look(spec))
+
+    async def look(self, spec: SandboxSpec) -> Witness:
+        if self._over.is_set() or self._ended.done() or self._handle is None:
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
+        made, mine = self._made, self._launched
+        self.image_id = made.machine.contents
+        wanted = box.wanted(spec)
+        words = arguments(wanted, made.inside, machine(mine.group), mine.descriptors, made.words())
+        lines = compared(wanted, mine, words, look(mine, self._first))
+        weaker = mine.group is None and spec.limits_kept == "best-effort"
+        names = variables(protections(spec), made.root) - {"PWD"}
+        return Witness(lines, names, ETC_MOUNTS, WITHOUT_A_CGROUP_QEMU if weaker else "qemu")
+
+    # --- what is heard ----------------------------------------------------------------------------------------------
+
+    async def _asked(
+        self, question: dict[str, Any] | None, answer: str, seconds: float, other: str | None = None
+    ) -> dict[str, Any]:
+        """Return what the machine answers. Raises `EngineError` if it does not in time, or has ended."""
+        if self._talk is None:
+            raise EngineError(
+                EndCode.ENGINE_LACKS_PROTECTION,
+                "a machine that was taken over from another process cannot be asked: start a new one",
+            )
+        future = asyncio.get_running_loop().create_future()
+        names = [answer] if other is None else [answer, other]
+        self._pending.update(dict.fromkeys(names, future))
+        ended = asyncio.ensure_future(self._over.wait())
+        try:
+            async with asyncio.timeout(seconds):
+                if question is not None:
+                    await self._talk.send(question)
+                self._talk.hear()
+                await asyncio.wait({future, ended}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError as error:
+            raise EngineError(
+                EndCode.ENGINE_SILENT, "the machine does not answer in time", limit=f"{seconds:.0f} s"
+            ) from error
+        except OSError as error:
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING) from error
+        finally:
+            ended.cancel()
+            for name in names:
+                self._pending.pop(name, None)
+        if not future.done():
+            why = self._stderr.decode("utf-8", "replace").strip()[-500:]
+            raise EngineError(EndCode.ENGINE_FAILED, f"QEMU ended: {why or 'it said nothing'}")
+        said: dict[str, Any] = future.result()
+        return said
+
+    def _told(self, said: dict[str, Any]) -> None:
+        op = said.get("op")
+        future = self._pending.get(op) if isinstance(op, str) else None
+        if future is not None and not future.done():
+            future.set_result(said)
+        if op == "ended":
+            self._has_ended(said)
+
+    def _has_ended(self, said: dict[str, Any]) -> None:
+        """The sandbox ended, and the machine goes on until all that it said has been read, or it is ended."""
+        code, written = said.get("code"), said.get("written")
+        if type(code) is not int or type(written) is not int or self._ended.done():
+            return
+        detail = str(said.get("tail", "")).strip()[-MOST_DETAIL:]
+        if said.get("signal") == SIGKILL and type(ooms := said.get("ooms")) is int and ooms > 0:
+            self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
+        elif code == SIGKILLED:
+            self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail=detail))
+        else:
+            self._end(ExitReason(kind="exited", exit_code=code, detail=detail))
+        self._pipe.end_at(written)
+
+    def _conclude(self) -> None:
+        if self._talk is not None:
+            self._talk.hear()
+        super()._conclude()
+
+    def _silent(self) -> None:
+        """The machine says nothing more, or something that is no line of ours; its end is what is left to see."""
+
+    def _monitored(self) -> Monitor:
+        if self._monitor is None or self._over.is_set():
+            raise EngineError(
+                EndCode.ENGINE_LACKS_PROTECTION,
+                "a machine that was taken over from another process, or has ended, cannot stand still",
+            )
+        return self._monitor
+
+    def _hang_up(self) -> None:
+        for way in (self._talk, self._monitor):
+            if way is not None:
+                way.close()
+
+
+class Made(NamedTuple):
+    """What a machine was made of: what has to be known of it again, by another process or at another time."""
+
+    root: Root
+    """Of the sandbox in it."""
+    machine: Machine
+    program: str
+    ends: hardware.Ends
+    uid: int
+    """The user's number within the machine."""
+    memory_bytes: int
+    processors: int
+
+    @property
+    def inside(self) -> Root:
+        """What QEMU sees of the host."""
+        return box.root(self.program, self.machine)
+
+    def words(self) -> tuple[str, ...]:
+        """Return what QEMU is started with."""
+        return hardware.words(self.program, box.FOLDER, self.memory_bytes, self.processors, self.ends)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what has to be the same where a machine's state is read."""
+        return {
+            "machine": self.machine.identity,
+            "contents": self.machine.contents,
+            "memory_bytes": self.memory_bytes,
+            "processors": self.processors,
+            "uid": self.uid,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return what another process has to be told, as plain JSON."""
+        return {
+            "image": self.root.name,
+            "ends": [*self.ends],
+            "uid": self.uid,
+            "memory_bytes": self.memory_bytes,
+            "processors": self.processors,
+        }
+
+    @classmethod
+    def read(cls, state: dict[str, Any]) -> Made:
+        """Undo `state`. Raises LookupError, TypeError, ValueError and `EngineError`."""
+        root = find_root(str(state["image"]))
+        numbers = [int(state[name]) for name in ("uid", "memory_bytes", "processors")]
+        return cls(root, find(root), needed(), hardware.Ends(*state["ends"]), *numbers)

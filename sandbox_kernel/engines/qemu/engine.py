@@ -1,0 +1,162 @@
+"""The engine of machines: QEMU for each session, in a sandbox of bubblewrap's, with a kernel of its own in it.
+
+Imports asyncio, the pipe, bubblewrap's parts and those beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...core.codes import EndCode
+from ...core.errors import EngineError
+from ...core.model import SandboxSpec
+from ...core.resources import environment_of_helpers
+from ...core.tasks import Tasks
+from ..bubblewrap import errors, roots
+from ..bubblewrap.ahead import group_for
+from ..bubblewrap.arguments import ETC_MOUNTS
+from ..bubblewrap.container import taken_over
+from ..bubblewrap.discovery import bubblewrap_program, reachable
+from ..bubblewrap.engine import BubblewrapEngine
+from ..bubblewrap.launch import Guest, drops, launch
+from ..pipe import Pipe
+from . import box, hardware, places
+from .container import ABILITIES, Made, QemuContainer
+
+if TYPE_CHECKING:
+    from ..about import Condition, EngineInfo, Shown
+    from ..base import Container
+
+MARK = "SANDBOX_KERNEL_QEMU"
+"""The variable by which machines are found."""
+BUFFER_BYTES = 1 << 20
+
+
+class QemuEngine(BubblewrapEngine):
+    """QEMU, the system's, with emulation."""
+
+    abilities = ABILITIES
+    mark = MARK
+
+    def __init__(self, *, cgroup: bool = True) -> None:
+        super().__init__(None, cgroup=cgroup)
+        self._undoing = Tasks()
+
+    # --- the seam ---------------------------------------------------------------------------------------------------
+
+    async def start(self, spec: SandboxSpec) -> QemuContainer:
+        """Start a machine. One that fails, or is cancelled, leaves nothing behind."""
+        return await self._start(spec)
+
+    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> Container:
+        """Start a machine that goes on from what `save` wrote. Raises `EngineError` for what does not fit here."""
+        return await self._start(spec, (fd, facts))
+
+    async def _start(self, spec: SandboxSpec, state: tuple[int, Mapping[str, Any]] | None = None) -> QemuContainer:
+        if spec.runtime is not None:
+            raise EngineError(
+                EndCode.ENGINE_LACKS_RUNTIME,
+                f"QEMU has no runtime {spec.runtime!r}: leave it out, or use another engine",
+                setting="runtime",
+            )
+        bwrap, program = bubblewrap_program(), places.needed()
+        if bwrap is None:
+            raise errors.missing()
+        root = roots.find(spec.image)
+        machine = places.find(root)
+        if drops():
+            for path in (bwrap, program, machine.folder):
+                if not reachable(path):
+                    raise errors.unreachable(path)
+        if state is None and roots.program(root, spec.command[0]) is None:
+            raise EngineError(
+                EndCode.ENGINE_FAILED,
+                f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
+                setting="image",
+            )
+        uid = spec.uid if state is None else _fitting(spec, machine, state[1])
+        ways = [_way(), _way()]
+        numbers = [theirs.fileno() for _, theirs in ways]
+        incoming = None if state is None else os.dup(state[0])
+        group = None
+        try:
+            ends = hardware.Ends(numbers[0], numbers[1], incoming)
+            made = Made(root, machine, program, ends, uid, spec.limits.memory_bytes, box.count_of(spec))
+            wanted = box.wanted(spec)
+            group = group_for(spec, wanted, cgroup=self._cgroup)
+            own = replace(spec, command=made.words())
+            more = tuple(fd for fd in ends if fd is not None)
+            launched, mine = launch(bwrap, own, made.inside, group, Guest(wanted, more, MARK))
+        except BaseException:
+            for way, _ in ways:
+                way.close()
+            if group is not None:
+                group.remove(0)
+            raise
+        finally:
+            for _, theirs in ways:
+                theirs.close()
+            if incoming is not None:
+                os.close(incoming)
+        container = QemuContainer(bwrap, launched, Pipe(mine), made, (ways[0][0], ways[1][0]))
+        try:
+            if state is None:
+                await container.boot(spec, root)
+            else:
+                await container.begin_anew()
+        except BaseException:
+            await asyncio.shield(self._undoing.hold(container.kill(), f"undo {container.id}"))
+            raise
+        return container
+
+    # --- for people -------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return "qemu"
+
+    async def info(self) -> EngineInfo:
+        program = places.needed()
+        said = await asyncio.create_subprocess_exec(
+            program, "--version", stdout=asyncio.subprocess.PIPE, env=environment_of_helpers()
+        )
+        version, _ = await said.communicate()
+        return replace(await super().info(), version=version.decode("utf-8", "replace").partition("\n")[0].strip())
+
+    async def conditions(self) -> tuple[Condition, ...]:
+        from .conditions import conditions
+
+        return (*await super().conditions(), *await asyncio.to_thread(conditions))
+
+    async def shown(self, container: str) -> Shown:
+        return replace(await super().shown(container), mounts=ETC_MOUNTS)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _adopted(self, state: dict[str, Any], pipe: Pipe) -> QemuContainer:
+        launched, _, first = taken_over(state, MARK)
+        return QemuContainer(self._found(), launched, pipe, Made.read(state["made"]), None, first=first)
+
+
+def _way() -> tuple[socket.socket, socket.socket]:
+    mine, theirs = socket.socketpair()
+    for end in (mine, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    return mine, theirs
+
+
+def _fitting(spec: SandboxSpec, machine: places.Machine, facts: Mapping[str, Any]) -> int:
+    """Return the user's number in a state that fits. Raises `EngineError` for one that does not."""
+    asked = {"machine": machine.identity, "memory_bytes": spec.limits.memory_bytes, "processors": box.count_of(spec)}
+    if odd := [name for name, value in asked.items() if facts.get(name) != value]:
+        raise EngineError(
+            EndCode.ENGINE_FAILED, f"the state was written by another machine: it differs in {', '.join(odd)}"
+        )
+    if type(uid := facts.get("uid")) is not int or uid <= 0:
+        raise EngineError(EndCode.ENGINE_FAILED, "the state says no user")
+    return uid

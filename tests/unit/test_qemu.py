@@ -1,0 +1,275 @@
+"""A machine in QEMU's words, what it starts from, and what is made of what it says; no machine is started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
+from sandbox_kernel.engines import machine_form
+from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
+from sandbox_kernel.engines.bubblewrap.roots import Root
+from sandbox_kernel.engines.pipe import Pipe
+from sandbox_kernel.engines.qemu import box, calls, hardware, orders, places
+from sandbox_kernel.engines.qemu.lines import LINE_BYTES, Lines
+from sandbox_kernel.setup import machines
+from tests.support import ROOT
+from tests.support.patience import within
+
+SPEC = SandboxSpec(
+    session_id="s", image="x", limits=Limits(memory_bytes=1 << 30), command=("python3",), uid=300_000_001
+)
+MACHINE = places.Machine("/there/machine", "sha256:0", "6.1", "1")
+
+
+def a_root(folder: Path) -> Root:
+    return Root("x", str(folder), "sha256:0", "", 1, (), (), {"PATH": "/usr/bin"}, etc=False)
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_has_four_devices_and_no_network() -> None:
+    words = hardware.words("/usr/bin/qemu", "/machine", 1 << 30, 2, hardware.Ends(7, 8))
+    devices = [words[at + 1].split(",")[0] for at, word in enumerate(words) if word == "-device"]
+    assert devices == ["virtio-blk-pci", "virtio-serial-pci", "virtserialport", "virtserialport", "virtio-rng-pci"]
+    assert not {"-net", "-netdev", "-nic", "-fsdev", "-virtfs", "-vnc", "-spice", "-usb", "-gdb", "-s"} & set(words)
+    assert {"-nodefaults", "-no-user-config"} <= set(words)
+    assert words[words.index("-sandbox") + 1].startswith("on,")
+    assert all("readonly=on" in words[at + 1] for at, word in enumerate(words) if word == "-drive")
+    assert "-incoming" not in words
+
+
+def test_every_device_and_every_feature_has_its_reason_on_the_page() -> None:
+    words = hardware.words("qemu", "/machine", 1 << 30, 1, hardware.Ends(7, 8))
+    page = (ROOT / "docs" / "qemu.md").read_text(encoding="utf-8")
+    assert hardware.as_markdown(hardware.DEVICES) in page
+    assert hardware.as_markdown(hardware.FEATURES) in page
+    for at, word in enumerate(words):
+        if word == "-device" and not words[at + 1].startswith("virtserialport"):  # a port is the serial device's
+            assert words[at + 1].split(",")[0] in hardware.DEVICES
+    assert words[words.index("-M") + 1] in hardware.DEVICES
+    assert all(feature.split()[0] in words for feature in hardware.FEATURES)
+
+
+def test_what_qemu_may_use_has_room_for_the_machine() -> None:
+    assert hardware.memory_bytes(1 << 30) > 1 << 30
+    assert hardware.process_bytes(1 << 30) > hardware.memory_bytes(1 << 30)
+    assert [hardware.processors(cpus, 4) for cpus in (0.1, 1.0, 1.5, 64)] == [1, 1, 2, 4]
+
+
+def test_qemu_is_held_as_a_sandbox_is() -> None:
+    wanted = box.wanted(SPEC)
+    root = box.root("/usr/bin/qemu", MACHINE)
+    words = arguments(wanted, root, Machine(frozenset(), frozenset()), Descriptors(5, 6, {}), ("/usr/bin/qemu",))
+    assert {"--unshare-user", "--unshare-net", "--unshare-pid", "--seccomp", "--disable-userns"} <= set(words)
+    binds = {words[at + 2]: word for at, word in enumerate(words) if word.endswith("bind")}
+    assert "/home" not in binds
+    assert "/etc" not in binds
+    assert "--bind" not in words
+    assert (wanted.capabilities, wanted.networks, wanted.writable) == (frozenset(), frozenset(), ())
+
+
+def test_qemu_makes_no_socket_starts_no_process_and_traces_none() -> None:
+    free = {name for rule in calls.rules() if rule.error is None and not rule.conditions for name in rule.names}
+    assert not free & {"socket", "connect", "bind", "listen", "accept", "fork", "vfork", "clone", "ptrace", "mount"}
+    assert not free & {"unshare", "setns", "prctl", "ioctl", "bpf", "setuid", "chmod", "unlink", "rename", "mkdir"}
+    (clone,) = [rule for rule in calls.rules() if rule.names == ("clone",)]
+    (one,) = clone.conditions
+    assert one.mask is not None
+    assert one.value & one.mask == calls.THREAD  # a thread, and in no new namespace
+
+
+def test_the_order_to_start_holds_the_protections(tmp_path: Path) -> None:
+    first, second = (orders.start(SPEC, a_root(tmp_path)) for _ in range(2))
+    assert first["uid"] == SPEC.uid
+    assert first["memory_bytes"] == 1 << 30
+    assert first["calls"]
+    assert first["seed"] != second["seed"]
+    assert all(path.startswith("/proc/") for path in first["masked"])
+    assert len(json.dumps(first)) < LINE_BYTES
+
+
+# --- what it starts from ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    folder = tmp_path / machine_form.FOLDER
+    folder.mkdir(mode=0o755)
+    for name in machine_form.FILES:
+        (folder / name).write_bytes(b"x")
+        (folder / name).chmod(0o644)
+    said = {
+        "format": machine_form.FORMAT,
+        "contents": "sha256:0",
+        "guest": machine_form.guest_digest(),
+        "kernel": "6.1",
+        "files": dict.fromkeys(machine_form.FILES, "sha256:1"),
+    }
+    (folder / machine_form.DESCRIPTION).write_text(json.dumps(said))
+    (folder / machine_form.DESCRIPTION).chmod(0o644)
+    return folder
+
+
+def test_a_machine_that_was_built_is_found(built: Path) -> None:
+    found = places.find(a_root(built.parent))
+    assert (found.folder, found.kernel) == (str(built), "6.1")
+    assert machines.is_current(a_root(built.parent))
+
+
+def other(**fields: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> object:
+        path = folder / machine_form.DESCRIPTION
+        return path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    return change
+
+
+def of_another(folder: Path) -> None:
+    (folder / machine_form.DISK).chmod(0o666)
+
+
+def a_link(folder: Path) -> None:
+    (folder / machine_form.KERNEL).rename(folder / "elsewhere")
+    (folder / machine_form.KERNEL).symlink_to(folder / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (other(guest="another"), "another version"),
+        (other(contents="sha256:2"), "built anew"),
+        (other(format=0), "another version"),
+        (other(files={}), "kernel"),
+        (of_another, "others may write"),
+        (a_link, "is a link"),
+        (lambda folder: (folder / machine_form.INITRD).unlink(), "No such file"),
+    ],
+)
+def test_what_does_not_fit_is_refused(built: Path, change: Callable[[Path], object], why: str) -> None:
+    change(built)
+    with pytest.raises(EngineError, match=why) as caught:
+        places.find(a_root(built.parent))
+    assert "sandbox-kernel build --engine qemu" in str(caught.value)
+
+
+def test_the_first_files_are_an_archive_that_others_read(tmp_path: Path) -> None:
+    data = machines.archive({"init": (0o100755, b"#!x\n"), "a/b": (0o100644, b"12345")}, ("a",))
+    assert data == machines.archive({"init": (0o100755, b"#!x\n"), "a/b": (0o100644, b"12345")}, ("a",))
+    listed = subprocess.run(["python3", "-c", READER], input=data, capture_output=True, check=True)
+    assert json.loads(listed.stdout) == {"a": "40755 ", "init": "100755 #!x\n", "a/b": "100644 12345"}
+
+
+READER = """
+import json, sys
+data, found = sys.stdin.buffer.read(), {}
+while True:
+    fields = [int(data[6 + 8 * n : 14 + 8 * n], 16) for n in range(13)]
+    name, start = data[110 : 110 + fields[11] - 1].decode(), -(-(110 + fields[11]) // 4) * 4
+    if name == "TRAILER!!!":
+        break
+    found[name] = "%o %s" % (fields[1], data[start : start + fields[6]].decode())
+    data = data[start + -(-fields[6] // 4) * 4 :]
+print(json.dumps(found))
+"""
+
+
+def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
+    needs = {"virtio_pci": "virtio,virtio_ring", "virtio_ring": "virtio", "virtio": "", "virtio-rng": "virtio"}
+    needs |= {"virtio_blk": "virtio", "virtio_console": "virtio,not_a_module", "squashfs": ""}
+    for name, said in needs.items():
+        (tmp_path / f"{name}.ko").write_bytes(b"\x7fELF\0license=GPL\0depends=" + said.encode() + b"\0name=x\0")
+    order = [name for name, _ in machines.modules(tmp_path)]
+    assert order[:3] == ["virtio.ko", "virtio_ring.ko", "virtio_pci.ko"]
+    assert len(order) == len(set(order)) == len(needs)
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+class Heard:
+    def __init__(self, sock: socket.socket) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.over = asyncio.Event()
+        self.lines = Lines(sock, self.said.append, self.over.set)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"no json\n", b"[1]\n", b"\xff\n", b"[" * 100_000 + b"\n", b"x" * (LINE_BYTES + 1), b'{"op": 1}\n' * 900_000],
+    ids=["no JSON", "a list", "no text", "deep", "without an end", "without number"],
+)
+async def test_what_is_no_line_of_ours_ends_the_channel(data: bytes) -> None:
+    mine, theirs = socket.socketpair()
+    with theirs:
+        heard = Heard(mine)
+        try:
+            sending = asyncio.create_task(asyncio.to_thread(_send, theirs, data))
+            async with within(30):
+                await heard.over.wait()
+            await sending
+        finally:
+            heard.lines.close()
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # it was closed at the other end
+        sock.sendall(data)
+
+
+async def test_lines_go_both_ways() -> None:
+    mine, theirs = socket.socketpair()
+    with theirs:
+        heard = Heard(mine)
+        theirs.sendall(b'{"op": "up"}\n{"op"')
+        theirs.sendall(b': "started"}\n')
+        async with within(10):
+            while len(heard.said) < 2:  # noqa: ASYNC110 (the loop's own turn)
+                await asyncio.sleep(0)
+            await heard.lines.send({"op": "start"})
+        assert [said["op"] for said in heard.said] == ["up", "started"]
+        assert theirs.recv(100) == b'{"op": "start"}\n'
+        heard.lines.close()
+
+
+async def test_a_pipe_ends_at_a_number_of_bytes_though_nobody_closes_it() -> None:
+    mine, theirs = socket.socketpair()
+    with theirs:
+        pipe = Pipe(mine)
+        theirs.sendall(b"hello")
+        reading = asyncio.create_task(pipe.receive(100))
+        await asyncio.sleep(0)
+        pipe.end_at(7)
+        await asyncio.to_thread(os.write, theirs.fileno(), b", ")
+        async with within(10):
+            assert await reading == b"hello, "
+            assert await pipe.receive() == b""
+        pipe.close()
+
+
+async def test_control_a_pipe_that_has_not_come_to_its_end_waits() -> None:
+    mine, theirs = socket.socketpair()
+    with theirs:
+        pipe = Pipe(mine)
+        theirs.sendall(b"hello")
+        pipe.end_at(7)
+        reading = asyncio.create_task(pipe.receive(100))
+        done, _ = await asyncio.wait([reading], timeout=0.1)
+        assert not done
+        pipe.close()
+        await reading
+
+
+def test_sizes_are_what_the_page_says() -> None:
+    assert hardware.process_bytes(0) <= 450 * MIB
