@@ -6,6 +6,11 @@
 - `pool`: Sandboxes that are ready before anybody asks.
 - `warm`: One of them, from its start to its claim.
 - `spare`: What the machine has to spare for it.
+- `kept`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.
+- `keeping`: Who may have such a one, for how long, and what is answered about them.
+- `owner`: What is asked for with one that is kept, and its owner's end of the pipe.
+- `frames`: A pipe's bytes cut into frames, without reading them.
+- `transcript`: What a cell has sent, for whoever takes its sandbox over.
 - `lent`: A sandbox whose pipe a caller has: its end, and whose it is.
 - `caller`: One connection: a few bounded requests, each answered once.
 - `answers`: What callers may ask besides a sandbox.

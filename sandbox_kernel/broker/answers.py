@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.codes import EndCode
 from ..core.errors import ImageMissing, SandboxError
-from ..engines.about import Shown
+from ..engines.about import Condition, Shown
 from ..engines.broker import words
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ async def list_own(broker: Broker, caller: Caller, said: Answer) -> Answer:
             continue
         rows.append(
             {
-                "session": lent.spec.session_id,
+                "session": lent.name,
                 "container": lent.container.id,
                 "owner_pid": lent.pid or None,
                 "owner_alive": not lent.is_adrift,
-                "state": "handed over" if lent.is_adrift else "running",
+                "state": lent.state,
                 "age_seconds": int(time.monotonic() - lent.since),
                 "image": lent.spec.image,
                 "memory_bytes": lent.spec.limits.memory_bytes,
@@ -70,7 +70,8 @@ async def info(broker: Broker, caller: Caller, said: Answer) -> Answer:
 
 
 async def conditions(broker: Broker, caller: Caller, said: Answer) -> Answer:
-    return {"rows": [asdict(row) for row in await broker.engine.conditions()]}
+    detached = Condition("detached", met=True, found=broker.keeping.allows(caller.peer))
+    return {"rows": [asdict(row) for row in (*await broker.engine.conditions(), detached)]}
 
 
 async def shown(broker: Broker, caller: Caller, said: Answer) -> Answer:

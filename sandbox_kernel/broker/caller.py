@@ -18,6 +18,8 @@ from ..core.tasks import Tasks, log_defect
 from ..engines.broker import words
 from ..engines.broker.places import Peer, peer
 from .answers import ANSWERS
+from .keeping import KEPT_ANSWERS
+from .kept import Kept
 
 if TYPE_CHECKING:
     from ..core.model import ExitReason
@@ -57,7 +59,7 @@ class Caller:
         self._socket.close()
         lent, self.lent = self.lent, None
         if lent is not None:
-            lent.end()
+            lent.lost()
         self._broker.has_left(self)
         self._broker.tasks.start(self._tasks.close(), "the end of a connection")
 
@@ -108,9 +110,11 @@ class Caller:
         return {
             "start": self._start,
             "adopt": self._adopt,
+            "connect": self._connect,
+            "begin": self._begin,
             "look": self._look,
             "kill": self._kill,
-            **{op: self._asking(answer) for op, answer in ANSWERS.items()},
+            **{op: self._asking(answer) for op, answer in (ANSWERS | KEPT_ANSWERS).items()},
         }
 
     def _asking(self, answer: Callable[[Broker, Caller, Answer], Awaitable[Answer]]) -> Any:
@@ -165,7 +169,39 @@ class Caller:
         if self._socket.fileno() < 0:
             lent.end()
         else:
-            lent.belongs_to(self._ended, self.peer.pid)
+            self._owns(lent)
+
+    async def _connect(self, said: Answer) -> None:
+        """Become the owner of a sandbox that is kept."""
+        if self.lent is not None or self._starting:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+        kept = self._broker.keeping.free(said, self.peer)
+        fd = kept.open()
+        try:
+            answer = {
+                "id": kept.container.id,
+                "session": kept.spec.session_id,
+                "uid": kept.spec.uid,
+                "ticket": kept.ticket,
+                "held": kept.container.held,
+                "pipe": words.PLAIN,
+                "kept": {**kept.told(), "own": kept.uid == self.peer.uid},
+            }
+            self.lent = kept
+            self._owns(kept)
+            self._say({**answer, "n": said["n"]}, fd)
+        finally:
+            os.close(fd)
+
+    async def _begin(self, said: Answer) -> Answer:
+        if not isinstance(lent := self._own(), Kept):
+            raise EngineError(EndCode.BROKER_IMPROPER, "this sandbox is not kept")
+        return {"missing": await lent.begin()}
+
+    def _owns(self, lent: Lent) -> None:
+        lent.belongs_to(self._ended, self.peer.pid)
+        if isinstance(lent, Kept):
+            lent.cast_out = self.release
 
     async def _adopt(self, said: Answer) -> Answer:
         if self.lent is not None or self._starting:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.values import size
+from ..config.values import seconds, size
 from ..core.codes import EndCode, Note, UsageCode
 from ..core.errors import ConfigurationError, QuotaExceeded, SandboxError
 from ..core.model import Settings, format_bytes
+from ..engines.broker import words
 from .order import IMAGE, RUNTIME, Order
 
 MOST = 100_000
@@ -45,6 +46,12 @@ class Ceiling:
     """Sandboxes at once."""
     hourly: int | None = None
     """Sandboxes within an hour."""
+    detached: int = 16
+    """Sandboxes at once that outlive their callers."""
+    lifetime: float = 86400.0
+    """Seconds after its start in which such a one ends, whatever its owner asks for."""
+    takes: tuple[str, ...] = ()
+    """Users whose detached sandboxes this one may list, use and end."""
     limits: str = "enforced"
     """"best-effort" allows sandboxes whose limits the machine does not enforce."""
     denied: bool = False
@@ -233,6 +240,16 @@ class _File:
                 return size(1)(name, value)
             except SandboxError as error:
                 raise self._refused(table, name, error.message) from error
+        if name == "lifetime":
+            try:
+                found = float(str(seconds(1)(name, value)))
+            except SandboxError as error:
+                raise self._refused(table, name, error.message) from error
+            if found > words.MOST_LIFETIME:
+                raise self._refused(table, name, f"that is longer than {words.MOST_LIFETIME:g} s")
+            return found
+        if name == "takes":
+            return self._users(table, value)
         if name == "cpus":
             if type(value) not in {int, float} or not 0 < value <= MOST:
                 raise self._refused(table, name, "that is no number of processors")
@@ -246,6 +263,16 @@ class _File:
                 raise self._refused(table, name, "true and false are the choices")
             return value
         return self._whole(table, name, value)
+
+    def _users(self, table: tuple[str, ...], value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self._refused(table, "takes", "that is no list of names")
+        for one in value:
+            try:
+                pwd.getpwnam(one)
+            except KeyError:
+                raise self._refused(table, "takes", f"this machine has no user {one!r}") from None
+        return tuple(value)
 
     def _whole(self, table: tuple[str, ...], name: str, value: Any) -> int:
         if type(value) is not int or not 0 <= value <= MOST:

@@ -1,7 +1,7 @@
 """The sockets, and the daemon from its start to its end.
 
-At its end the sandboxes that callers have go on, for their pipes are the callers'; those that wait end with it. What is
-not bounded by a ceiling is bounded here: connections, those who wait for a start, and starts at once.
+At its end the sandboxes that callers have go on, for their pipes are the callers'; those that wait, or are kept, end
+with it. What is not bounded by a ceiling is bounded here: connections, those who wait for a start, and starts at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from ..engines.broker import words
 from . import order
 from .caller import Caller
 from .ceilings import Policy
+from .keeping import Keeping
+from .kept import Kept
 from .lent import Lent
 from .metrics import Figures
+from .owner import Wish
 from .pool import Pool
 from .tally import Tally
 
@@ -79,6 +82,7 @@ class Broker:
         self.engine, self.policy = engine, policy
         self.pool = pool or Pool(engine, size=0)
         self.tally = Tally()
+        self.keeping = Keeping(self)
         self.figures = Figures()
         self.lent: dict[str, Lent] = {}
         self.tasks = Tasks()
@@ -144,12 +148,14 @@ class Broker:
         self.policy.of(whose.uid).check(wanted)
         if said["agent"] != wanted.digest():
             raise EngineError(EndCode.BROKER_OTHER_VERSION)
+        wish = self.keeping.wish(said.get("kept"), whose)
         self.tally.take(self.policy, whose.uid, begin)
         self.starting += 1
         try:
-            made = await self._ready(wanted, whose) or await self._cold(wanted, whose)
+            made = await self._ready(wanted, whose, wish) or await self._cold(wanted, whose, wish)
         except BaseException:
             self.tally.give_back(whose.uid)
+            self.keeping.forget(whose.uid, wish)
             raise
         finally:
             self.starting -= 1
@@ -159,25 +165,31 @@ class Broker:
         self.figures.claimed(warm=warm, seconds=time.monotonic() - begin)
         return made
 
-    async def _ready(self, wanted: Order, whose: Peer) -> Made | None:
+    async def _ready(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made | None:
         """Return one that was made ahead, None if there is none that will do; a cold start takes its place then."""
-        warm = await self.pool.claim(wanted, lambda one: self._rename(one.container, one.spec.session_id, whose.pid))
+        pid = whose.pid if wish is None else 0
+        warm = await self.pool.claim(wanted, lambda one: self._rename(one.container, one.spec.session_id, pid))
         if warm is None:
             return None
         try:
-            return await self._lend(warm.container, warm.spec, whose, warm=True)
+            return await self._lend(warm.container, warm.spec, whose, wish, warm=True)
         except SandboxError:
             return None
 
-    async def _cold(self, wanted: Order, whose: Peer) -> Made:
+    async def _cold(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made:
         if self.starting > WAITING:
             raise QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
         async with self._slots:
             spec = wanted.spec()
             container = cast("Lendable", await self.engine.start(spec))
-            return await self._lend(container, spec, whose, warm=False)
+            return await self._lend(container, spec, whose, wish, warm=False)
 
-    async def _lend(self, container: Lendable, spec: SandboxSpec, whose: Peer, *, warm: bool) -> Made:
+    async def _lend(
+        self, container: Lendable, spec: SandboxSpec, whose: Peer, wish: Wish | None, *, warm: bool
+    ) -> Made:
+        if wish is not None:  # it is this process's, and ends with it
+            kept = Kept(container, spec, whose.uid, self.tasks, wish)
+            return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
         try:
             if not warm:
                 # Its name says who has it before somebody has it: what outlives this process goes by the name.
@@ -206,13 +218,15 @@ class Broker:
     def with_ticket(self, ticket: object, whose: Peer) -> Lent:
         """Return the sandbox of this user that has the ticket. Raises `EngineError`."""
         lent = self.lent.get(ticket) if isinstance(ticket, str) else None
-        if lent is None or lent.uid != whose.uid:
+        if lent is None or lent.uid != whose.uid or isinstance(lent, Kept):
             raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the broker has no such sandbox for this user")
         return lent
 
     def _ended(self, lent: Lent) -> None:
         if self.lent.pop(lent.ticket, None) is not None:
             self.tally.give_back(lent.uid)
+            if isinstance(lent, Kept):
+                self.keeping.forget(lent.uid, lent.wish)
             self.figures.ended(lent.reason.kind if lent.reason is not None else "unknown")
             self._used = time.monotonic()
 
@@ -258,7 +272,7 @@ class Broker:
                 sock.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
-                await self.pool.close()
+                await asyncio.gather(self.pool.close(), self.keeping.close())
         for caller in list(self._callers):
             caller.release()
         await self.tasks.close()

@@ -29,14 +29,22 @@ class Lent:
 
     def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, pid: int, tasks: Tasks) -> None:
         self.container, self.spec, self.uid, self.pid = container, spec, uid, pid
+        self.name = spec.session_id
+        """By which its owner knows it."""
         self.ticket = secrets.token_hex(16)
         self.since = time.monotonic()
         self.reason: ExitReason | None = None
+        self.verdict: ExitReason | None = None
+        """Why the broker ends it, if that is not its owner's wish."""
         self.is_adrift = False
         self._told: Callable[[ExitReason], None] | None = None
         self._tasks = tasks
         self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> str:
+        return "handed over" if self.is_adrift else "running"
 
     def watch(self, ended: Callable[[Lent], None]) -> None:
         """Call `ended` once it is gone, whatever ended it."""
@@ -49,6 +57,10 @@ class Lent:
             self._timer.cancel()
         if self.reason is not None:
             told(self.reason)
+
+    def lost(self) -> None:
+        """Note that its owner is gone without a word."""
+        self.end()
 
     def leave(self) -> None:
         """Wait for the next owner, for a while."""
@@ -68,7 +80,8 @@ class Lent:
 
     async def _watch(self, ended: Callable[[Lent], None]) -> None:
         try:
-            self.reason = await self.container.wait()
+            reason = await self.container.wait()
+            self.reason = self.verdict or reason
             if self._told is not None:
                 self._told(self.reason)
             with contextlib.suppress(SandboxError):
@@ -76,4 +89,8 @@ class Lent:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+            self.over()
             ended(self)
+
+    def over(self) -> None:
+        """Let go of what is here, now that it is gone."""

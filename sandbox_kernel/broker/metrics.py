@@ -38,9 +38,11 @@ class Figures:
     def page(self, broker: Broker) -> str:
         """Return all figures as Prometheus reads them."""
         lent = broker.lent.values()
+        found = Counter(one.state for one in lent)
         states = {
-            "running": sum(not one.is_adrift for one in lent),
-            "handed-over": sum(one.is_adrift for one in lent),
+            "running": found["running"],
+            "handed-over": found["handed over"],
+            "detached": found["detached"],
             "ready": broker.pool.ready,
             "starting": broker.starting,
         }
@@ -62,6 +64,7 @@ class Figures:
             ("connections", "gauge", "Connections of callers.", broker.connections),
             ("memory_promised_bytes", "gauge", "Memory limits of all running sandboxes together.", _promised(broker)),
             ("resident_peak_bytes", "gauge", "Most memory that the broker itself had.", _peak()),
+            ("kept_bytes", "gauge", "Output of cells that is kept for the next owner.", broker.keeping.cost),
             ("pool_made_total", "counter", "Sandboxes that were made ahead.", broker.pool.made),
             ("pool_lost_total", "counter", "Sandboxes made ahead that nobody got.", broker.pool.lost),
         )

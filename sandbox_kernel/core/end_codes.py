@@ -148,6 +148,34 @@ class EndCode(Code):
     )
     BROKER_BUSY = "limit", "as many wait for the broker as may", "Try again in a moment."
     BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", "Ask for what its operator allows."
+    LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", "Ask for less, or make a new one in time."
+    DETACHED_NOT_THERE = (
+        "failure",
+        "this user has no detached sandbox of that id",
+        "Make a new one: it ended, or its broker did, or it is not this user's.",
+    )
+    DETACHED_OWNED = (
+        "failure",
+        "the detached sandbox has an owner",
+        "Wait until it is left, or connect with take=True.",
+    )
+    DETACHED_TAKEN = "notice", "another process took the sandbox over", "Nothing: its user asked for it."
+    DETACHED_LEFT = (
+        "notice",
+        "this process left the sandbox, where the cell goes on",
+        "Connect to it, and ask for what the cell brought.",
+    )
+    LIFETIME_OVER = (
+        "limit",
+        "the sandbox has reached the end of its lifetime",
+        "Make a new one that lasts longer.",
+    )
+    NOBODY_READ = (
+        "limit",
+        "the sandbox sent too many messages while nobody was there to read them",
+        "Look at what the code sends besides its output.",
+    )
+    BROKER_ENDED = "failure", "the broker ended, and what it kept with it", "Start `sandbox-kernel broker` again."
     QUOTA_EXCEEDED = "limit", "this user has as many sandboxes of the broker's as it may", "End one of them, or wait."
 
     # --- callers and policies ---

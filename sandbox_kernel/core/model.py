@@ -297,7 +297,18 @@ class Decision:
 class ExitReason:
     """Why a container is gone."""
 
-    kind: Literal["exited", "out_of_memory", "out_of_processes", "killed", "engine_lost"]
+    kind: Literal[
+        "exited",
+        "out_of_memory",
+        "out_of_processes",
+        "killed",
+        "engine_lost",
+        "taken",
+        "expired",
+        "flooded",
+        "broker_ended",
+    ]
+    """The last four are a broker's, of a sandbox that it keeps."""
     exit_code: int | None = None
     detail: str = ""
 

@@ -21,6 +21,7 @@ class UsageCode(Code):
     # --- settings and arguments ---
     UNKNOWN_SETTING = "failure", "there is no such setting", "Run `sandbox-kernel settings`."
     WRONG_ARGUMENT = "failure", "an argument has a wrong value", _HELP
+    NOT_DETACHED = "failure", "only a detached sandbox outlives its caller", "Make it with detached=True."
     NOT_TOGETHER = "failure", "two settings or arguments do not go together", _HELP
     NOT_ON_THIS_MACHINE = (
         "failure",

@@ -20,6 +20,9 @@
 - `input`: Input of a command that comes piece by piece.
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `identity`: What a sandbox is, how long it lasts, and which there are in this process.
+- `kept_settings`: Its settings: what goes with it, and what is the next owner's own.
+- `keeping`: A sandbox that outlives its caller, and what the next one goes on from.
+- `outliving`: Lists of sandboxes, leaving one to its broker, and the cell of the owner before.
 - `hosted`: The names that hosted interpreters have for our errors.
 - `installing`: Packages into a sandbox that runs.
 - `pausing`: A sandbox that stands still and goes on; and when one may be used at all.
@@ -27,6 +30,7 @@
 - `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.
 - `blocking_commands`: Commands without `await`.
+- `blocking_outliving`: Leaving a sandbox to its broker, without `await`.
 - `blocking_files`: Files without `await`.
 - `blocking`: `Sandbox`: the same without `await`.
 """

@@ -103,7 +103,7 @@ class Background:
     def _drop(self, identity: str) -> None:
         sandbox = self._users.get(identity)
         if sandbox is not None:
-            task = self._tasks.start(sandbox.kill(), "the end of a sandbox that nobody holds")
+            task = self._tasks.start(sandbox.release(), "the end of a sandbox that nobody holds")
             task.add_done_callback(lambda _: self.leave(identity, wait=False))
 
     @classmethod
@@ -116,7 +116,7 @@ class Background:
 
         async def end() -> None:
             async with asyncio.timeout(EXIT_SECONDS):
-                await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes), return_exceptions=True)
+                await asyncio.gather(*(sandbox.release() for sandbox in sandboxes), return_exceptions=True)
 
         # What is left then ends with the process, as its connections do.
         with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):

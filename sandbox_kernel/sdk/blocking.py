@@ -24,11 +24,13 @@ from ..engines.abilities import Ability
 from .background import Background
 from .blocking_commands import Caller, Commands, Pty
 from .blocking_files import Files
+from .blocking_outliving import Outliving
 from .callbacks import Callbacks, Prompt
 from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
-from .identity import SandboxPaginator, unknown
+from .identity import SandboxPaginator
 from .installing import InstalledPackage
+from .outliving import asked_for, detached_ones, in_a_loop, opening_of
 from .said import OutputMessage
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Sandbox:
+class Sandbox(Outliving):
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
     `with Sandbox(memory="1G") as sandbox` starts it and ends it; so do the first call and `kill`. It may be used from
@@ -70,7 +72,7 @@ class Sandbox:
         try:
             self.start()
         except BaseException:
-            self.kill()
+            self.release()
             raise
         return self
 
@@ -154,14 +156,18 @@ class Sandbox:
         """Start Python anew: variables are gone, files stay."""
         self._call(self._inner.restart())
 
-    def kill(self: Sandbox | str) -> bool:
+    def kill(self: Sandbox | str, **service: Any) -> bool:
         """End the sandbox with its variables and files. Idempotent.
 
-        Returns whether there was one to end. `Sandbox.kill(sandbox_id)` ends another one of this process.
+        Returns whether there was one to end. `Sandbox.kill(sandbox_id)` ends another one of this process, or a
+        detached one of this user's.
         """
         if isinstance(self, str):
             found = Sandbox._known.get(self)
-            return found is not None and found.kill()
+            return found.kill() if found is not None else bool(in_a_loop(AsyncSandbox.kill(self, **service)))
+        return self._end(AsyncSandbox.kill)
+
+    def _end(self, how: Callable[[AsyncSandbox], Coroutine[Any, Any, object]]) -> bool:
         open_until_now, self._killed = not self._killed, True
         self._known.pop(self.id, None)
         background, self._background = self._background, None
@@ -169,7 +175,7 @@ class Sandbox:
             session_of(self._inner).abandon()  # its audit may be open
         if background is not None and os.getpid() == self._pid:
             try:
-                return background.run(self._inner.kill())
+                return bool(background.run(how(self._inner)))
             finally:
                 self._finalizer.detach()
                 background.leave(self.id)
@@ -195,8 +201,11 @@ class Sandbox:
         """Return what the sandbox uses now, as one row; see `AsyncSandbox.get_metrics`."""
         return self._call(self._inner.get_metrics(start, end, **service))
 
-    def set_timeout(self, timeout: float, **service: Any) -> None:
-        """Have the sandbox end `timeout` seconds from now on (before the start: from there), in use or not."""
+    def set_timeout(self: Sandbox | str, timeout: float, **service: Any) -> None:
+        """Have the sandbox end `timeout` seconds from now on; see `AsyncSandbox.set_timeout`."""
+        if isinstance(self, str):
+            in_a_loop(AsyncSandbox.set_timeout(self, timeout, **service))
+            return
         self._call(self._inner.set_timeout(timeout, **service))
 
     def screen(self, code: str) -> Screened:
@@ -235,20 +244,21 @@ class Sandbox:
         limit: int | None = None,
         next_token: str | None = None,
         order: Literal["asc", "desc"] | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
         **service: Any,
     ) -> SandboxPaginator:
-        """Return the sandboxes of this process that run, or those of `query`: `limit` a page, the newest first."""
-        return SandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token, order)
+        """Return the sandboxes that run, of this process and detached ones; see `AsyncSandbox.list`."""
+        here = [one.info for one in cls._known.values()]
+        kept = in_a_loop(detached_ones(service))
+        return SandboxPaginator([*here, *kept], asked_for(query, metadata), limit, next_token, order)
 
-    def connect(self: Sandbox | str, timeout: float | None = None, **service: Any) -> Sandbox:
-        """Return the sandbox with an id, which this process has made: `Sandbox.connect(sandbox_id)`.
-
-        It is the very same; one that is paused goes on. With `timeout`, its time is set as by `set_timeout`. Raises
-        `SandboxClosed` for an id that no open sandbox has.
-        """
+    def connect(self: Sandbox | str, timeout: float | None = None, *, take: bool = False, **service: Any) -> Sandbox:
+        """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            raise unknown(str(self))
+            settings, how = in_a_loop(opening_of(str(self), take, service))
+            found = Sandbox(settings, **how).__enter__()
         if found.is_paused:
             found.resume()
         found.start()

@@ -54,8 +54,10 @@ class Cell:
         session: Session,
         reads: str | None = None,
         notebook_cell: str | None = None,
+        *,
+        identity: str | None = None,
     ) -> None:
-        self.id = secrets.token_hex(16)
+        self.id = identity or secrets.token_hex(16)
         self.client = self.id.encode()
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()
         """Bounded by what a cell may send, and ended by None."""

@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
@@ -26,12 +26,13 @@ from .cell import Cell, Front, Tell
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
-from .identity import AsyncSandboxPaginator, Identity, Lifetime, unknown
+from .identity import Lifetime
 from .lifetimes import Finalizers
 from .network import Network
 from .opening import Opening
+from .outliving import Outliving, opening_of
 from .said import OutputMessage
-from .values import Keywords, SandboxQuery, seconds, seconds_within
+from .values import Keywords, seconds, seconds_within
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 MARGIN_SECONDS = 5.0
 
 
-class AsyncSandbox(Identity):
+class AsyncSandbox(Outliving):
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
     `async with AsyncSandbox(memory="1G") as sandbox` starts it and ends it; so do `create` and `kill`. It belongs to
@@ -54,16 +55,18 @@ class AsyncSandbox(Identity):
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         opening = Opening.of(settings, keywords)
         self.settings = opening.settings
-        self._engine = chosen(self.settings)
+        self._detached = detached = opening.kept()
+        self._engine = chosen(self.settings) if detached is None else detached.address
         self.metadata, self.notebook_cell = opening.metadata, opening.notebook_cell
         self._cells: dict[str, Cell] = {}
         self._network = network = Network(self.settings, self._cells, opening.tools)
         self._session = Session(
             self.settings,
-            make_engine(self.settings),
+            make_engine(self.settings) if detached is None else detached.engine,
             Front(self._cells),
             inside=network.inside,
             service=network.service,
+            identity=detached.name if detached is not None else None,
         )
         self.files = AsyncFiles(Place(self._session, self._ready), FileLimits.of(self.settings.limits))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -73,10 +76,10 @@ class AsyncSandbox(Identity):
         self._closing: asyncio.Task[None] | None = None
         self._tasks = Tasks(noted_in(self._session.audit))
         self._calls = self._interrupts = 0
-        self._life = Lifetime(opening.seconds)
+        self._life = Lifetime(opening.seconds if detached is None else None)
         self.commands = AsyncCommands(self.settings, self._run)
         self.pty = AsyncPty(self.commands)
-        self._known[self.id] = self
+        self._known.setdefault(self.id, self)
 
     @classmethod
     async def create(cls, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> Self:
@@ -87,7 +90,7 @@ class AsyncSandbox(Identity):
         try:
             await self.start()
         except BaseException:
-            await self.kill()
+            await self.release()
             raise
         return self
 
@@ -193,7 +196,7 @@ class AsyncSandbox(Identity):
         What waits for its files, or for the sandbox to start, ends without having run.
         """
         self._check()
-        if not self._calls:
+        if not (self._calls or self._runs_a_cell):
             return False
         self._interrupts += 1
         await self._session.interrupt()
@@ -205,29 +208,18 @@ class AsyncSandbox(Identity):
         await self._session.restart()
         await self._ready(fresh=False, again=True)
 
-    # --- those of this process ---
+    async def connect(
+        self: AsyncSandbox | str, timeout: float | None = None, *, take: bool = False, **service: Any
+    ) -> AsyncSandbox:
+        """Return the sandbox with an id, the very same if it is here: `await AsyncSandbox.connect(sandbox_id)`.
 
-    @classmethod
-    def list(
-        cls,
-        query: SandboxQuery | None = None,
-        limit: int | None = None,
-        next_token: str | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        **service: Any,
-    ) -> AsyncSandboxPaginator:
-        """Return the sandboxes of this process that run, or those of `query`: `limit` a page, the newest first."""
-        return AsyncSandboxPaginator([one.info for one in cls._known.values()], query, limit, next_token, order)
-
-    async def connect(self: AsyncSandbox | str, timeout: float | None = None, **service: Any) -> AsyncSandbox:
-        """Return the sandbox with an id, which this process has made: `await AsyncSandbox.connect(sandbox_id)`.
-
-        It is the very same; one that is paused goes on. With `timeout`, its time is set as by `set_timeout`. Raises
-        `SandboxClosed` for an id that no open sandbox has.
+        Else it is a detached one of this user's, without an owner unless this process is to `take` it. `timeout` is set
+        as by `set_timeout`; one that is paused goes on. Raises `SandboxClosed` and `EngineError` for other ids.
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            raise unknown(str(self))
+            settings, how = await opening_of(str(self), take, service)
+            found = await AsyncSandbox(settings, **how).__aenter__()
         if found.is_paused:
             await found.resume()
         await found.start()
@@ -237,18 +229,23 @@ class AsyncSandbox(Identity):
 
     # --- from start to end ---
 
-    async def kill(self: AsyncSandbox | str) -> bool:
+    async def kill(self: AsyncSandbox | str, **service: Any) -> bool:
         """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent.
 
-        Returns whether there was one to end. `AsyncSandbox.kill(sandbox_id)` ends another one of this process.
+        Returns whether there was one to end. `AsyncSandbox.kill(sandbox_id)` ends another one of this process,
+        or a detached one of this user's.
         """
         if isinstance(self, str):
-            found = AsyncSandbox._known.get(self)
-            return found is not None and await found.kill()
+            if (found := AsyncSandbox._known.get(self)) is not None:
+                return await found.kill()
+            from .keeping import ended
+
+            return await ended(self, service)
         if self._pid != os.getpid():
             return False  # its connection was closed with the fork
         open_until_now = self._closing is None and not self._session.is_closed
-        self._known.pop(self.id, None)
+        if self._known.get(self.id) is self:
+            del self._known[self.id]
         running, own = asyncio.get_running_loop(), self._loop or asyncio.get_running_loop()
         if own.is_closed():
             self._session.abandon()
@@ -264,7 +261,8 @@ class AsyncSandbox(Identity):
     async def _close(self) -> None:
         session = self._session
         self._life.stop()
-        session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
+        if self._detached is None or not self._detached.is_left:
+            session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await session.close()
         if self._finalizers is not None:
@@ -280,7 +278,7 @@ class AsyncSandbox(Identity):
             session = self._session
             if session.is_open and not again:
                 return
-            if session.is_gone and not fresh:
+            if session.is_gone and (not fresh or self._detached is not None):
                 raise session.failure or SandboxDied(EndCode.SANDBOX_DIED, "the sandbox is gone", kept=Survived.NOTHING)
             self._begin(asyncio.get_running_loop())
             async with starts.turn(asyncio.get_running_loop()):
@@ -295,7 +293,7 @@ class AsyncSandbox(Identity):
         seconds = self.settings.limits.start_seconds + MARGIN_SECONDS
         try:
             async with asyncio.timeout(seconds):
-                await self._session.started()
+                await self._start_session()
         except TimeoutError:
             raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{seconds:g} s") from None
         except SandboxError:
@@ -306,7 +304,8 @@ class AsyncSandbox(Identity):
         if self._finalizers is None:
             self._loop = loop
             self._life.begin(loop, self.kill)
-            self._finalizers = Finalizers(self, self._session, loop)
+            owned = self._session if self._detached is None else self._detached.leaving(self._session)
+            self._finalizers = Finalizers(self, owned, loop)
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:

@@ -1,6 +1,6 @@
 """What a sandbox is and uses, how long it lasts, and which there are in this process.
 
-The half of `AsyncSandbox` that runs nothing. There is no service: a sandbox is known to the process that made it.
+The half of `AsyncSandbox` that runs nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -53,6 +53,10 @@ class Lifetime:
         self.stop()
         self.ends = datetime.now(UTC) + timedelta(seconds=limit)
         self._timer = self._loop.call_later(limit, self._expire)
+
+    def known(self, started: datetime | None, ends: datetime) -> None:
+        """Note when it was started and when it ends, where that is somebody else's to see to."""
+        self.started, self.ends = started, ends
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -211,20 +215,38 @@ class Page:
         limit: int | None,
         next_token: str | None,
         order: str | None = None,
+        *,
+        more: Callable[[], Awaitable[list[SandboxInfo]]] | None = None,
     ) -> None:
+        """`more` returns further ones, which are asked for with the first page."""
         if order not in {None, "asc", "desc"}:
             why = f'order must be "asc" (the oldest first) or "desc", not {order!r}'
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="order")
-        states = query is not None and query.state is not None
-        running = [info for info in sandboxes if states or info.state in {"running", "paused"}]
-        rows = [info for info in running if query is None or query.matches(info)]
-        self._rows = sorted(rows, key=lambda info: info.started_at or datetime.now(UTC), reverse=order != "asc")
-        self._limit = max(1, limit or len(self._rows) or 1)
+        self._query, self._order, self._more, self._most = query, order, more, limit
+        self._rows: list[SandboxInfo] = []
+        self._add(sandboxes)
         self._at = int(next_token) if next_token and next_token.isdecimal() else 0
+
+    def _add(self, sandboxes: Iterable[SandboxInfo]) -> None:
+        query, here = self._query, {info.id for info in self._rows}
+        states = query is not None and query.state is not None
+        running = [
+            info for info in sandboxes if (states or info.state in {"running", "paused"}) and info.id not in here
+        ]
+        rows = self._rows + [info for info in running if query is None or query.matches(info)]
+        newest = self._order != "asc"
+        self._rows = sorted(rows, key=lambda info: info.started_at or datetime.now(UTC), reverse=newest)
+        self._limit = max(1, self._most or len(self._rows) or 1)
+
+    async def _complete(self) -> None:
+        more, self._more = self._more, None
+        if more is not None:
+            self._add(await more())
 
     @property
     def has_next(self) -> bool:
-        return self._at < len(self._rows)
+        """Whether there may be more."""
+        return self._more is not None or self._at < len(self._rows)
 
     @property
     def next_token(self) -> str | None:
@@ -259,12 +281,14 @@ class AsyncSandboxPaginator(Page):
 
     async def next_items(self, **service: Any) -> list[SandboxInfo]:
         """Return the next ones, in the order of their starts; empty at the end."""
+        await self._complete()
         return self._take()
 
     def __aiter__(self) -> AsyncSandboxPaginator:
         return self
 
     async def __anext__(self) -> SandboxInfo:
+        await self._complete()
         if not self.has_next:
             raise StopAsyncIteration
         self._limit = 1

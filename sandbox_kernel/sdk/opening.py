@@ -18,6 +18,7 @@ from .values import seconds
 
 if TYPE_CHECKING:
     from ..gateway.tools import Tools
+    from .keeping import Attached, Detached
 
 HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
 """Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
@@ -37,8 +38,17 @@ class Opening:
     """How long the sandbox may last; None is as long as it is used."""
     metadata: dict[str, str]
     tools: Tools | None = None
+    detached: bool | Attached = False
     notebook_cell: str | None = None
     """The cell of a notebook that is run next, whose figures share a library; None where each result stands alone."""
+
+    def kept(self) -> Detached | None:
+        """Return what is of a sandbox that outlives this process. Raises `ConfigurationError` if it cannot."""
+        if self.detached is False:
+            return None
+        from .keeping import Detached
+
+        return Detached(self.settings, self.seconds, self.metadata, self.detached)
 
     @classmethod
     def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> Opening:
@@ -46,6 +56,7 @@ class Opening:
         rest = {name: value for name, value in keywords.items() if name not in OF_A_SERVICE}
         life, metadata, envs = rest.pop("timeout", None), rest.pop("metadata", None), rest.pop("envs", None)
         given_tools = rest.pop("tools", None)
+        detached, lifetime = rest.pop("detached", None) or False, rest.pop("lifetime", None)
         template, internet = rest.pop("template", None), rest.pop("allow_internet_access", None)
         if internet:
             raise ConfigurationError(
@@ -69,11 +80,29 @@ class Opening:
         if envs:
             settings = replace(settings, environment=variables.of_sandbox(envs))
         tools: Tools | None = None
+        life = _life(life, lifetime, detached=detached is not False, tools=given_tools is not None)
         if given_tools is not None:
             from ..gateway.tools import Tools
 
             tools = Tools.given(given_tools)
-        return cls(settings, None if life is None else seconds(life), _texts(metadata), tools)
+        return cls(settings, None if life is None else seconds(life), _texts(metadata), tools, detached)
+
+
+def _life(life: object, lifetime: object, *, detached: bool, tools: bool) -> object:
+    """Return how long it may last. Raises `ConfigurationError` for what does not go together."""
+    if not detached:
+        if lifetime is not None:
+            raise ConfigurationError(UsageCode.NOT_DETACHED, setting="lifetime")
+        return life
+    if life is not None and lifetime is not None:
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, "timeout and lifetime are the same", setting="lifetime")
+    if tools:
+        raise ConfigurationError(
+            UsageCode.NOT_TOGETHER,
+            "what the caller's process does for cells ends with it, so a detached sandbox cannot have it",
+            setting="tools",
+        )
+    return life if lifetime is None else lifetime
 
 
 def _allowed(network: Mapping[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from ..core.model import Limits, format_bytes
 
 if TYPE_CHECKING:
     from ..gateway.tools import Tool, Tools, ToolSource
+    from .keeping import Attached
 
 
 class SettingKeywords(TypedDict, total=False):
@@ -81,6 +82,10 @@ class Keywords(SettingKeywords, total=False):
 
     timeout: float | None
     """Seconds after its start in which it ends, in use or not; `idle_timeout` counts from its last use."""
+    detached: bool | Attached | None
+    """Whether it outlives this process: a broker keeps it until its lifetime is over."""
+    lifetime: str | float | None
+    """How long a detached one lasts from its start on; one hour if nothing is said."""
     metadata: Mapping[str, str] | None
     """Texts to find it by."""
     envs: Mapping[str, str] | None
@@ -136,6 +141,12 @@ class SandboxInfo:
     end_at: datetime | None = None
     """When it ends whoever uses it; None if nobody has set that."""
     state: State = "not running"
+    detached: bool = False
+    """Whether it outlives the process that uses it."""
+    owned: bool = True
+    """Whether a process uses it; a detached one may be nobody's."""
+    busy: bool = False
+    """Whether a cell runs in it."""
 
     @property
     def sandbox_id(self) -> str:

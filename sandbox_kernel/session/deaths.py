@@ -10,6 +10,13 @@ from ..core.model import ExitReason, Limits, format_bytes
 from ..files.names import printable
 from .agent_words import Death
 
+OF_A_BROKER = {
+    "taken": EndCode.DETACHED_TAKEN,
+    "expired": EndCode.LIFETIME_OVER,
+    "flooded": EndCode.NOBODY_READ,
+    "broker_ended": EndCode.BROKER_ENDED,
+}
+
 
 def out_of_memory(limit: int, kept: Survived, because: str | None = None) -> OutOfMemory:
     return OutOfMemory(EndCode.OUT_OF_MEMORY, limit=format_bytes(limit), setting="memory", kept=kept, because=because)
@@ -57,6 +64,8 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
         return SandboxDied(EndCode.OUT_OF_PROCESSES, limit=f"{limits.pids}", setting="pids", kept=Survived.NOTHING)
     if reason.kind == "engine_lost":
         return SandboxDied(EndCode.ENGINE_STOPPED.note(why=detail), kept=Survived.NOTHING)
+    if (code := OF_A_BROKER.get(reason.kind)) is not None:
+        return SandboxDied(code, kept=Survived.NOTHING)
     if link_failure is not None:
         return SandboxDied(link_failure, kept=Survived.NOTHING)
     how = "was killed" if reason.kind == "killed" else f"ended with exit code {reason.exit_code}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -71,6 +72,8 @@ class Router:
         self._defect = noted_in(audit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
+        self.watcher: Callable[[PendingRequest, bool], None] | None = None
+        """Is told of each cell, right before it is sent and when it has ended."""
         self._held = Counter[str]()
         self.requests = RequestQueue()
         self._publisher = Publisher(front, policy, audit, notices if notices is not None else [])
@@ -123,6 +126,11 @@ class Router:
         except Exception as defect:
             self._fail(request, defect)
         self.pump()
+
+    def go_on(self, request: PendingRequest, elapsed: float, left: float) -> None:
+        """Take up a cell that another process sent to this kernel, `elapsed` seconds ago; so many are `left` to it."""
+        request.mark_sent(time.monotonic() - elapsed)
+        self._clocks.start(request, left)
 
     def seconds_left(self) -> float | None:
         """Return how long the running cell may still run: the shortest if there are several, None if there is none."""
@@ -243,6 +251,8 @@ class Router:
         request.mark_sent(time.monotonic())
         if self._cells is not None and request.is_execute:
             self._cells.began(request.id)
+        if self.watcher is not None and request.is_execute:
+            self.watcher(request, True)
         try:
             self._port.transmit(wire.CHANNELS[request.message.channel], protocol.encode(request.message))
         except SandboxError as error:
@@ -310,6 +320,8 @@ class Router:
     def _ended(self, request: PendingRequest) -> None:
         if self._cells is not None:
             self._cells.ended(request.id)
+        if self.watcher is not None and request.is_execute:
+            self.watcher(request, False)
         self._port.touch()
         self.pump()
 

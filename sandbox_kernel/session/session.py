@@ -56,17 +56,19 @@ class Session:
         inside: Inside | None = None,
         *,
         service: ServiceFactory | None = None,
+        identity: str | None = None,
     ) -> None:
         """`first` is the spec of the first container, if the engine was asked for it already.
 
-        Cells have a way out if there are both: `inside`, which their containers have, and a `service`.
+        `identity` is that of a sandbox which another process began. Cells have a way out if there are both: `inside`,
+        which their containers have, and a `service`.
         """
         self.settings = settings
         self.limits = settings.limits
         self.engine = engine
         self._first = first
         self._inside = inside
-        self.id = first.session_id if first is not None else secrets.token_hex(16)
+        self.id = first.session_id if first is not None else identity or secrets.token_hex(16)
         problems: list[str] = []
         self.audit = Audit(
             settings.audit,

@@ -147,7 +147,7 @@ def shared(*options: str) -> Daemon:
 async def serve(options: argparse.Namespace) -> None:
     sock, _lock = bound(Listening(options.path, for_all=options.for_all))
     engine = make_own_engine(Settings(engine=options.engine))
-    ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions)
+    ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions, detached=options.detached)
     policy = load(options.file) if options.file else Policy(everybody=ceiling, only=os.geteuid())
     broker = Broker(
         engine,
@@ -179,6 +179,7 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=0)
     parser.add_argument("--preload", nargs="*", default=())
     parser.add_argument("--sessions", type=int, default=64)
+    parser.add_argument("--detached", type=int, default=16)
     parser.add_argument("--file", type=Path)
     asyncio.run(serve(parser.parse_args()))
 

@@ -5,5 +5,6 @@
 - `channel`: A caller's connection to a broker: questions with answers, and what it hears unasked.
 - `summon`: Starting the user's own broker, where none listens.
 - `container`: One sandbox that a broker made: its pipe is this process's, its end is told by the broker.
+- `kept`: Sandboxes that outlive their owner: made, found, taken over, left.
 - `engine`: The broker as an engine: start, adopt, list, reap.
 """

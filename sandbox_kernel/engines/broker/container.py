@@ -27,7 +27,8 @@ KILL_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5
 GIVEN_SECONDS = 2.0
 """How long an end that the broker did not tell of is waited for; it has its own word by another way."""
-KINDS = ("exited", "out_of_memory", "out_of_processes", "killed", "engine_lost")
+OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
+KINDS = ("exited", "out_of_memory", "out_of_processes", "killed", "engine_lost", *OF_KEPT)
 SIGKILLED = 128 + 9
 
 

@@ -44,13 +44,22 @@ class BrokerEngine:
             raise EngineError(EndCode.BROKER_IMPROPER, "a broker starts our own agent, and nothing else")
         return words.asked(spec)
 
+    def beside(self, spec: SandboxSpec) -> dict[str, Any]:
+        """Return what is asked for besides a sandbox."""
+        return {}
+
     async def start(self, spec: SandboxSpec) -> BrokerContainer:
         """Have a sandbox made. A start that fails, or is cancelled, leaves nothing behind."""
         asked = self.asked(spec)
         channel = Channel(await self._connected())
         try:
             said, files = await channel.ask(
-                "start", seconds=START_SECONDS, protocol=words.VERSION, agent=digest(spec), spec=asked
+                "start",
+                seconds=START_SECONDS,
+                protocol=words.VERSION,
+                agent=digest(spec),
+                spec=asked,
+                **self.beside(spec),
             )
             container = self._container(said, files, channel)
             container.claim()
@@ -81,7 +90,7 @@ class BrokerEngine:
             if channel is not None:
                 channel.close()
             raise
-        return BrokerContainer(self.path, given, pipe, channel)
+        return self._made(given, pipe, channel)
 
     async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
         """Note for `reap` that a parked sandbox now belongs to another process; a broker that is gone cannot."""
@@ -152,6 +161,9 @@ class BrokerEngine:
             raise EngineError(
                 EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
             ) from error
+        return self._made(given, pipe, channel)
+
+    def _made(self, given: Given, pipe: Pipe, channel: Channel | None) -> BrokerContainer:
         return BrokerContainer(self.path, given, pipe, channel)
 
     async def list(self) -> tuple[Listed, ...]:

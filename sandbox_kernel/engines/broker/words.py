@@ -7,6 +7,7 @@ one answer only: the pipe, with "started" and nothing else.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,17 @@ OF_A_SANDBOX = (
     "message_bytes",
 )
 """The limits that a sandbox is made with; all others are kept by the session."""
+KEEP = b'"op": "keep"'
+"""By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
+MOST_NOTE = 32 << 10
+MOST_SESSION = 8 << 10
+PLAIN = {"received": ""}
+"""What is to be known of a pipe of the broker's own."""
+MOST_LIFETIME = 30 * 86400.0
+NAME = re.compile(r"[0-9a-f]{32}")
+MOST_METADATA, MOST_KEY, MOST_VALUE = 32, 64, 256
+MOST_METADATA_BYTES = 8 << 10
+MOST_SETTINGS = 24 << 10
 ERRORS: Mapping[str, type[SandboxError]] = {
     one.__name__: one for one in (EngineError, EngineUnavailable, ImageMissing, ConfigurationError)
 }
@@ -126,6 +138,32 @@ def text(said: Any, most: int = 4096) -> str:
     if not isinstance(said, str) or len(said) > most or "\0" in said:
         raise ValueError("no text")
     return said
+
+
+# --- sandboxes that are kept ----------------------------------------------------------------------------------------
+
+
+def note(said: Mapping[str, Any]) -> bytes | None:
+    """Return what is noted for the next owner, as the agent is told things; None for what is too long."""
+    data = b"{" + KEEP + b", " + json.dumps(said).encode()[1:]
+    return data if len(data) <= MOST_NOTE else None
+
+
+def metadata(said: Any) -> dict[str, str]:
+    """Return texts to find a sandbox by. Raises ValueError for what is not plain, or too much."""
+    if not isinstance(said, Mapping) or len(said) > MOST_METADATA:
+        raise ValueError(f"metadata is a mapping of at most {MOST_METADATA} texts to texts")
+    for key, value in said.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ValueError("metadata is a mapping of text to text")  # noqa: TRY004 (what came is no argument of ours)
+        if not 0 < len(key) <= MOST_KEY or len(value) > MOST_VALUE:
+            raise ValueError(f"a text of metadata is too long: {MOST_KEY} and {MOST_VALUE} characters are the limits")
+        if not (key + value).isprintable():
+            raise ValueError("metadata has a character that cannot be shown")
+    found = dict(said)
+    if len(json.dumps(found)) > MOST_METADATA_BYTES:
+        raise ValueError(f"metadata is longer than {MOST_METADATA_BYTES} bytes of JSON")
+    return found
 
 
 # --- errors as data -------------------------------------------------------------------------------------------------
