@@ -66,10 +66,10 @@ def row() -> Row:
     enabled = _is_enabled()
     running = [(url, _sends(url)) for url in _running()]
     missing = [url for url, sends in running if sends is False]
-    found = "Jupyter Server sends the second wall" if enabled else "Jupyter Server does not send the second wall"
+    found = "Jupyter Server sends our page policy" if enabled else "Jupyter Server does not send our page policy"
     if running:
         count = sum(sends is True for _, sends in running)
-        found += f"; of {len(running)} that run now, {count} do" + (
+        found += f"; {count} of {len(running)} running servers send it" + (
             f", but not {', '.join(missing)}" if missing else ""
         )
     if not enabled:

@@ -196,7 +196,7 @@ def test_it_is_switched_on_once_and_a_no_is_kept(tmp_path: Path, monkeypatch: py
     assert "sandbox-kernel setup" in browser_wall.row()[2]
     path = browser_wall.switch_on(user=False, prefix=str(tmp_path))
     assert path == tmp_path / "etc/jupyter/jupyter_server_config.d/sandbox_kernel.json"
-    assert browser_wall.row()[:2] == ("ok", "Jupyter Server sends the second wall")
+    assert browser_wall.row()[:2] == ("ok", "Jupyter Server sends our page policy")
     said = path.read_text().replace("true", "false")
     path.write_text(said)
     browser_wall.switch_on(user=False, prefix=str(tmp_path))
