@@ -44,7 +44,7 @@ from .. import (
 )
 from ..core.code import Note
 from ..core.codes import EndCode, UsageCode
-from ..core.errors import SandboxClosed
+from ..core.errors import EngineError, SandboxClosed
 from ..sdk import blocking, client
 from ..sdk.blocking_commands import CommandHandle
 from ..sdk.blocking_files import WatchHandle
@@ -95,7 +95,7 @@ class TemplateException(SandboxException):
 
 
 class SandboxNotFoundException(NotFoundException):
-    """No open sandbox of this process has that id."""
+    """No sandbox that may be had has that id."""
 
 
 _STORED = "a sandbox is not stored: its memory and its files end with it"
@@ -167,10 +167,10 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
         return _as_there(execution)
 
     async def connect(self: Any, timeout: float | None = None, **service: Any) -> Any:
-        """Return the sandbox with an id, which this process has made. Raises `SandboxNotFoundException`."""
+        """Return the sandbox with an id, of this process or a detached one. Raises `SandboxNotFoundException`."""
         try:
-            return await client.AsyncSandbox.connect(self, timeout, **service)
-        except SandboxClosed as error:
+            return await client.AsyncSandbox.connect(self, timeout, kind=AsyncSandbox, **service)
+        except (SandboxClosed, EngineError) as error:
             raise _not_found(self, error) from None
 
 
@@ -214,15 +214,16 @@ class Sandbox(_Absent, blocking.Sandbox):
         return _as_there(execution)
 
     def connect(self: Any, timeout: float | None = None, **service: Any) -> Any:
-        """Return the sandbox with an id, which this process has made. Raises `SandboxNotFoundException`."""
+        """Return the sandbox with an id, of this process or a detached one. Raises `SandboxNotFoundException`."""
         try:
-            return blocking.Sandbox.connect(self, timeout, **service)
-        except SandboxClosed as error:
+            return blocking.Sandbox.connect(self, timeout, kind=Sandbox, **service)
+        except (SandboxClosed, EngineError) as error:
             raise _not_found(self, error) from None
 
 
-def _not_found(identity: object, error: SandboxClosed) -> SandboxException:
-    return SandboxNotFoundException(Note(error.code, error.message)) if isinstance(identity, str) else error
+def _not_found(identity: object, error: SandboxException) -> SandboxException:
+    missing = isinstance(identity, str) and error.code in {EndCode.SANDBOX_NOT_HERE, EndCode.DETACHED_NOT_THERE}
+    return SandboxNotFoundException(Note(error.code, error.message)) if missing else error
 
 
 def _check_python(language: object, context: object) -> None:

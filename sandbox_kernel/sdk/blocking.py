@@ -253,12 +253,19 @@ class Sandbox(Outliving):
         kept = in_a_loop(detached_ones(service))
         return SandboxPaginator([*here, *kept], asked_for(query, metadata), limit, next_token, order)
 
-    def connect(self: Sandbox | str, timeout: float | None = None, *, take: bool = False, **service: Any) -> Sandbox:
+    def connect(
+        self: Sandbox | str,
+        timeout: float | None = None,
+        *,
+        take: bool = False,
+        kind: type[Sandbox] | None = None,
+        **service: Any,
+    ) -> Sandbox:
         """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
             settings, how = in_a_loop(opening_of(str(self), take, service))
-            found = Sandbox(settings, **how).__enter__()
+            found = (kind or Sandbox)(settings, **how).__enter__()
         if found.is_paused:
             found.resume()
         found.start()

@@ -209,17 +209,23 @@ class AsyncSandbox(Outliving):
         await self._ready(fresh=False, again=True)
 
     async def connect(
-        self: AsyncSandbox | str, timeout: float | None = None, *, take: bool = False, **service: Any
+        self: AsyncSandbox | str,
+        timeout: float | None = None,
+        *,
+        take: bool = False,
+        kind: type[AsyncSandbox] | None = None,
+        **service: Any,
     ) -> AsyncSandbox:
         """Return the sandbox with an id, the very same if it is here: `await AsyncSandbox.connect(sandbox_id)`.
 
-        Else it is a detached one of this user's, without an owner unless this process is to `take` it. `timeout` is set
-        as by `set_timeout`; one that is paused goes on. Raises `SandboxClosed` and `EngineError` for other ids.
+        Else it is a detached one of this user's, without an owner unless this process is to `take` it, and of the class
+        `kind`. `timeout` is set as by `set_timeout`; one that is paused goes on. Raises `SandboxClosed` and
+        `EngineError` for other ids.
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
             settings, how = await opening_of(str(self), take, service)
-            found = await AsyncSandbox(settings, **how).__aenter__()
+            found = await (kind or AsyncSandbox)(settings, **how).__aenter__()
         if found.is_paused:
             await found.resume()
         await found.start()

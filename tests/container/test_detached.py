@@ -394,6 +394,26 @@ async def test_commands_and_widgets_of_the_sandbox_go_on(daemon: Daemon) -> None
         await again.kill()
 
 
+async def test_code_of_e2b_finds_its_sandboxes_again(daemon: Daemon) -> None:
+    """With its meanings, and its exception for an id that is nobody's."""
+    from sandbox_kernel.integrations import e2b
+
+    keywords: dict[str, Any] = {"engine": daemon.address, "detached": True, "metadata": {"user": "7"}, "timeout": 600}
+    sandbox = await e2b.AsyncSandbox.create(IMAGE, **keywords)
+    await sandbox.run_code("word = 'text'")
+    await sandbox.detach()
+    query = e2b.SandboxQuery(metadata={"user": "7"})
+    [info] = await e2b.AsyncSandbox.list(query=query, engine=daemon.address).next_items()
+    found = await e2b.AsyncSandbox.connect(info.sandbox_id, timeout=300, engine=daemon.address)
+    assert isinstance(found, e2b.AsyncSandbox)
+    assert (await found.run_code("word")).text == "text"
+    await found.set_timeout(200)
+    assert await e2b.AsyncSandbox.kill(info.sandbox_id)
+    for name in (info.sandbox_id, "0" * 32):
+        with pytest.raises(e2b.SandboxNotFoundException):
+            await e2b.AsyncSandbox.connect(name, engine=daemon.address)
+
+
 async def test_the_operator_and_ps_see_detached_ones(daemon: Daemon) -> None:
     sandbox = await kept(daemon)
     [mine] = [row for row in await daemon.engine().list() if row.session == sandbox.id]
