@@ -10,7 +10,9 @@ import struct
 from typing import NamedTuple
 
 from ..container import wire
+from ..engines.broker import words
 
+_NOTE = b"{" + words.KEEP
 _HEAD = struct.Struct("!IB")
 LEAST = 3
 """Bytes that a frame announces at least: its kind, and how many parts it has."""
@@ -84,6 +86,11 @@ def parts(piece: Piece) -> tuple[bytes, ...]:
     """Return the parts of a whole frame. Raises `wire.FrameError`."""
     [(_, found)] = wire.Decoder(piece.size).feed(piece.data)
     return found
+
+
+def is_note(piece: Piece) -> bool:
+    """Return whether a frame is an owner's note: one part alone, which begins as a note does, and data never can."""
+    return piece.kind == wire.AGENT and piece.whole and piece.data[5:7] == b"\0\1" and piece.data[11:].startswith(_NOTE)
 
 
 def op_of(piece: Piece) -> str | None:

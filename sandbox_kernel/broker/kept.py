@@ -21,9 +21,8 @@ from ..core.codes import EndCode
 from ..core.errors import EngineError, QuotaExceeded, SandboxError
 from ..core.model import ExitReason
 from ..core.tasks import Tasks
-from ..engines.broker import words
 from ..engines.pipe import Pipe
-from .frames import Frames, Piece, op_of, parts
+from .frames import Frames, Piece, is_note, op_of, parts
 from .lent import Lent
 from .owner import Owner, Wish, noted
 from .transcript import Transcript
@@ -213,7 +212,7 @@ class Kept(Lent):
         try:
             while data := await owner.pipe.receive():
                 for piece in frames.feed(data):
-                    if piece.kind == wire.AGENT and piece.whole and words.KEEP in piece.data[:64]:
+                    if is_note(piece):
                         self._note(parts(piece)[0])
                     else:
                         await self.container.send(piece.data)

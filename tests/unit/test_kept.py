@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.broker.ceilings import Policy, load
-from sandbox_kernel.broker.frames import Frames, op_of, parts
+from sandbox_kernel.broker.frames import Frames, is_note, op_of, parts
 from sandbox_kernel.broker.transcript import OF_A_FRAME, Transcript
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
@@ -136,8 +136,23 @@ def test_a_note_that_is_too_long_is_left_out() -> None:
     assert words.KEEP in note[:64]
     assert words.note({"cell": "x" * words.MOST_NOTE}) is None
     [piece] = Frames(1 << 20, 1 << 16).feed(frame(wire.AGENT, note))
-    assert words.KEEP in piece.data[:64]
+    assert is_note(piece)
     assert parts(piece) == (note,)
+
+
+@each(
+    "sent",
+    [
+        (wire.AGENT, b'{"op":1}', b'{"op": "keep", "cell": null}'),
+        (wire.AGENT, b'{"path": "{\\"op\\": \\"keep\\"", "op": "file.write"}'),
+        (wire.AGENT, b' {"op": "keep"}'),
+        (wire.SHELL, b'{"op": "keep"}'),
+    ],
+)
+def test_what_a_file_or_a_cell_says_is_no_note(sent: tuple[int, bytes]) -> None:
+    """An owner sends what others wrote: it must never be taken for a word of its own."""
+    [piece] = Frames(1 << 20, 1 << 16).feed(frame(sent[0], *sent[1:]))
+    assert not is_note(piece)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
