@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
 import pwd
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -135,18 +134,12 @@ def _read(said: object, most: float, set_by: str) -> Wish:
         raise ValueError("that is no name")
     return Wish(
         name=name,
-        seconds=_seconds(said["seconds"]),
+        seconds=words.seconds(said["seconds"]),
         most_seconds=most,
         set_by=set_by,
         metadata=words.metadata(said["metadata"]),
         settings=words.text(said["settings"], words.MOST_SETTINGS),
     )
-
-
-def _seconds(said: Any) -> float:
-    if type(said) not in {int, float} or not math.isfinite(said) or said <= 0:
-        raise ValueError("that is no time")
-    return float(said)
 
 
 async def kept(broker: Broker, caller: Caller, said: Answer) -> Answer:
@@ -179,7 +172,7 @@ async def end(broker: Broker, caller: Caller, said: Answer) -> Answer:
 
 async def extend(broker: Broker, caller: Caller, said: Answer) -> Answer:
     one = broker.keeping.named(said, caller.peer)
-    one.extend(_seconds(said["lasts"]))
+    one.extend(words.seconds(said["lasts"]))
     return {"left": one.left}
 
 

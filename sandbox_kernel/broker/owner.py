@@ -51,6 +51,6 @@ def noted(data: bytes) -> dict[str, Any]:
         raise ValueError("a note is too long")
     if not isinstance(session, dict) or not (cell is None or isinstance(cell, dict)):
         raise ValueError("that is no note")
-    if cell is not None and not (words.text(cell["id"], 200) and type(cell["seconds"]) in {int, float}):
+    if cell is not None and not (words.text(cell["id"], 200) and words.seconds(cell["seconds"])):
         raise ValueError("that is no cell")
     return said

@@ -6,7 +6,6 @@ Imports the broker's engine, and a session's parts.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,9 +118,12 @@ class Detached:
             reads = said["reads"] if isinstance(said["reads"], str) else None
             request = Message(channel="shell", header=header | {"msg_id": str(said["id"])}, content=content)
             code = str(content["code"])
-            if not (math.isfinite(seconds) and math.isfinite(elapsed)) or request.type != "execute_request":
+            if (
+                not (0 <= seconds < words.MOST_SECONDS and 0 <= elapsed < words.MOST_SECONDS)
+                or request.type != "execute_request"
+            ):
                 raise ValueError("that is no cell")
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EngineError(EndCode.BROKER_IMPROPER, f"what the owner before noted is no cell: {error}") from error
         if reads is None and not content.get("silent"):
             wanted = EVENTS | {"input"} if content.get("allow_stdin") else EVENTS

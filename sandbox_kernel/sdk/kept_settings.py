@@ -92,7 +92,7 @@ def restored(text: object, engine: str, *, own: bool, given: Mapping[str, Any] =
         allowed |= {"screen_overrides": ("allow", "forbid"), "limits_kept": ("enforced", "best-effort")}
         if not all(found[name] in values for name, values in allowed.items()):
             raise ValueError("that is no choice")
-    except (LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError, AttributeError, OverflowError) as error:
         raise EngineError(EndCode.BROKER_IMPROPER, f"the settings of the sandbox are not proper: {error}") from error
     if not own:
         found = {name: value for name, value in found.items() if name in OF_ANOTHER_USER}

@@ -84,6 +84,8 @@ async def ask(daemon: Daemon, **said: Any) -> dict[str, Any]:
         {"seconds": "600"},
         {"seconds": True},
         {"seconds": 1e400},
+        {"seconds": 10**400},
+        {"seconds": float("nan")},
         {"metadata": []},
         {"metadata": {"a": "\x1b]0;x\x07"}},
         {"metadata": {"a": "x" * 10_000}},
@@ -155,10 +157,12 @@ async def ask_for_pipe(daemon: Daemon, name: str, *, take: bool = False) -> tupl
         b"GET / HTTP/1.1\r\n\r\n",
         b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "cell": 3}'])),
         b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "cell": {"id": "x", "seconds": "y"}}'])),
-        b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", ' + b"[" * 40_000])),
+        b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "cell": {"id": "x", "seconds": NaN}}'])),
+        b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "cell": {"id": "x", "seconds": 1' + b"0" * 400 + b"}}"])),
+        b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", ' + b"[" * 30_000])),
         b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "session": {"a": "' + b"x" * words.MOST_NOTE + b'"}}'])),
     ],
-    ids=["huge", "no kind", "text", "no cell", "no clock", "nested", "long"],
+    ids=["huge", "no kind", "text", "no cell", "no clock", "never", "too late", "nested", "long"],
 )
 async def test_an_owner_that_says_garbage_is_no_owner_any_more(daemon: Daemon, data: bytes) -> None:
     """The sandbox goes on for the next one."""

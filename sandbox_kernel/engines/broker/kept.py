@@ -5,7 +5,6 @@ One engine is for one sandbox. Imports the broker as an engine.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -172,6 +171,6 @@ def row(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(said: Any) -> float:
-    if type(said) not in {int, float} or not math.isfinite(said):
+    if type(said) not in {int, float} or not abs(said) < words.MOST_SECONDS:
         raise EngineError(EndCode.BROKER_IMPROPER, "what the broker says is no number")
     return float(said)

@@ -31,6 +31,7 @@ MOST_SESSION = 8 << 10
 PLAIN = {"received": ""}
 """What is to be known of a pipe of the broker's own."""
 MOST_LIFETIME = 30 * 86400.0
+MOST_SECONDS = 1e9
 NAME = re.compile(r"[0-9a-f]{32}")
 MOST_METADATA, MOST_KEY, MOST_VALUE = 32, 64, 256
 MOST_METADATA_BYTES = 8 << 10
@@ -147,6 +148,13 @@ def note(said: Mapping[str, Any]) -> bytes | None:
     """Return what is noted for the next owner, as the agent is told things; None for what is too long."""
     data = b"{" + KEEP + b", " + json.dumps(said).encode()[1:]
     return data if len(data) <= MOST_NOTE else None
+
+
+def seconds(said: Any) -> float:
+    """Return a time that is more than none, and that a clock can be set to. Raises ValueError."""
+    if type(said) not in {int, float} or not 0 < said < MOST_SECONDS:
+        raise ValueError("that is no time")
+    return float(said)
 
 
 def metadata(said: Any) -> dict[str, str]:
