@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test recipes hub test-unit test-modern properties lint bench fuzz fuzz-renderers lock labextension clean
+.PHONY: help demo lab setup test recipes hub test-unit test-modern properties lint bench fuzz fuzz-renderers lock labextension plotly-parts clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -142,6 +142,11 @@ labextension: $(VENV)/.for-tests ## build the JupyterLab extension anew from lab
 	@echo "--- building labextension/"
 	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund && rm -rf lib && npm run build
 	@$(BIN)/python -m tests.support.labextension
+
+# Where the parts of plotly's library are, for the version in images/data.lock; FILE is the package's plotly.min.js.
+plotly-parts: ## find the parts of plotly's library anew, for figures that bring what they need; needs Node.js 20
+	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund
+	@node images/split.js "$(FILE)" > images/plotly.json
 
 clean: ## remove what the other targets made here; the engine and its images stay
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis output labextension/lib labextension/node_modules

@@ -8,6 +8,28 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
 
+_PLOTLY_FAILS = """addEventListener("unhandledrejection", event => {
+    const said = document.createElement("p"), why = String(event.reason);
+    said.textContent = "[plotly] " + (why.includes("topojson") ?
+        "The outlines of countries would come from a network, and a sandbox has none. Bring areas of your own, by " +
+        "geojson= and locations=, and leave the outlines out: figure.update_geos(visible=False)." : why);
+    document.body.prepend(said)})"""
+"""Says why a figure is not drawn, which stands in the console otherwise."""
+
+_NO_OUTLINES = """window.PlotlyGeoAssets = {topojson: new Proxy({}, {get: () => ({type: "Topology", arcs: [], objects:
+    new Proxy({}, {get: () => ({type: "GeometryCollection", geometries: []})})})})}"""
+"""A world without countries, for maps that show none: plotly fetches one for a choropleth whatever it draws."""
+
+
+def _shows_no_outlines(figure):
+    """Return whether a map has areas of its own alone."""
+    geos = [value for key, value in figure.get("layout", {}).items() if key.startswith("geo")]
+    return (
+        bool(geos)
+        and all(geo.get("visible") is False for geo in geos)
+        and not any("locations" in trace and "geojson" not in trace for trace in figure.get("data", ()))
+    )
+
 
 def _plotly(module):
     from plotly.io import to_html
@@ -15,13 +37,55 @@ def _plotly(module):
 
     class SelfContained(MimetypeRenderer):
         def to_mimebundle(self, figure):
-            html = to_html(
-                figure, include_plotlyjs=True, include_mathjax=False, full_html=False, default_height="525px"
-            )
-            return {"text/html": html}
+            parts = [*([_NO_OUTLINES] if _shows_no_outlines(figure) else []), _PLOTLY_FAILS, *_plotly_parts(figure)]
+            options = {"include_mathjax": False, "full_html": False, "default_height": "525px"}
+            html = to_html(figure, include_plotlyjs=not _packed("plotly-whole.js"), **options)
+            return {"text/html": "".join(f"<script>{part}</script>" for part in parts) + html}
 
     module.renderers["sandbox"] = SelfContained()
     module.renderers.default = "sandbox"
+
+
+def _packed(name):
+    """Return what `libraries.py` made of a library, and None where it made nothing."""
+    from pathlib import Path
+
+    path = Path(__file__).with_name("sandbox_libraries_packed") / name
+    return path.read_text() if path.exists() else None
+
+
+def _plotly_parts(figure):
+    """Return the scripts that draw a figure: the core of plotly's library, and the parts for its types of traces."""
+    import json
+
+    whole = [script] if (script := _packed("plotly-whole.js")) else []
+    known = json.loads(_packed("plotly.json") or "null")
+    if known is None:
+        return whole
+    wanted = {part for name, part in known["types"].items() if name in _named(figure)}
+    for part in list(wanted):
+        wanted.update(known["needs"].get(part, ()))
+    names = ["core", *(part for part in known["needs"] if part in wanted)]
+    scripts = [_packed(f"plotly-{name}.js") for name in names]
+    return scripts if all(scripts) else whole
+
+
+def _named(figure):
+    """Return all short texts in a figure, but for its template's, among which are the types of its traces.
+
+    A button or a frame may change a type, and another calendar is a part of the library, too.
+    """
+    found, left = set(), [figure]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            found.update("calendars" for key, value in one.items() if "calendar" in str(key) and value != "gregorian")
+            left += [value for key, value in one.items() if key != "template"]
+        elif isinstance(one, (list, tuple)):
+            left += one
+        elif isinstance(one, str) and len(one) < 32:
+            found.add(one)
+    return found
 
 
 def _altair(module):
@@ -52,11 +116,17 @@ def _bokeh(module):
         pass
 
     def show(model, state=None, notebook_handle=False):
+        from pathlib import Path
+
+        import bokeh
         from bokeh.embed import file_html
         from bokeh.resources import INLINE
         from IPython.display import publish_display_data
 
         html = file_html(model, INLINE, suppress_callback_warning=True)
+        for library in Path(bokeh.__file__).parent.glob("server/static/js/bokeh*.min.js"):
+            if (packed := _packed(library.name)) and (script := library.read_text()) in html:
+                html = html.replace(script, packed)
         publish_display_data({"text/html": html, "text/plain": repr(model)})
 
     module.install_notebook_hook("jupyter", load, show, show_app, overwrite=True)

@@ -133,6 +133,7 @@ def install_packages() -> None:
             remove(tests)
         compile_bytecode(folder)
     bring_fonts(Path(sysconfig.get_path("purelib")))
+    pack_libraries(Path(sysconfig.get_path("purelib")))
     warm_up()
 
 
@@ -143,6 +144,15 @@ def bring_fonts(packages: Path) -> None:
     for font in (*packages.glob("fontpkg_*/files/*.ttf"), *packages.glob("noto_cjk_*/*.ttc")):
         remove(folder / font.name)
         (folder / font.name).symlink_to(os.path.relpath(font, folder))
+
+
+def pack_libraries(packages: Path) -> None:
+    """Have `libraries.py` make the JavaScript libraries of charts small."""
+    say("packing the libraries of charts")
+    sys.path.insert(0, str(HERE))
+    import libraries  # type: ignore[import-not-found, unused-ignore]
+
+    libraries.prepare(packages, HERE / "plotly.json")
 
 
 def compile_bytecode(folder: Path) -> None:

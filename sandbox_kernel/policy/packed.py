@@ -52,8 +52,8 @@ class Packer:
         self.size = 0
         """Characters of what is kept."""
 
-    def pack(self, code: str) -> Packed | None:
-        """Return a script packed, None if that makes it little smaller."""
+    def pack(self, code: str) -> Packed:
+        """Return a script packed. One that unpacks itself stays as large, and is shared."""
         raw = code.encode()
         key = hashlib.sha256(raw).digest()
         if found := self._kept.get(key):
@@ -62,8 +62,6 @@ class Packer:
         deflate = zlib.compressobj(7, zlib.DEFLATED, -15)
         data = deflate.compress(raw) + deflate.flush()
         text = base64.b85encode(data, pad=True).translate(_SIGNS).decode()
-        if len(text) > len(raw) * 2 // 3:
-            return None
         packed = Packed(f"{hashlib.sha256(text.encode()).hexdigest()}:{len(raw)}:{len(data)}", text)
         if len(text) <= MAX_KEPT:
             self._kept[key] = packed

@@ -1,4 +1,4 @@
-"""What an environment has besides packages, as the image has it: modules that fit libraries into a sandbox, and fonts.
+"""What an environment has besides packages, as the image has it: modules that fit libraries, fonts, packed libraries.
 
 What `images/recipe.py` does within an image is done here from outside: no code of a package runs.
 """
@@ -6,12 +6,15 @@ What `images/recipe.py` does within an image is done here from outside: no code 
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 from pathlib import Path
 
 MODULES = ("plots", "measures")
 """Each kernel's start calls the first, which loads the other when it is needed."""
-FILES = tuple(f"{name}.py" for name in MODULES)
+LIBRARIES = ("libraries.py", "plotly.json")
+"""What makes the JavaScript libraries of charts small, and where the parts of plotly's are."""
+FILES = (*(f"{name}.py" for name in MODULES), *LIBRARIES)
 """All that is taken from images/."""
 
 
@@ -20,6 +23,7 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
     packages = next((environment / "lib").glob("python*/site-packages"))
     _add_modules(recipes, packages, home)
     _link_fonts(packages, environment / "share" / "fonts")
+    runpy.run_path(str(recipes / LIBRARIES[0]))["prepare"](packages, recipes / LIBRARIES[1])
 
 
 def _add_modules(recipes: Path, packages: Path, home: Path) -> None:

@@ -40,7 +40,7 @@ DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzd
 One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
 """
 
-RECIPE_FILES = ("recipe.py", "plots.py", "measures.py")
+RECIPE_FILES = ("recipe.py", "plots.py", "measures.py", "libraries.py", "plotly.json")
 """Of images/: what is done inside, and what goes in besides packages."""
 
 DIGEST_LABEL = "sandbox-kernel.contents"
