@@ -70,6 +70,10 @@ def main(calls: bytes) -> None:
         from .warm import waiting
 
         kind = waiting(kind)
+    if "renew" in config:
+        from .renew import renewing
+
+        kind = renewing(kind)
     agent = kind(config, kernel)
     agent.begin(wake_read, zmq, context, status, filters)
     if process.threads() != threads:

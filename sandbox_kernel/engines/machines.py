@@ -41,6 +41,14 @@ class Savable(Pausable, Protocol):
 
 
 @runtime_checkable
+class Preparing(Protocol):
+    """An engine whose sandboxes start sooner when something was made for them before."""
+
+    async def prepare(self, spec: SandboxSpec) -> bool:
+        """Make it for sandboxes of a spec, unless it is there; return whether it was made. Raises `EngineError`."""
+
+
+@runtime_checkable
 class Restorer(Protocol):
     """An engine that can begin from such a file."""
 

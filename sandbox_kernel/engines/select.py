@@ -74,7 +74,7 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     if engine == QEMU:
         from .qemu.engine import QemuEngine
 
-        return QemuEngine()
+        return QemuEngine(preload=settings.preload)
     from .docker.engine import DockerEngine
 
     made = DockerEngine(base_url=_address(engine), ahead=ahead)

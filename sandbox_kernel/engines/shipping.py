@@ -23,6 +23,7 @@ MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "
 MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
 MODULES_OF_A_WATCH = ("watch",)
 MODULES_OF_A_POOL = ("warm",)
+MODULES_OF_A_COPY = ("renew",)
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -111,6 +112,11 @@ def outputs_line() -> str:
     return _line("outputs", "install_here()")
 
 
+def anew_line() -> str:
+    """Return a line by which a kernel that is a copy begins anew (`container/anew.py`)."""
+    return _line("anew", "begin_here()")
+
+
 def launcher_line() -> str:
     """Return the program of a kernel (`container/launcher.py`)."""
     return _line("launcher", "main()")
@@ -163,12 +169,13 @@ def agent_command(
     source: str | None = None,
     warm: bool = False,
     preload: tuple[str, ...] = (),
+    copied: bool = False,
 ) -> tuple[str, ...]:
     """Return the container's command for a session with these limits; `inside` if it has a way out.
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
     the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
-    its kernel has imported `preload` by then.
+    its kernel has imported `preload` by then. Of one that is `copied`, too, copies are claimed, and begin anew.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
@@ -209,6 +216,9 @@ def agent_command(
     if warm:
         modules += MODULES_OF_A_POOL
         config["warm"] = True
+    if copied:
+        modules += MODULES_OF_A_COPY
+        config["renew"] = anew_line()
     return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
 
 
@@ -231,7 +241,13 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
 
 
 def command_of(
-    options: AgentOptions, limits: Limits, *, watched: bool = False, warm: bool = False, preload: tuple[str, ...] = ()
+    options: AgentOptions,
+    limits: Limits,
+    *,
+    watched: bool = False,
+    warm: bool = False,
+    preload: tuple[str, ...] = (),
+    copied: bool = False,
 ) -> tuple[str, ...]:
     """Return the command of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
     return agent_command(
@@ -243,6 +259,7 @@ def command_of(
         zone=options.zone,
         warm=warm,
         preload=preload,
+        copied=copied,
     )
 
 

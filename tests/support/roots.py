@@ -50,7 +50,7 @@ def machine_of_tests() -> str:
     """Return the same root, for which a machine is built."""
     from sandbox_kernel.setup.machines import build
 
-    return build(root_of_tests(), progress=lambda line: None)
+    return build(root_of_tests(), state=False, progress=lambda line: None)
 
 
 def let_others_in(folder: Path) -> None:

@@ -30,7 +30,21 @@ MODULES = sorted(
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
     *("wire", "messages", "process", "shield", "report", "files", "kernel", "trust", "watch"),
-    *("agent", "warm", "flow", "streams", "start", "launcher", "charts", "outputs", "commands", "tools", "packages"),
+    *(
+        "agent",
+        "warm",
+        "renew",
+        "anew",
+        "flow",
+        "streams",
+        "start",
+        "launcher",
+        "charts",
+        "outputs",
+        "commands",
+        "tools",
+        "packages",
+    ),
     *("walls", "guest"),
 )
 """What runs in the container; each imports those before it."""

@@ -9,6 +9,8 @@ QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it
 - `orders`: What the machine's first process is told to start.
 - `lines`: A channel of lines of JSON, bounded: the machine's words, and QEMU's own monitor.
 - `monitor`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.
+- `states`: The states that machines start from, as files.
+- `ready`: Taking such a state.
 - `conditions`: What it needs of the machine, with a remedy for each.
 - `container`: One running machine: its pipe, and why it ended.
 - `engine`: The engine: start, adopt, list, reap.

@@ -9,8 +9,9 @@ import os
 import platform
 from pathlib import Path
 
+from ...core.model import format_bytes
 from ..about import Condition
-from . import places
+from . import places, states
 
 KVM = "/dev/kvm"
 INSTALL = "apt-get install --no-install-recommends qemu-system-x86"
@@ -32,4 +33,15 @@ def conditions() -> tuple[Condition, ...]:
     there = os.access(KVM, os.R_OK | os.W_OK)
     found = "there, and not used: this version emulates" if there else "not there: machines are emulated"
     rows.append(Condition("kvm", met=True, found=found))
+    rows.append(Condition("states", met=True, found=_states()))
     return tuple(rows)
+
+
+def _states() -> str:
+    """Say which states there are to start from; of another sandbox, the first start takes one."""
+    try:
+        found = list(states.folder_of_user().glob(f"*/{states.STATE}"))
+        size = sum(path.stat().st_size for path in found)
+    except (OSError, LookupError) as error:
+        return f"none can be kept: machines start from nothing ({error})"
+    return f"{len(found)}, {format_bytes(size)}: a sandbox of which there is none starts from nothing and takes one"

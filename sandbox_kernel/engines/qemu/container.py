@@ -7,16 +7,20 @@ asyncio, bubblewrap's container and what this folder has.
 from __future__ import annotations
 
 import asyncio
+import json
+import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ...container import wire
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
-from ..abilities import PAUSE, Ability
-from ..attestation import WITHOUT_A_CGROUP_QEMU, checks
+from ..abilities import Ability
+from ..attestation import WITHOUT_A_CGROUP_QEMU, checks, same
 from ..base import Check, Witness
 from ..bubblewrap.arguments import ETC_MOUNTS, arguments, variables
 from ..bubblewrap.container import SIGKILLED, BubblewrapContainer, BubblewrapHandover
@@ -32,7 +36,7 @@ from .lines import Lines
 from .monitor import Monitor
 from .places import Machine, find, needed
 
-ABILITIES = PAUSE
+ABILITIES = frozenset(Ability)
 MOST_DETAIL = 8192
 BOOT_SECONDS = 60.0
 ANSWER_SECONDS = 15.0
@@ -57,6 +61,7 @@ class QemuContainer(BubblewrapContainer):
         super().__init__(program, launched, pipe, most, first)
         self.paused = False
         self._made = made
+        self._nonce: str | None = None
         self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._tasks = Tasks()
         self._talk: Lines | None = None
@@ -77,10 +82,19 @@ class QemuContainer(BubblewrapContainer):
             text = why.replace("[Errno 2] No such", "no such")
             raise EngineError(EndCode.ENGINE_FAILED, f"the machine did not start the sandbox: {text}")
 
+    def claim(self) -> None:
+        """Tell an agent that waits, and is a copy, that it has an owner: it begins anew, and shows what it is."""
+        self._nonce = secrets.token_hex(16)
+        claim = json.dumps({"op": "claim", "nonce": self._nonce}).encode()
+        data = b"".join(wire.encode(wire.AGENT, [claim]))
+        if self._pipe.offer(data) != len(data):
+            raise EngineError(EndCode.PIPE_GONE, kept=Survived.NOTHING)
+
     async def begin_anew(self) -> None:
         """Give a machine that is a copy the time and random numbers of its own, and let its sandbox go on."""
         await self.running()
-        await self._asked({"op": "thaw", **orders.anew()}, "thawed", BOOT_SECONDS)
+        await self._asked({"op": "freeze"}, "frozen", BOOT_SECONDS)  # it stands still already; now it hears us
+        await self._asked({"op": "thaw", **orders.anew()}, "thawed", ANSWER_SECONDS)
 
     # --- standing still ---------------------------------------------------------------------------------------------
 
@@ -146,7 +160,11 @@ class QemuContainer(BubblewrapContainer):
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         inside = replace(spec, uid=self._made.uid)  # of a machine that began as a copy, in a kernel of its own
-        return checks(inside, report, await self.look(spec))
+        found = checks(inside, report, await self.look(spec))
+        if self._nonce is None:
+            return found
+        nonce = report.get("nonce") if isinstance(report, Mapping) else None
+        return (*found, same("nonce of the claim", self._nonce, nonce))
 
     async def look(self, spec: SandboxSpec) -> Witness:
         if self._over.is_set() or self._ended.done() or self._handle is None:

@@ -6,10 +6,12 @@ Imports asyncio, the pipe, bubblewrap's parts and those beside it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode
@@ -25,16 +27,16 @@ from ..bubblewrap.discovery import bubblewrap_program, reachable
 from ..bubblewrap.engine import BubblewrapEngine
 from ..bubblewrap.launch import Guest, drops, launch
 from ..pipe import Pipe
-from . import box, hardware, places
+from . import box, hardware, places, ready, states
 from .container import ABILITIES, Made, QemuContainer
 
 if TYPE_CHECKING:
     from ..about import Condition, EngineInfo, Shown
-    from ..base import Container
 
 MARK = "SANDBOX_KERNEL_QEMU"
 """The variable by which machines are found."""
 BUFFER_BYTES = 1 << 20
+PREPARE_SECONDS = 300.0
 
 
 class QemuEngine(BubblewrapEngine):
@@ -43,17 +45,69 @@ class QemuEngine(BubblewrapEngine):
     abilities = ABILITIES
     mark = MARK
 
-    def __init__(self, *, cgroup: bool = True) -> None:
+    def __init__(
+        self, *, cgroup: bool = True, preload: tuple[str, ...] = (), folder: Path | None = None, ahead: bool = True
+    ) -> None:
+        """`preload` is what kernels of a state have imported, and `folder` has the states; None is the user's own.
+
+        Without `ahead`, no state is taken where there is none.
+        """
         super().__init__(None, cgroup=cgroup)
+        self._preload, self._folder, self._ahead_of_others = preload, folder, ahead
         self._undoing = Tasks()
+        self._taking = Tasks(log_failed)
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
     async def start(self, spec: SandboxSpec) -> QemuContainer:
-        """Start a machine. One that fails, or is cancelled, leaves nothing behind."""
-        return await self._start(spec)
+        """Start a machine, from a state if there is one of it. One that fails, or is cancelled, leaves nothing behind.
 
-    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> Container:
+        Where there is none, one is taken beside it, for those to come.
+        """
+        if spec.made_of is None:
+            return await self._start(spec)
+        folder, key = self.place(spec)
+        try:
+            state = await asyncio.to_thread(states.find, folder, key)
+        except states.ChangedState as error:
+            log_changed(key, error)
+            await asyncio.to_thread(states.remove, folder, key)
+            state = None
+        if state is None:
+            container = await self._start(spec)
+            if self._ahead_of_others:
+                self._taking.start(self.prepare(spec), "taking a state of a machine")
+            return container
+        try:
+            container = await self._start(spec, (state.fd, state.facts))
+        finally:
+            os.close(state.fd)
+        container.claim()
+        return container
+
+    async def prepare(self, spec: SandboxSpec) -> bool:
+        """Take a state of a machine for sandboxes of this spec, unless there is one; return whether it was taken.
+
+        It takes half a minute of a processor. Raises `EngineError` and OSError.
+        """
+        folder, key = self.place(spec)
+        if (folder / key / states.STATE).exists():
+            return False
+        with states.making(folder, key) as scratch:
+            if scratch is None:
+                return False
+            own = ready.spec_of(spec, self._preload)
+            async with asyncio.timeout(PREPARE_SECONDS):
+                container = await self._start(own)
+                try:
+                    await ready.get_ready(container, own)
+                    made = await ready.write_down(container, scratch)
+                finally:
+                    await container.kill()
+            await asyncio.to_thread(states.keep, folder, key, scratch, made)
+            return True
+
+    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> QemuContainer:
         """Start a machine that goes on from what `save` wrote. Raises `EngineError` for what does not fit here."""
         return await self._start(spec, (fd, facts))
 
@@ -136,11 +190,28 @@ class QemuEngine(BubblewrapEngine):
     async def shown(self, container: str) -> Shown:
         return replace(await super().shown(container), mounts=ETC_MOUNTS)
 
+    def place(self, spec: SandboxSpec) -> tuple[Path, str]:
+        """Return where a state for a spec lies, and its name there."""
+        program = places.needed()
+        machine = places.find(roots.find(spec.image))
+        folder = states.folder_of_user() if self._folder is None else self._folder
+        return folder, states.key_of(spec, machine, program, box.count_of(spec), self._preload)
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _adopted(self, state: dict[str, Any], pipe: Pipe) -> QemuContainer:
         launched, _, first = taken_over(state, MARK)
         return QemuContainer(self._found(), launched, pipe, Made.read(state["made"]), None, first=first)
+
+
+def log_failed(name: str, error: BaseException) -> None:
+    """Say that no state could be taken: sandboxes start without one."""
+    logging.getLogger("sandbox_kernel").warning("%s failed: %s", name, error)
+
+
+def log_changed(key: str, error: Exception) -> None:
+    """Say that a state is refused."""
+    logging.getLogger("sandbox_kernel").warning("the state %s is refused, and made anew: %s", key, error)
 
 
 def _way() -> tuple[socket.socket, socket.socket]:

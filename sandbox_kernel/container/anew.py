@@ -1,0 +1,48 @@
+"""A kernel that is a copy of another one draws as it would have drawn had it been started by itself.
+
+Run in the kernel, before the first cell, of a sandbox that began from a snapshot. The system's own random numbers are
+seeded by then; what a process drew of them earlier, and goes on from, is drawn again here. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+
+def begin_here() -> None:
+    """Seed what has a seed, and forget what was drawn."""
+    import random
+
+    random.seed()
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+    ssl = sys.modules.get("ssl") or __import__("ssl")
+    ssl.RAND_add(os.urandom(64), 64.0)
+    _forget("uuid", _node=None, _last_timestamp=None)
+    _forget("tempfile", _name_sequence=None)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+    time.tzset()
+    _own_session()
+
+
+def _forget(name: str, **values: object) -> None:
+    module = sys.modules.get(name)
+    if module is not None:
+        for key, value in values.items():
+            if hasattr(module, key):
+                setattr(module, key, value)
+
+
+def _own_session() -> None:
+    """Give the kernel's messages another session's name."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    kernel = getattr(shell, "kernel", None)
+    if kernel is not None:
+        kernel.session.session = "%s-%s" % (os.urandom(4).hex(), os.urandom(16).hex())

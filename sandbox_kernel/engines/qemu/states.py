@@ -1,0 +1,173 @@
+"""The states that machines start from: one for each machine and sandbox, in a folder that is this user's alone.
+
+    ~/.local/share/sandbox-kernel/states/KEY/state        the machine's memory and devices, mode 0600
+    ~/.local/share/sandbox-kernel/states/KEY/facts.json   what it is of, its digest, and how the file looked then
+
+What is not this user's, may be read by others or has changed is refused, removed, and made anew. The digest of 200 MB
+is computed where the file's own times and number say that it may have changed, which no ordinary user can undo.
+Imports the model; reads and writes files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ... import __version__
+from ...core.model import SandboxSpec
+from .places import Machine
+
+FORMAT = 1
+STATE, FACTS = "state", "facts.json"
+KEPT = 4
+"""How many there are at most; the one that was used longest ago goes first."""
+LARGEST_FACTS = 1 << 16
+
+
+class State(NamedTuple):
+    """One that fits: an open file, which the caller closes, and what was said of it."""
+
+    fd: int
+    facts: dict[str, Any]
+
+
+class ChangedState(Exception):
+    """A state is not what was written; the text says how."""
+
+
+def folder_of_user() -> Path:
+    """Return where states lie. Raises LookupError for a user without a home."""
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    if not home.startswith("/") or home == "/":
+        raise LookupError(home)
+    return Path(home, ".local/share/sandbox-kernel/states")
+
+
+def key_of(spec: SandboxSpec, machine: Machine, program: str, processors: int, preload: tuple[str, ...]) -> str:
+    """Return a name for all that a state depends on."""
+    status = os.stat(program)  # noqa: PTH116 (as a string)
+    parts = [
+        *(__version__, FORMAT, machine.identity, machine.contents, program, status.st_size, status.st_mtime_ns),
+        *(processors, spec.limits, spec.command, sorted(spec.environment.items()), spec.watched, preload),
+        _processor(),
+    ]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def find(folder: Path, key: str) -> State | None:
+    """Return a state that is there and unchanged, None where there is none. Raises `ChangedState`."""
+    place = folder / key
+    try:
+        with (place / FACTS).open("rb") as file:
+            _own(os.fstat(file.fileno()))
+            facts = json.loads(file.read(LARGEST_FACTS))
+        fd = os.open(place / STATE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ChangedState(str(error)) from error
+    try:
+        status = os.fstat(fd)
+        _own(status)
+        if facts["format"] != FORMAT or facts["key"] != key:
+            raise ChangedState("it is another one's")
+        if facts["looked"] != _look(status) and facts["digest"] != _digest(fd):
+            raise ChangedState("its digest is not the one that was written down")
+        os.utime(place)
+        made = facts["made"]
+        if not isinstance(made, dict):
+            raise ChangedState("nothing is said of it")
+        return State(fd, made)
+    except (OSError, LookupError, TypeError) as error:
+        os.close(fd)
+        raise ChangedState(str(error)) from error
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def remove(folder: Path, key: str) -> None:
+    """Remove a state, as far as it is there."""
+    shutil.rmtree(folder / key, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def making(folder: Path, key: str) -> Iterator[Path | None]:
+    """Yield an empty folder for a state that is about to be made; None if another process makes it."""
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    lock = os.open(folder / f".{key}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        yield None
+        return
+    try:
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
+            yield Path(scratch)
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / f".{key}.lock").unlink()
+        os.close(lock)
+
+
+def keep(folder: Path, key: str, scratch: Path, made: dict[str, Any]) -> None:
+    """Put a state that was written into `scratch` in its place, whole. Raises OSError."""
+    fd = os.open(scratch / STATE, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        place = scratch / key
+        place.mkdir(mode=0o700)
+        (scratch / STATE).rename(place / STATE)
+        # The rename is the file's last change: what is looked at now is what is there from now on.
+        facts = {"format": FORMAT, "key": key, "digest": _digest(fd), "looked": _look(os.fstat(fd)), "made": made}
+    finally:
+        os.close(fd)
+    with os.fdopen(os.open(place / FACTS, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
+        json.dump(facts, file)
+    remove(folder, key)
+    place.rename(folder / key)
+    there = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=_used)
+    for path in there[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _used(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _own(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o600:
+        raise ChangedState("it is not a file that only this user may read and write")
+
+
+def _look(status: os.stat_result) -> list[int]:
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _digest(fd: int) -> str:
+    with os.fdopen(os.dup(fd), "rb") as file:
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        return digest
+
+
+def _processor() -> str:
+    """Return what the host's processor is called: what an emulated one offers may depend on it."""
+    with contextlib.suppress(OSError):
+        for row in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if row.startswith("model name"):
+                return row
+    return ""

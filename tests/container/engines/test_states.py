@@ -1,0 +1,213 @@
+"""Machines that begin from a state: each draws by itself, is attested anew, and finds nothing of another one.
+
+Emulated, so only `make test-qemu` runs these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import AttestationFailed, EngineError
+from sandbox_kernel.core.model import SandboxSpec, Settings
+from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines.qemu import ready, states
+from sandbox_kernel.engines.qemu.container import QemuContainer
+from sandbox_kernel.engines.qemu.engine import QemuEngine
+from tests.container.engines.test_machines import machine_of
+from tests.support.engines import ONLY, QEMU, SMALL, receive_line
+from tests.support.roots import machine_of_tests
+
+pytestmark = [
+    pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
+    pytest.mark.timeout(1200),
+]
+RESTORES = int(os.environ.get("SANDBOX_KERNEL_TEST_RESTORES", "100"))
+
+DRAWS = """
+import importlib.util, json, multiprocessing, os, random, secrets, ssl, tempfile, time, uuid
+found = {
+    "random": random.random(),
+    "SystemRandom": random.SystemRandom().random(),
+    "secrets": secrets.token_hex(),
+    "urandom": os.urandom(16).hex(),
+    "OpenSSL": ssl.RAND_bytes(16).hex(),
+    "uuid1": uuid.uuid1().hex,
+    "uuid4": uuid.uuid4().hex,
+    "tempfile": next(tempfile._get_candidate_names()),
+    "authkey": bytes(multiprocessing.current_process().authkey).hex(),
+    "session": get_ipython().kernel.session.session,
+}
+if importlib.util.find_spec("numpy"):
+    import numpy
+    found.update({"numpy": numpy.random.random(), "numpy's generator": numpy.random.default_rng().random()})
+print(json.dumps({"draws": found, "time": time.time()}))
+"""
+
+
+def agent_s_spec() -> SandboxSpec:
+    return shipping.new_spec(Settings(engine="qemu", image=machine_of_tests(), limits=SMALL))
+
+
+@pytest.fixture
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> QemuEngine:
+    """An engine that has a state, which is taken once for all tests."""
+    folder = tmp_path_factory.getbasetemp() / "states"
+    made = QemuEngine(folder=folder, preload=("numpy",), ahead=False)
+    await made.prepare(agent_s_spec())
+    return made
+
+
+async def said_by_a_cell(container: QemuContainer, code: str) -> dict[str, Any]:
+    """Run a cell as a session does, and return the JSON document that it prints."""
+    header = {"msg_id": os.urandom(8).hex(), "msg_type": "execute_request", "session": "test", "username": "test"}
+    header |= {"version": "5.3", "date": "2026-01-31T00:00:00Z"}
+    content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+    parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]
+    await container.send(b"".join(wire.encode(wire.SHELL, parts)))
+    decoder = wire.Decoder(1 << 22)
+    while data := await container.receive():
+        for kind, frame in decoder.feed(data):
+            if kind == wire.IOPUB and json.loads(frame[0])["msg_type"] == "stream":
+                said: dict[str, Any] = json.loads(json.loads(frame[3])["text"])
+                return said
+    raise AssertionError(await container.wait())
+
+
+async def started(engine: QemuEngine) -> tuple[QemuContainer, SandboxSpec]:
+    spec = agent_s_spec()
+    container = await engine.start(spec)
+    await ready.get_ready(container, spec)
+    return container, spec
+
+
+async def test_no_two_of_a_hundred_draw_alike(engine: QemuEngine) -> None:
+    seen: dict[str, list[object]] = {}
+    late = 0.0
+    for _ in range(RESTORES):
+        container, _ = await started(engine)
+        try:
+            said = await said_by_a_cell(container, DRAWS)
+        finally:
+            await container.kill()
+        late = max(late, time.time() - said["time"])
+        for name, value in said["draws"].items():
+            seen.setdefault(name, []).append(value)
+    print(f"{RESTORES} restores, {len(seen)} kinds of draws; the clock was at most {late:.2f} s late")
+    assert {name: len(values) - len(set(values)) for name, values in seen.items()} == dict.fromkeys(seen, 0)
+    assert {len(values) for values in seen.values()} == {RESTORES}
+    assert late < 30
+
+
+async def test_control_copies_that_do_not_begin_anew_draw_alike(engine: QemuEngine) -> None:
+    """Without its claim, and so without the line that its kernel runs, two copies are one and the same."""
+    folder, key = engine.place(agent_s_spec())
+    drawn = []
+    for _ in range(2):
+        state = states.find(folder, key)
+        assert state is not None
+        try:
+            container = await engine.restore(agent_s_spec(), state.fd, state.facts)
+        finally:
+            os.close(state.fd)
+        try:
+            drawn.append((await said_by_a_cell(container, DRAWS))["draws"])
+        finally:
+            await container.kill()
+    assert drawn[0]["random"] == drawn[1]["random"]
+    assert drawn[0]["session"] == drawn[1]["session"]
+    assert drawn[0]["urandom"] != drawn[1]["urandom"]  # the kernel's own were seeded before anything ran
+
+
+async def test_a_report_of_another_claim_is_refused(engine: QemuEngine) -> None:
+    spec = agent_s_spec()
+    container = await engine.start(spec)
+    try:
+        decoder = wire.Decoder(1 << 22)
+        reports: list[dict[str, Any]] = []
+        while not reports:
+            for kind, parts in decoder.feed(await container.receive()):
+                said = json.loads(parts[0]) if kind == wire.AGENT else {}
+                reports += [said["report"]] if said.get("op") == "hello" else []
+        await container.attest(reports[0], spec)
+        for nonce in ("", "0" * 32, None):
+            with pytest.raises(AttestationFailed, match="nonce"):
+                await container.attest({**reports[0], "nonce": nonce}, spec)
+        with pytest.raises(AttestationFailed, match="user ids"):
+            await container.attest({**reports[0], "uids": [spec.uid] * 3}, spec)
+    finally:
+        await container.kill()
+
+
+async def test_a_state_that_was_changed_is_refused_and_made_anew(engine: QemuEngine) -> None:
+    folder, key = engine.place(agent_s_spec())
+    path = folder / key / states.STATE
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(states.ChangedState, match="digest"):
+        states.find(folder, key)
+    container = await engine.start(agent_s_spec())  # from nothing
+    await container.kill()
+    assert not path.exists()
+    assert await engine.prepare(agent_s_spec())
+    state = states.find(folder, key)
+    assert state is not None
+    os.close(state.fd)
+
+
+async def test_two_of_one_state_do_not_find_each_other(engine: QemuEngine) -> None:
+    (one, first), (other, second) = await started(engine), await started(engine)
+    try:
+        assert first.uid != second.uid
+        await said_by_a_cell(one, "open('/mnt/data/mine', 'w').write('x'); mine = 1; print('{}')")
+        found = "import os; print('{\"file\": %d, \"name\": %d}' % (os.path.exists('/mnt/data/mine'), 'mine' in dir()))"
+        assert await said_by_a_cell(other, found) == {"file": 0, "name": 0}
+        assert await said_by_a_cell(one, found) == {"file": 1, "name": 1}
+        users = {machine_of(spec.session_id).uids().real for spec in (first, second)}
+        assert users == ({first.uid, second.uid} if os.geteuid() == 0 else {os.geteuid()})
+    finally:
+        await one.kill()
+        await other.kill()
+
+
+COUNTER = "import sys, time\nfor number, _ in enumerate(sys.stdin): print(number, time.time(), flush=True)"
+
+
+async def test_one_that_runs_is_written_down_and_copies_go_on_from_there(tmp_path: Path) -> None:
+    engine, spec = QemuEngine(), QEMU.spec(COUNTER)
+    container = await engine.start(spec)
+    copies: list[QemuContainer] = []
+    fd = os.open(tmp_path / "state", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        await container.send(b"\n")
+        assert (await receive_line(container)).split()[0] == b"0"
+        facts = await container.save(fd)
+        assert container.paused
+        await container.resume()
+        await container.send(b"\n")
+        assert (await receive_line(container)).split()[0] == b"1"
+        for other in ({"machine": "x"}, {"memory_bytes": 1}, {"uid": 0}, {"uid": "0"}):
+            with pytest.raises(EngineError):
+                await engine.restore(replace(spec, session_id="other"), fd, {**facts, **other})
+        for number in range(2):
+            os.lseek(fd, 0, os.SEEK_SET)
+            copies.append(await engine.restore(replace(spec, session_id=f"copy{number}"), fd, facts))
+        for copy in copies:
+            await copy.send(b"\n")
+            count, there = (await receive_line(copy)).split()
+            assert count == b"1"
+            assert abs(float(there) - time.time()) < 30
+    finally:
+        os.close(fd)
+        for each in (container, *copies):
+            await each.kill()
