@@ -48,12 +48,16 @@ def container_bytes(kernel: Kernel) -> int:
 
 
 def host_processes(kernel: Kernel) -> set[psutil.Process]:
-    """Return the processes that inherited the kernel's mark, wherever in the process tree they are now."""
-    mark = f"{MARK}={kernel.mark}".encode()
+    """Return the processes that inherited the kernel's mark, wherever in the process tree they are now.
+
+    One that was forked for the kernel shows its arguments, and not its variables.
+    """
+    mark, file = f"{MARK}={kernel.mark}".encode(), str(kernel.manager.connection_file).encode()
     found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
-            if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+            words = [Path(f"/proc/{process.pid}/{name}").read_bytes().split(b"\0") for name in ("environ", "cmdline")]
+            if mark in words[0] or file in words[1]:
                 found.add(process)
     if not found:
         raise BenchmarkError(f"{kernel.name}: none of its processes is found")

@@ -6,7 +6,6 @@ The path of the kernel imports nothing that it does not need: its start-up time 
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import sys
 
@@ -14,12 +13,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     # `python -m` looks for modules in the current folder first, which may be one from elsewhere.
     del sys.path[0]
 
-from itertools import pairwise
-from pathlib import Path
-
 from . import __version__
-from .core.errors import ConfigurationError
-from .core.model import Settings
 
 
 def main(argv: list[str]) -> int:
@@ -31,35 +25,14 @@ def main(argv: list[str]) -> int:
         from .cli import main as command_line
 
         return command_line(argv)
-    gc.disable()  # until all is loaded, which stays: looking through it takes a tenth of the start
-    from .config.sources import from_argv
+    from .kernel.head_start import kernel_main
 
-    settings: Settings | ConfigurationError
-    try:
-        connection_file, settings = from_argv(argv)
-    except ConfigurationError as error:
-        sys.stderr.write(f"sandbox-kernel: {error}\n")
-        connection_file, settings = _connection_file(argv), error
-        if connection_file is None:
-            return 2
-    if connection_file is None:
-        sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
-        return 2
-    from .kernel.head_start import NOTHING_BEGUN, head_start, run_kernel
-
-    begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
-    return run_kernel(connection_file, settings, begun)
+    return kernel_main(argv)
 
 
 def is_kernel(argv: list[str]) -> bool:
     """Return whether these are the arguments of a kernel, and not of a command."""
     return bool(argv) and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")
-
-
-def _connection_file(argv: list[str]) -> str | None:
-    """Return the connection file among arguments of which one is wrong, if it can be said."""
-    found = [after for word, after in pairwise(argv) if word == "-f" and Path(after).is_file()]
-    return found[0] if len(found) == 1 else None
 
 
 if __name__ == "__main__":

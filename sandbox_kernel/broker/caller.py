@@ -161,6 +161,7 @@ class Caller:
                 "ticket": lent.ticket,
                 "pipe": state["pipe"],
                 "warm": warm,
+                "introduced": lent.introduced,
             }
             self.lent = lent
             self._say({**answer, "n": said["n"]}, fd)

@@ -66,6 +66,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from ..engines.select import make_own_engine
     from .ceilings import load
     from .daemon import Broker, Listening, bound, on_signals
+    from .kernels import Kernels
     from .pool import Pool
 
     path = options.socket or (OPERATORS if options.for_all else own())
@@ -92,11 +93,16 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
 
     on_signals(broker, again)
     pages = await _metrics(broker, options.metrics) if options.metrics else None
+    kernels = Kernels(path, say=_say)
+    if not options.for_all:  # one that serves others runs nothing for them
+        with contextlib.suppress(OSError):
+            kernels.listen()
     broker.listen(sock)
     _say(f"listening at {path}, engine {engine.address}, {settings.pool} sandboxes kept ready")
     try:
         await broker.run()
     finally:
+        await kernels.close()
         if pages is not None:
             pages.close()
 

@@ -172,9 +172,11 @@ class Broker:
         if warm is None:
             return None
         try:
-            return await self._lend(warm.container, warm.spec, whose, wish, warm=True)
+            made = await self._lend(warm.container, warm.spec, whose, wish, warm=True)
         except SandboxError:
             return None
+        made[0].introduced = warm.introduced
+        return made
 
     async def _cold(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made:
         if self.starting > WAITING:

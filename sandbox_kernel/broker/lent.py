@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import SandboxError
 from ..core.tasks import Tasks
@@ -37,6 +37,8 @@ class Lent:
         self.verdict: ExitReason | None = None
         """Why the broker ends it, if that is not its owner's wish."""
         self.is_adrift = False
+        self.introduced: dict[str, Any] | None = None
+        """What its kernel said of itself before it was claimed."""
         self._told: Callable[[ExitReason], None] | None = None
         self._tasks = tasks
         self._ending: asyncio.Task[None] | None = None

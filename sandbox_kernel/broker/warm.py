@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..container import wire
-from ..core.errors import SandboxError
+from ..core.errors import ProtocolError, SandboxError
 from ..core.tasks import Tasks
+from ..session import protocol
+from ..session.introduction import Introduction
 
 if TYPE_CHECKING:
     from ..core.model import SandboxSpec
@@ -35,16 +37,32 @@ class Warm:
         self._events: set[str] = set()
         self._changed = asyncio.Event()
         self._reading: asyncio.Task[object] | None = None
+        self._introduction = Introduction()
+
+    @property
+    def introduced(self) -> dict[str, Any]:
+        """What its kernel said of itself, as far as the tables know it; whoever claims it need not ask again."""
+        return self._introduction.known
 
     async def get_ready(self, tasks: Tasks) -> None:
-        """Return when it was attested and its kernel is up. Raises `SandboxError`, and `ValueError` for odd frames."""
-        while "kernel_ready" not in self._events:
+        """Return when it was attested and its kernel answers. Raises `SandboxError`, and `ValueError` for odd frames.
+
+        That a kernel can be heard is said of it while it still imports what it is to have imported.
+        """
+        asked = False
+        while not self._introduction.known:
             data = await self.container.receive()
             if not data:
                 raise ValueError("it ended")
             for kind, parts in self._decoder.feed(data):
                 if kind == wire.AGENT:
                     await self._event(json.loads(parts[0]))
+                elif asked:
+                    self._heard(kind, parts)
+            if not asked and "kernel_ready" in self._events:
+                asked = True
+                question = protocol.encode(self._introduction.question(self.spec.session_id))
+                await self.container.send(b"".join(wire.encode(wire.CONTROL, question)))
         self._reading = tasks.start(self._read(), "reading a sandbox that waits", failed=lambda _: self._over())
 
     async def answers(self, seconds: float) -> bool:
@@ -84,6 +102,11 @@ class Warm:
                 if kind == wire.AGENT:
                     await self._event(json.loads(parts[0]))
         self._over()
+
+    def _heard(self, kind: int, parts: tuple[bytes, ...]) -> None:
+        with contextlib.suppress(ProtocolError):
+            size = sum(map(len, parts))
+            self._introduction.takes(protocol.decode(kind, list(parts), MOST_FRAME), size)
 
     async def _event(self, said: dict[str, object]) -> None:
         op = str(said.get("op"))

@@ -7,6 +7,7 @@ There is no exec, no file method and no interrupt here: those are frames to the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -58,6 +59,8 @@ class Container(Protocol):
     id: str
     image_id: str | None
     """What the engine calls the image's content, once it was compared; None where there is no such thing."""
+    introduced: Mapping[str, Any] | None
+    """What its first kernel said of itself to who made it ahead; None where it is still to be asked."""
     held: bool
     """Whether the machine itself limits memory, processes and processors; else somebody looks at what is used."""
 

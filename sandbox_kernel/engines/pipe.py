@@ -12,6 +12,7 @@ import contextlib
 import os
 import socket
 import weakref
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..core.codes import EndCode, Survived
@@ -245,6 +246,7 @@ class OverPipe:
     """What every container hands on to its pipe."""
 
     _pipe: Pipe
+    introduced: Mapping[str, Any] | None = None
 
     async def send(self, data: bytes) -> None:
         await self._pipe.send(data)

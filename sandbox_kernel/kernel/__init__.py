@@ -12,6 +12,10 @@
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `overflow`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.
+- `parent`: The end of the process that started a kernel.
+- `alike`: Whether a process would have become what another one is.
+- `prepared`: A process in which all of a kernel is loaded, and from which kernels are forked.
+- `launch`: What a front end starts where one is prepared.
 - `guidance`: What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside it.
 - `state_message`: How the sandbox stands, for front ends that show it.
 - `kernel_info`: What a kernel says of itself: its language, its limits, and what its cells may reach.

@@ -6,16 +6,20 @@ Imports the keeper and the engine's spec; neither asyncio nor what does.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
+import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
 from ..engines.select import ask_ahead, make_engine
 from ..engines.shipping import new_spec
-from . import keeper
+from . import keeper, launch
+from .doors import Launched
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,6 +42,34 @@ class HeadStart(NamedTuple):
 NOTHING_BEGUN = HeadStart()
 
 
+def kernel_main(argv: list[str], launched: Launched | None = None) -> int:
+    """Run a kernel with these arguments; returns its exit code, 2 for arguments without a connection file."""
+    gc.disable()  # until all is loaded, which stays: looking through it takes a tenth of the start
+    from ..config.sources import from_argv
+
+    settings: Settings | ConfigurationError
+    try:
+        connection_file, settings = from_argv(argv)
+    except ConfigurationError as error:
+        sys.stderr.write(f"sandbox-kernel: {error}\n")
+        connection_file, settings = _connection_file(argv), error
+        if connection_file is None:
+            return 2
+    if connection_file is None:
+        sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
+        return 2
+    begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
+    if launch.ASKED in argv:
+        launched = Launched(os.getpid(), {}, launch.place_of(argv))
+    return run_kernel(connection_file, settings, begun, launched)
+
+
+def _connection_file(argv: list[str]) -> str | None:
+    """Return the connection file among arguments of which one is wrong, if it can be said."""
+    found = [after for word, after in pairwise(argv) if word == "-f" and Path(after).is_file()]
+    return found[0] if len(found) == 1 else None
+
+
 def head_start(connection_file: str, settings: Settings) -> HeadStart:
     """Ask for the first container; for none if the kernel process before may have left one, or it cannot be."""
     try:
@@ -51,7 +83,12 @@ def head_start(connection_file: str, settings: Settings) -> HeadStart:
         return NOTHING_BEGUN
 
 
-def run_kernel(connection_file: str, settings: Settings | ConfigurationError, begun: HeadStart = NOTHING_BEGUN) -> int:
+def run_kernel(
+    connection_file: str,
+    settings: Settings | ConfigurationError,
+    begun: HeadStart = NOTHING_BEGUN,
+    launched: Launched | None = None,
+) -> int:
     """Run a kernel until its shutdown; returns the process's exit code. Its first container may be asked for already.
 
     With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
@@ -69,7 +106,7 @@ def run_kernel(connection_file: str, settings: Settings | ConfigurationError, be
         if begun.ahead is not None and not isinstance(settings, ConfigurationError):
             engine = make_engine(settings, begun.ahead)  # which goes on, while the rest is loaded
         proxy = await import_meanwhile("sandbox_kernel.kernel.proxy")
-        code: int = await proxy.Proxy(connection_file, connection, settings, begun, engine).run()
+        code: int = await proxy.Proxy(connection_file, connection, settings, begun, engine, launched=launched).run()
         return code
 
     return asyncio.run(run())
@@ -89,6 +126,8 @@ def way_out_of(settings: Settings, kept: dict[str, Any] | None = None) -> WayOut
 
 async def import_meanwhile(name: str) -> ModuleType:
     """Import a module in a thread. The loop has short turns, and the engine waits for each of them."""
+    if name in sys.modules:
+        return sys.modules[name]
     import asyncio
 
     usual = sys.getswitchinterval()

@@ -7,6 +7,7 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -22,13 +23,14 @@ from ..engines.refusal import Refusal
 from ..engines.select import make_engine
 from ..session import protocol
 from ..session.session import Session
-from . import doors, handover, keeper
+from . import doors, handover, keeper, launch
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
 from .opening import Opening
 from .overflow import Overflow
+from .parent import until_left
 from .state_message import state
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""
-PARENT_SECONDS = 1.0
 
 QUIET = frozenset({"sandbox_state_request"})
 """Requests without statuses: asked every few seconds, these would make a kernel look busy, and in use."""
@@ -56,9 +57,15 @@ class Proxy:
         settings: Settings | ConfigurationError,
         begun: HeadStart = NOTHING_BEGUN,
         asked: Inspectable | None = None,
+        *,
+        launched: doors.Launched | None = None,
     ) -> None:
         """`asked` is the engine that was asked for the container that is `begun`; nothing was left then."""
         self.connection = connection
+        self.pid = launched.pid if launched is not None else os.getpid()
+        """The process that the front end knows."""
+        self._vain = launched.vain if launched is not None else None
+        self._brought = doors.fitting(connection, launched.doors) if launched is not None else {}
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
@@ -115,12 +122,12 @@ class Proxy:
             self.audit,
             message_bytes=self.settings.limits.message_bytes,
             anybody=self.settings.clients == "any",
-            doors=self._left.doors if self._left is not None else doors.NO_DOORS,
+            doors={**self._brought, **(self._left.doors if self._left is not None else {})},
         )
         self._publish_status("starting", {})
         self.sockets.listen()
         self._tasks.start(self.opening.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
-        self._tasks.start(self._watch_parent(), "watching the parent process")
+        self._tasks.start(until_left(self.pid, self._stopping), "watching the parent process")
         self._tasks.start(self._reap(), "removing what earlier kernels left")
         try:
             await self._stopping.wait()
@@ -227,7 +234,7 @@ class Proxy:
 
     async def _usage(self) -> dict[str, Any]:
         limits = self.settings.limits
-        content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
+        content: dict[str, Any] = {"hostname": "sandbox", "pid": self.pid, "cpu_count": limits.cpus}
         try:
             usage = await self.session.usage()
         except SandboxError:
@@ -321,23 +328,14 @@ class Proxy:
     async def _reap(self) -> None:
         """Remove what earlier kernels left that were killed between creating a container and starting it."""
         await self.session.settled()
+        if self._vain is not None:
+            with contextlib.suppress(OSError):
+                launch.knock(self._vain).close()
         try:
             if count := await self.session.engine.reap():
                 self.audit("reaped", containers=count)
         except (SandboxError, TimeoutError, OSError) as error:
             self.audit("reap_failed", reason=str(error))
-
-    async def _watch_parent(self) -> None:
-        """End when the process that started this kernel is gone, as ipykernel does."""
-        starter, parent = os.environ.get("JPY_PARENT_PID"), os.getppid()
-        if starter is None or starter == "1":
-            return
-        # Process 1 inherits the orphans: the starter was gone before this process could look.
-        while parent != 1:
-            await asyncio.sleep(PARENT_SECONDS)
-            if os.getppid() != parent:
-                break
-        self._stopping.set()
 
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:

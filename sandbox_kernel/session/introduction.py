@@ -68,6 +68,11 @@ class Introduction:
         self.restore(message.content)
         return True
 
+    def told(self, said: Mapping[str, Any] | None) -> None:
+        """Take what a kernel said to who made its sandbox ahead; nothing leaves it to be asked."""
+        if said is not None and not self.known:
+            self.restore(said)
+
     def restore(self, said: object) -> None:
         """Go on with what a kernel said, or with what another process knew of it; nonsense counts as nothing said."""
         content = said if isinstance(said, Mapping) else {}

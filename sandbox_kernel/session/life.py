@@ -191,9 +191,8 @@ class Life:
             error = EngineError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at starting a sandbox: {defect!r}")
         else:
             error = await self._attached(container, spec, deadline)
-            error = self._verdict or error
         if self._state not in LET_GO:
-            self._ended(error)
+            self._ended(self._verdict or error)
 
     async def _attached(self, container: Container, spec: SandboxSpec | None, deadline: float) -> SandboxError:
         """Listen to a container until its end, and return the reason."""
@@ -316,6 +315,7 @@ class Life:
         if self._state is State.ATTESTING:  # else it was ended meanwhile
             self._audit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
             self._go(Event.ATTESTED)
+            self._introduction.told(one.introduced)
 
     def _kernel_ready(self, link: Link) -> None:
         if self._state is State.ATTESTING:

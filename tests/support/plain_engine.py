@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +86,7 @@ class PlainContainer:
         self.id = str(pid)
         self.image_id: str | None = None
         self.held = False
+        self.introduced: Mapping[str, Any] | None = None
         self._pid = pid
         self._session = session
         self._errors = errors

@@ -20,6 +20,7 @@ class Container:
     id = "c"
     image_id = None
     held = True
+    introduced = None
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

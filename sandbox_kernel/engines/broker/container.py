@@ -53,6 +53,8 @@ class Given:
     """What a warm one has to repeat."""
     held: bool = False
     """Whether its limits were seen to be enforced, before it was given away."""
+    introduced: Mapping[str, Any] | None = None
+    """What its kernel said of itself, before it was given away; the session holds it against its tables."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Given:
@@ -71,6 +73,7 @@ class Given:
             names[2],
             secrets.token_hex(16) if said.get("warm") is True else None,
             said.get("held") is True,
+            said["introduced"] if isinstance(said.get("introduced"), Mapping) else None,
         )
 
 
@@ -83,6 +86,7 @@ class BrokerContainer(OverPipe):
         self.image_id: str | None = None
         self.held = given.held
         self.is_warm = given.nonce is not None
+        self.introduced = given.introduced
         self._path = path
         self._given = given
         self._pipe = pipe

@@ -1,0 +1,246 @@
+"""What a front end starts where a broker of the user's own is: a process of few milliseconds, and of few megabytes.
+
+It has a process that is ready run the kernel (`prepared.py`), and stays as the process that the front end knows: what
+is sent to it is sent on, its end is the kernel's, and the kernel's end is its own. Where none is ready, or one that is
+another than this one would become, it turns into the kernel itself. Every wait is bounded.
+
+Runs as a script (`python -I -S launch.py sandbox_kernel -f CONNECTION_FILE ...`); others import it for what both ends
+must say alike. So it imports next to nothing: `json` alone would take as long as the rest of it.
+"""
+
+import posix
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Sequence
+
+OPERATORS = "/run/sandbox-kernel/broker.sock"
+PACKAGE = "sandbox_kernel"
+SUFFIX = ".kernels"
+"""After the address of a broker, where kernels are to be had."""
+FLAG = "--engine="
+ASKED = "--Launcher.asked=1"
+"""An argument of a kernel that asked for a process that is ready in vain; no setting, as it is of another class."""
+CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
+MAGIC = b"sandbox-kernel launch 1"
+ANSWER_SECONDS = 1.0
+"""For a process that is ready to say so; on a machine so busy, an ordinary start takes longer."""
+LAST_WORDS_SECONDS = 1.0
+"""For the code of a kernel that has ended."""
+GO = b"g"
+BACKLOG = 100
+MOST_BYTES = 4 << 20
+"""Of arguments and variables; the system takes no more either."""
+
+
+def place_of(argv: "Sequence[str]") -> "str | None":
+    """Return where kernels of the user's own broker are to be had; None without such a broker in the arguments."""
+    found = [word[len(FLAG) :] for word in argv if word.startswith(FLAG)]
+    if not found:
+        return None
+    name, named, path = found[-1].partition("://")
+    if name != "broker":
+        return None
+    if not named:
+        try:
+            posix.stat(OPERATORS)
+        except OSError:
+            path = own_broker()
+        else:
+            return None  # which serves others, too, and prepares nothing
+    return path + SUFFIX if path.startswith("/") else None
+
+
+def own_broker() -> str:
+    """Return where this user's own broker listens, as `engines/broker/places.py` has it; a test holds them together."""
+    uid = posix.geteuid()
+    runtime = f"/run/user/{uid}"
+    try:
+        _require_closed(runtime, {uid})
+    except OSError:
+        import pwd
+
+        try:
+            return f"{pwd.getpwuid(uid).pw_dir}/.local/state/sandbox-kernel/broker.sock"
+        except KeyError:  # a user that no table names
+            return "/nonexistent"
+    return f"{runtime}/sandbox-kernel/broker.sock"
+
+
+def stamp() -> bytes:
+    """Return what tells one Python, with its way to this package, from another."""
+    flags = sys.flags
+    python = sys.executable.rpartition("/")[0]  # an environment has several names for its own
+    status = posix.stat(__file__)
+    own = f"{status.st_dev} {status.st_ino}"
+    parts = (python, sys.version, own, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+    return "\n".join((*parts, f"{flags.isolated} {flags.utf8_mode} {flags.dev_mode} {flags.optimize}")).encode(
+        errors="surrogateescape"
+    )
+
+
+def _require_closed(folder: str, owners: "set[int]") -> None:
+    status = posix.stat(folder)
+    if status.st_uid not in owners or status.st_mode & 0o022 or status.st_mode & 0o170000 != 0o040000:
+        raise OSError(f"others may write in {folder}")
+
+
+def knock(path: str) -> "socket":
+    """Return a connection to where this user's own broker has kernels; asks for one to be prepared. Raises OSError."""
+    import _socket
+
+    me = posix.geteuid()
+    _require_closed(path[: path.rindex("/")] or "/", {0, me})
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        sock.settimeout(ANSWER_SECONDS)
+        sock.connect(path)
+        peer = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        if int.from_bytes(peer[4:8], sys.byteorder) != me:
+            raise OSError("another user listens there")
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def doors_of(argv: "Sequence[str]") -> "tuple[list[str], list[socket]]":
+    """Listen where the connection file says, before clients come: one that finds a port closed waits for 0.1 s or more.
+
+    The kernel looks whether these are its addresses; here the file is searched, not read.
+    """
+    import _socket
+
+    names, doors = [], []
+    try:
+        with open(argv[argv.index("-f") + 1], encoding="ascii") as file:  # noqa: PTH123 (pathlib is slow to import)
+            text = file.read(1 << 16)
+        if _after(text, "transport") not in ("tcp", ""):
+            return [], []
+        ip = _after(text, "ip")
+        if not ip.replace(".", "").isdigit():
+            return [], []
+        for name in CHANNELS:
+            port = int(_after(text, f"{name}_port"))
+            door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+            door.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+            try:
+                door.bind((ip, port))
+                door.listen(BACKLOG)
+            except OSError:
+                door.close()
+                raise
+            names.append(name)
+            doors.append(door)
+    except (OSError, ValueError, LookupError):
+        pass  # a restart has them open already; and the kernel opens what is not
+    return names, doors
+
+
+def _after(text: str, name: str) -> str:
+    """Return the plain value of a name in a JSON object, an empty one if it is not plain."""
+    rest = text.partition(f'"{name}"')[2].partition(":")[2]
+    return rest.partition(",")[0].partition("}")[0].strip().strip('"')
+
+
+def hand_over(argv: "Sequence[str]", path: str) -> "tuple[socket, int] | None":
+    """Have a process that is ready run the kernel; return the connection to it and its pidfd, None if there is none."""
+    import _socket
+
+    try:
+        sock = knock(path)
+    except OSError:
+        return None
+    folder = -1
+    try:
+        names, doors = doors_of(argv)
+        folder = posix.open(".", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
+        files = [0, 1, 2, folder, *(door.fileno() for door in doors)]
+        sections = (
+            MAGIC,
+            stamp(),
+            "\n".join(names).encode(),
+            b"\0".join(word.encode(sys.getfilesystemencoding(), "surrogateescape") for word in argv),
+            b"\0".join(name + b"=" + value for name, value in posix.environ.items()),
+        )
+        data = b"".join(len(one).to_bytes(4, "big") + one for one in sections)
+        if len(data) > MOST_BYTES:
+            return None
+        rights = b"".join(one.to_bytes(4, sys.byteorder) for one in files)
+        sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        sock.sendall(data[sent:])
+        answer, ancillary, _, _ = sock.recvmsg(64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        if answer != b"ready" or len(ancillary) != 1:
+            return None
+        pidfd = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
+        _forward(pidfd)
+        sock.sendall(GO)  # whoever does not hear that does nothing
+    except OSError:
+        return None
+    finally:
+        if folder >= 0:
+            posix.close(folder)
+    for door in doors:
+        door.close()
+    return sock, pidfd
+
+
+def _forward(pidfd: int) -> None:
+    """Send on what is sent to this process."""
+    import _signal  # type: ignore[import-not-found]  # `signal` would load three times as much
+
+    def forward(number: int, frame: object) -> None:
+        try:
+            _signal.pidfd_send_signal(pidfd, stop if number == _signal.SIGTSTP else number)
+        except OSError:
+            return  # it is gone, which is noticed in a moment
+        if number == _signal.SIGTSTP:
+            posix.kill(posix.getpid(), stop)
+
+    stop = int(_signal.SIGSTOP)
+    for name in ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM", "CONT", "TSTP"):
+        number = int(getattr(_signal, f"SIG{name}"))
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, forward)
+
+
+def end_with(sock: "socket", pidfd: int) -> "int":
+    """Wait for the kernel's end; return its exit code, or the negative number of the signal that ended it."""
+    import resource
+    import select
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its variables may hold a secret
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll()
+    sock.settimeout(LAST_WORDS_SECONDS)
+    try:
+        return int(sock.recv(16))
+    except (OSError, ValueError):  # nobody is left who could say how it ended
+        return -9
+
+
+def main(argv: "list[str]") -> None:
+    """Run `argv`: the name of the package, and the arguments of a kernel."""
+    path = place_of(argv[1:])
+    is_kernel = path is not None and argv[1:2] == ["-f"]
+    given = hand_over(argv[1:], path) if path is not None and is_kernel else None
+    if given is None:
+        argv = [*argv, ASKED] if is_kernel else argv
+        isolation = ("-I",) if sys.flags.isolated else ("-E", "-P")
+        posix.execv(sys.executable, [sys.executable, *isolation, "-m", *argv])
+    else:
+        code = end_with(*given)
+        if code < 0:
+            import _signal
+
+            if -code != _signal.SIGKILL:
+                _signal.signal(-code, _signal.SIG_DFL)
+            posix.kill(posix.getpid(), -code)
+        posix._exit(code & 0xFF)  # noqa: SLF001 (public in `os`)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
