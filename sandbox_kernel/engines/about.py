@@ -49,6 +49,8 @@ class EngineInfo:
     """Where it keeps its images and containers."""
     users: str = ""
     """Why the user ids of its sandboxes are not the machine's: "rootless" or the like; empty if they are."""
+    product: str = ""
+    """Its name, where it speaks Docker's language and is another: "Podman"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

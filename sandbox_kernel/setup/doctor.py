@@ -122,6 +122,10 @@ def _limits(info: EngineInfo) -> Check:
     missing = [what for what in needed if what not in info.limited]
     if missing == ["swap"] and not _host_has_swap():
         return Check("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
+    if missing and info.product:
+        # Podman 5 says so beside a Docker that has them all; a sandbox without one of them is refused at its start.
+        found = f"{version}: {info.product} says that it cannot limit {', '.join(missing)}; a start shows what it does"
+        return Check("limits", "note", found)
     if missing:
         return Check(
             "limits",

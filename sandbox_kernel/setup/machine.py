@@ -91,8 +91,15 @@ class Steps:
 # --- finding an engine ----------------------------------------------------------------------------------------------
 
 
-def find_engine(host: str | None = None, *, seconds: float = 3.0) -> EngineStatus:
-    """Return the first engine that answers, or why none does; ends within `seconds`, whatever the other side does."""
+FIND_SECONDS = 3.0
+
+
+def find_engine(host: str | None = None, *, seconds: float | None = None) -> EngineStatus:
+    """Return the first engine that answers, or why none does.
+
+    Ends within `seconds`, `FIND_SECONDS` if they are not given, whatever the other side does.
+    """
+    seconds = FIND_SECONDS if seconds is None else seconds
     hosts = [host] if host else addresses(os.environ)
     found: list[EngineStatus] = []
 
@@ -143,17 +150,18 @@ def _ask(host: str, seconds: float) -> EngineStatus:
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
+    from ..engines.docker.documents import product
+
     try:
         _knock(host, seconds)
         with closing(connect(host, seconds=seconds)) as client:
             version, info = client.version(), client.info()
     except (DockerException, RequestException, ValueError, OSError) as error:
         return _unavailable(host, *_why(host, error))
-    podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
     return EngineStatus(
         available=True,
         host=host,
-        product="podman" if podman else "docker",
+        product=(product(version) or "docker").lower(),
         server_version=str(version.get("Version", "")),
         api_version=str(version.get("ApiVersion", "")),
         architecture=str(info.get("Architecture", "")),

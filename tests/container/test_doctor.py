@@ -166,6 +166,16 @@ class AsPodman(DockerEngine):
         raise refusal(500, 'container create: opening seccomp profile failed: open {"defaultAction":', body)
 
 
+def test_what_podman_says_of_its_limits_is_no_last_word(info: dict[str, Any]) -> None:
+    """Podman 5.4 says this of itself where Docker limits them all; the start is tried, and refused for its reason."""
+    version = {"Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
+    info |= {"SwapLimit": False, "CpuCfsQuota": False}
+    for said, status in ((version, "note"), ({"Components": [{"Name": "Engine"}]}, "wrong")):
+        (row,) = [row for row in doctor.engine_rows(engine_info(said, info), Settings()) if row.name == "limits"]
+        assert row.status == status
+        assert "swap, cpus" in row.found
+
+
 async def test_what_an_engine_does_not_take_is_not_laid_to_the_image() -> None:
     for row in (await doctor.attested_row(AsPodman(), Settings()), await doctor.first_cell_row(AsPodman(), Settings())):
         assert row.status == "wrong"

@@ -112,7 +112,6 @@ def run(machine: Machine, step: Step, log: Path, slowness: int) -> tuple[Outcome
         *(PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--tb=short", "-o", f"timeout={step.each:.0f}"),
         *("-o", "junit_family=xunit1"),  # the other has no properties of a test
         *("--rootdir=/opt/project", "-c", "/opt/project/pyproject.toml", f"--junitxml={where}"),
-        *(("--numprocesses", str(step.workers), "--dist", "worksteal") if step.workers else ()),
         *(f"/opt/project/{path}" for path in step.tests),
         *(("-k", step.select) if step.select else ()),
     ]

@@ -35,6 +35,7 @@ BOUNDS = {
     "session.life": ("EXIT_SECONDS",),
     "session.link": ("PING_SECONDS", "ANSWER_SECONDS"),
     "setup.doctor": ("TOTAL_SECONDS",),
+    "setup.machine": ("FIND_SECONDS",),
 }
 
 

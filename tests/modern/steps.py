@@ -26,8 +26,6 @@ class Step:
     """What it may take; the machine is started anew after a step that takes longer."""
     each: float = 600
     """What one test of it may take; the first of a batch takes as long as all of it."""
-    workers: int = 2
-    """As many as the machine has processors, where its tests do not change the machine."""
     skips: tuple[str, ...] = field(
         default=("no runtime 'runsc'", "there is no 'runsc'", "only root can give", "ordinary user's", "of the tests")
     )
@@ -44,7 +42,7 @@ ENDS = "out_of_memory or kernel_died or fork_bomb or full_scratch or keeps_varia
 BATCH = 1800.0
 
 STEPS = (
-    Step("engines: what works, what is refused", ("tests/modern/rows.py",), each=BATCH, workers=0),
+    Step("engines: what works, what is refused", ("tests/modern/rows.py",), each=BATCH),
     Step("contract: Docker, bubblewrap", (CONTRACT, f"{ENGINES}/test_limit_watch.py"), select=WALLS),
     Step(
         "contract: Docker, by a member of its group",

@@ -59,7 +59,14 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
         memory_bytes=int(info.get("MemTotal") or 0),
         folder=str(info.get("DockerRootDir") or ""),
         users=users(info),
+        product=product(version),
     )
+
+
+def product(version: Mapping[str, Any]) -> str:
+    """Return what speaks Docker's language and is not Docker (`GET /version`); empty if it is."""
+    names = (str(part.get("Name", "")) for part in version.get("Components") or ())
+    return "Podman" if any("podman" in name.lower() for name in names) else ""
 
 
 def users(info: Mapping[str, Any]) -> str:
