@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, Self, cast
 
 import pytest
 
 from tests.modern import __main__ as modern
+from tests.modern import disk
 from tests.modern.machine import Done, MachineLost, as_user
 from tests.modern.outcomes import Kept, Outcome, read, table, until_then
 from tests.modern.slow import BOUNDS, SLOWNESS
@@ -121,6 +125,79 @@ def test_a_step_whose_machine_is_lost_has_its_row_and_the_next_one_another_machi
     shown = table([STEP, other], kept.outcomes).splitlines()
     assert shown[1].split()[:2] == ["FAILED", "one"]
     assert [line for line in shown if line.startswith("not run another")]
+
+
+class Scripted:
+    """Stands for a machine: what is to come of each step, in turn; each start is counted."""
+
+    starts = 0
+    comes: ClassVar[list[bytes | type[BaseException]]] = []
+    up_seconds = 1.0
+
+    def __init__(self, *given: object) -> None:
+        self.results = b""
+
+    def __enter__(self) -> Self:
+        Scripted.starts += 1
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        pass
+
+    def processor_seconds(self) -> float:
+        return 0.0
+
+    def run(self, *command: str, seconds: float, heard: Callable[[str], None] = print) -> Done:
+        if "pytest" in command:
+            come = self.comes.pop(0)
+            if not isinstance(come, bytes):
+                heard("tests/x.py::test_a PASSED [ 50%]")
+                raise come
+            self.results = come
+        return Done(0, ("Linux 6.1",), 1.0)
+
+    def read(self, path: str) -> bytes:
+        return self.results
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+    for name, value in (("install_needed", lambda: None), ("Machine", Scripted), ("checkout", lambda made: "same")):
+        monkeypatch.setattr(modern, name, value)
+    monkeypatch.setattr(modern, "STEPS", tuple(Step(name, ("tests/x.py",)) for name in ("one", "two", "three")))
+    monkeypatch.setattr(disk, "make", lambda say: None)
+    monkeypatch.setattr(disk, "project", lambda path: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(signal, "signal", lambda number, what: None)
+
+    def run(*comes: bytes | type[BaseException]) -> int:
+        Scripted.starts, Scripted.comes = 0, list(comes)
+        return modern.main(["--output", str(tmp_path)])
+
+    return run
+
+
+def rows(said: str) -> list[list[str]]:
+    return [line.split()[:4] for line in said.splitlines() if line.startswith(("ok ", "FAILED ", "not run "))]
+
+
+def test_a_lost_machine_costs_one_step_and_the_next_run_tries_that_one_only(
+    scripted: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scripted(results(PASSED), MachineLost, results(PASSED, PASSED)) == 1
+    assert Scripted.starts == 2
+    shown = [["ok", "one", "root", "1"], ["FAILED", "two", "root", "1"], ["ok", "three", "root", "2"]]
+    assert rows(capsys.readouterr().out) == shown
+    assert scripted(results(PASSED)) == 0
+    assert rows(capsys.readouterr().out)[1] == ["ok", "two", "root", "1"]
+
+
+def test_a_run_that_is_interrupted_ends_with_its_table(
+    scripted: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scripted(results(PASSED), KeyboardInterrupt) == 1
+    shown = [["ok", "one", "root", "1"], ["FAILED", "two", "root", "1"], ["not", "run", "three", "root"]]
+    assert rows(capsys.readouterr().out) == shown
 
 
 def test_the_bounds_that_are_made_longer_are_there() -> None:
