@@ -150,18 +150,17 @@ def _ask(host: str, seconds: float) -> EngineStatus:
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
-    from ..engines.docker.documents import product
-
     try:
         _knock(host, seconds)
         with closing(connect(host, seconds=seconds)) as client:
             version, info = client.version(), client.info()
     except (DockerException, RequestException, ValueError, OSError) as error:
         return _unavailable(host, *_why(host, error))
+    podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
     return EngineStatus(
         available=True,
         host=host,
-        product=(product(version) or "docker").lower(),
+        product="podman" if podman else "docker",
         server_version=str(version.get("Version", "")),
         api_version=str(version.get("ApiVersion", "")),
         architecture=str(info.get("Architecture", "")),
