@@ -60,7 +60,7 @@ def for_people(row: Listed, used: int | None) -> dict[str, str]:
     alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row.owner_alive]
     return {
         "session": row.session[:12],
-        "owner": f"{row.owner_pid or 'unknown'}{alive}",
+        "owner": "nobody" if row.state == "detached" else f"{row.owner_pid or 'unknown'}{alive}",
         "state": row.state,
         "age": _duration(row.age_seconds),
         "image": row.image,

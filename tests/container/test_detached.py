@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import AsyncSandbox, Sandbox
+from sandbox_kernel.cli.ps_command import for_people
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -354,6 +355,18 @@ def test_what_cannot_outlive_its_caller_is_refused(keywords: dict[str, Any], set
     assert caught.value.setting == setting
 
 
+@pytest.mark.parametrize("ending", ["", "\nraise SystemExit(3)", "\nimport os; os._exit(0)"])
+async def test_a_program_that_ends_leaves_it(daemon: Daemon, ending: str) -> None:
+    process = Elsewhere(CALLER + ending, daemon.address, json.dumps({"image": IMAGE}), "kept = 1; print('begun')")
+    name = await process.next()
+    await asyncio.to_thread(process.process.wait, 60)
+    process.end()
+    await until_free(daemon, name)
+    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
+    assert (await sandbox.run_code("kept")).text == "1"
+    await sandbox.kill()
+
+
 async def test_a_dropped_handle_leaves_it_and_its_kill_ends_it(daemon: Daemon) -> None:
     sandbox = await kept(daemon)
     name = sandbox.id
@@ -422,6 +435,7 @@ async def test_the_operator_and_ps_see_detached_ones(daemon: Daemon) -> None:
     await until_free(daemon, sandbox.id)
     [mine] = [row for row in await daemon.engine().list() if row.session == sandbox.id]
     assert (mine.state, mine.owner_pid) == ("detached", None)
+    assert for_people(mine, None)["owner"] == "nobody"
     assert await DockerEngine().reap() == 0  # nobody's, and yet not left over
     [said] = [row for row in await daemon.engine().conditions() if row.name == "detached"]
     assert said.met
