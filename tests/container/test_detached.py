@@ -18,10 +18,11 @@ from sandbox_kernel import AsyncSandbox, Sandbox
 from sandbox_kernel.cli.ps_command import for_people
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
+from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from tests.support import ROOT
 from tests.support.brokers import Daemon, a_broker
-from tests.support.engines import IMAGE
+from tests.support.engines import IMAGE, Bubblewrap, root_of_tests
 from tests.support.patience import within
 
 
@@ -441,3 +442,25 @@ async def test_the_operator_and_ps_see_detached_ones(daemon: Daemon) -> None:
     assert said.met
     assert said.found.endswith("of 16 sandboxes that outlive their caller, each for 86400 s at most")
     assert await AsyncSandbox.kill(sandbox.id, engine=daemon.address)
+
+
+async def test_bubblewrap_s_outlive_their_caller_as_docker_s() -> None:
+    """Whatever engine a broker has: what it keeps is a pipe. It ends with its broker there, too."""
+    if (why := Bubblewrap("bubblewrap-best-effort", cgroup=False).absent()) is not None:
+        pytest.skip(why)
+    keywords: dict[str, Any] = {"image": root_of_tests(), "limits": "best-effort", "detached": True}
+    with a_broker("--engine", "bubblewrap") as daemon:
+        sandbox = await AsyncSandbox.create(engine=daemon.address, **keywords)
+        await sandbox.run_code("kept = 41")
+        await sandbox.detach()
+        again = await AsyncSandbox.connect(sandbox.id, engine=daemon.address)
+        assert (await again.run_code("kept + 1")).text == "42"
+        there = {found.name for found in sandboxes()}
+        mine = {row.container for row in await daemon.engine().list()}
+        assert mine
+        assert mine <= there
+        daemon.kill()
+        async with within(20):
+            while mine & {found.name for found in sandboxes()}:  # noqa: ASYNC110 (it happens in another process)
+                await asyncio.sleep(0.05)
+        await again.kill()
