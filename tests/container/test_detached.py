@@ -130,7 +130,7 @@ async def main():
         print(sandbox.id, flush=True)
         while True:
             found = await sandbox.run_code("import time; time.sleep(0.05)")
-            if found.error is not None:
+            if found.error is not None and found.error.code != "sandbox-died":  # its reason is not known yet
                 print(found.error.code, flush=True)
                 break
     except SandboxError as error:
