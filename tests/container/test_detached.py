@@ -22,8 +22,9 @@ from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from tests.support import ROOT
 from tests.support.brokers import Daemon, a_broker
-from tests.support.engines import IMAGE, Bubblewrap, root_of_tests
+from tests.support.engines import IMAGE, Bubblewrap
 from tests.support.patience import within
+from tests.support.roots import root_of_tests
 
 
 @pytest.fixture(scope="module")
