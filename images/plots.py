@@ -46,6 +46,20 @@ def _plotly(module):
     module.renderers.default = "sandbox"
 
 
+def _plotly_widget(module):
+    from plotly.io import renderers
+
+    said = (
+        "<div><small>[plotly] A FigureWidget is shown as it is now. Later changes need another display.</small></div>"
+    )
+
+    def shown(self, include=None, exclude=None, **options):
+        bundle = renderers["sandbox"].to_mimebundle(self.to_dict())
+        return {"text/html": bundle["text/html"] + said, "text/plain": repr(self)}
+
+    module.BaseFigureWidget._repr_mimebundle_ = shown
+
+
 def _packed(name):
     """Return what `libraries.py` made of a library, and None where it made nothing."""
     from pathlib import Path
@@ -165,6 +179,7 @@ def _psutil(module):
 
 _SETUP = {
     "plotly.io._renderers": _plotly,
+    "plotly.basewidget": _plotly_widget,
     "altair.vegalite.v6.display": _altair,
     "bokeh.io": _bokeh,
     "matplotlib.font_manager": _matplotlib,

@@ -170,3 +170,19 @@ def test_a_map_whose_outlines_would_come_from_a_network_says_so_and_one_with_its
         areas = "return document.querySelectorAll('.choroplethlayer path').length"
         eventually(lambda: inside(browser, 1, areas) == "1", "the area")
         assert "[plotly]" not in inside(browser, 1)
+
+
+WIDGET = """
+import plotly.graph_objects as go
+go.FigureWidget([go.Bar(y=[1, 2, 3])])"""
+
+
+def test_a_figure_widget_is_drawn_as_a_figure_and_says_that_it_stays_so(browser: Chrome, sandbox: Sandbox) -> None:
+    run = sandbox.run_code(WIDGET)
+    assert run.error is None, run.error
+    (shown,) = [result.html for result in run.results if result.html]
+    with page(f"<!DOCTYPE html>{shown}") as port:
+        browser.get(f"http://127.0.0.1:{port}/")
+        bars = "return document.querySelectorAll('.barlayer .point').length"
+        eventually(lambda: inside(browser, 0, bars) == "3", "the bars")
+        assert "Later changes need another display" in inside(browser, 0)
