@@ -13,6 +13,7 @@ from ..core import weight
 from ..core.codes import Code, EndCode, MessageCode, Note, OutputCode
 from ..core.errors import OutputLimit, ProtocolError, SandboxError
 from ..core.model import Message, format_bytes
+from ..core.tasks import log_defect
 from ..policy import OutputPolicy, Verdict
 from ..policy.budget import MAX_REPLY
 from ..policy.packed import Place
@@ -160,13 +161,25 @@ class Publisher:
     def ours(self, request: PendingRequest, error: SandboxError) -> Message:
         """Return the reply that the host writes in place of the kernel's, as it may be delivered."""
         reply = replace(error_reply(request, error), parent=parent_of(request))
-        allowed = _verdict(self._own_words, reply).message
-        return allowed if allowed is not None else replace(reply, content={"status": "error", "ename": error.name})
+        allowed = self._own(reply)
+        return allowed if allowed is not None else replace(reply, content=_plain(error))
 
     def _say(self, kind: str, content: dict[str, object], request: PendingRequest) -> None:
         message = Message(channel="iopub", header={"msg_type": kind}, parent=parent_of(request), content=content)
-        if (allowed := _verdict(self._own_words, message).message) is not None:
+        if (allowed := self._own(message)) is not None:
             self._send(allowed)
+
+    def _own(self, message: Message) -> Message | None:
+        """Return what the host writes as it may pass: words of the code are in it. None if it may not.
+
+        A defect of ours takes these words and nothing else: whoever waits for the end of a cell is told of it.
+        """
+        try:
+            return _verdict(self._own_words, message).message
+        except Exception as defect:
+            log_defect("the policy for what the host says", defect)
+            self.dropped(EndCode.DEFECT.note(what=repr(defect)[:200]), message.type)
+            return None
 
     def _send(self, message: Message) -> None:
         try:
@@ -191,6 +204,11 @@ def _verdict(policy: OutputPolicy, message: Message, place: Place | None = None)
         return policy.apply(message, place)
     except RecursionError:
         return Verdict(None, (OutputCode.TOO_DEEP.note(),))
+
+
+def _plain(error: SandboxError) -> dict[str, object]:
+    """Return the content of an error with none but our own words in it."""
+    return {"status": "error", "ename": error.name, "evalue": error.code.text, "traceback": []}
 
 
 def error_content(request: PendingRequest, error: SandboxError) -> dict[str, object]:

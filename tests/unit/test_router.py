@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never
 
 import orjson
 import pytest
@@ -742,6 +742,30 @@ async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench
     bench.router.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(cell) == ["busy", "KernelDied", "KernelDied", "idle"]
     assert bench.told(waiting) == ["busy", "aborted", "idle"]
+
+
+@pytest.mark.parametrize("raised", [ValueError("x"), KeyError("x"), MemoryError(), RecursionError(), AssertionError()])
+async def test_a_policy_that_fails_at_our_own_words_leaves_no_cell_waiting(
+    monkeypatch: pytest.MonkeyPatch, bench: Bench, raised: Exception
+) -> None:
+    """They hold words of the code's. What is said in their place holds none, and the cells behind are ended, too."""
+
+    def fails(*_: object) -> Never:
+        raise raised
+
+    cell, waiting = bench.submit(), bench.submit()
+    bench.status("busy", cell)
+    monkeypatch.setattr(OutputPolicy, "apply", fails)
+    bench.router.kernel_died(KernelDied("said by the code"))
+    assert bench.told(cell) == ["busy", "KernelDied", "idle"]
+    assert bench.told(waiting)[-1] == "idle"
+    [reply] = [
+        message
+        for message, _ in bench.delivered
+        if message.type == "execute_reply" and message.parent["msg_id"] == cell.id
+    ]
+    assert reply.content["evalue"] == KernelDied.usual.text
+    assert "said by the code" not in repr([message.content for message, _ in bench.delivered])
 
 
 async def test_what_waits_goes_to_the_next_kernel(bench: Bench) -> None:
