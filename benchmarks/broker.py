@@ -1,6 +1,7 @@
 """`python -m benchmarks.broker`: sandboxes that are ready, beside a stock ipykernel and a cold start, in one run.
 
 A broker of its own keeps one ready. Each sample waits until there is one; what a pool at rest costs is a line, too.
+Then many at once, and many that do nothing (`crowd`). A row that fails says why, and the others come all the same.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
-from jupyter_client.kernelspec import KernelSpecManager
 
-from sandbox_kernel import Sandbox
+from sandbox_kernel import Sandbox, SandboxError
 from sandbox_kernel.engines.broker.engine import BrokerEngine
 
-from .kernels import SANDBOX, STOCK, Kernel, write_sandbox, write_stock
-from .measures import checked, start
+from . import crowd
+from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_sandbox, write_stock
+from .measures import start
 
 READY_SECONDS = 180.0
 REST_SECONDS = 10.0
 WARM = "ready"
-PREPARED = "sandbox_kernel.kernel.prepared"
+TABLE = 500
+"""Characters that the table below has at least, as text and as HTML."""
 IMPORT = "import pandas; pandas.DataFrame({'a': [1, 2, 3]}).describe()"
 
 
@@ -39,19 +41,7 @@ def until_ready(address: str) -> None:
         if asyncio.run(BrokerEngine(address).status())["ready"]:
             return
         time.sleep(0.1)
-    raise SystemExit("no sandbox got ready: the machine is busy, or the image is not there")
-
-
-def until_prepared(broker: psutil.Process, specs: KernelSpecManager) -> None:
-    """Return once kernels are forked; who asks in vain has that prepared, unless the machine is busy."""
-    end = time.monotonic() + READY_SECONDS
-    while time.monotonic() < end:
-        if any(PREPARED in one.cmdline() for one in broker.children()):
-            time.sleep(1.0)  # it is there, and is loading
-            return
-        start(WARM, specs)
-        time.sleep(2.0)
-    raise SystemExit("no kernel was prepared: the machine is busy")
+    raise BenchmarkError("no sandbox got ready: the machine is busy, or the image is not there")
 
 
 def first_import(name: str, specs: object) -> float:
@@ -59,8 +49,11 @@ def first_import(name: str, specs: object) -> float:
     begin = time.perf_counter()
     kernel = Kernel(name, specs)  # type: ignore[arg-type]
     try:
-        checked(kernel.run(IMPORT), status="ok", display=1)
-        return time.perf_counter() - begin
+        cell = kernel.run(IMPORT)
+        seconds = time.perf_counter() - begin
+        if cell.status != "ok" or cell.display < TABLE:
+            raise BenchmarkError(f"{name}: no table came of it, but {cell}")
+        return seconds
     finally:
         kernel.stop()
 
@@ -104,52 +97,94 @@ def processes_of(container: str) -> list[psutil.Process]:
     return found
 
 
-def main(arguments: list[str]) -> int:
+class Bench:
+    """One broker, and what is asked of it."""
+
+    def __init__(self, folder: Path, address: str, broker: int, options: argparse.Namespace) -> None:
+        self.address, self.broker, self.options = address, broker, options
+        self.settings = {"image": options.image, "engine": address}
+        self.specs = write_stock(folder)
+        write_sandbox(folder, SANDBOX, ["--image", options.image, "--engine", "docker"])
+        write_sandbox(folder, WARM, ["--image", options.image, "--engine", address])
+
+    def kernels(self) -> None:
+        """Starts of kernels: the stock one, a cold one and one that was ready, in turn."""
+        kinds: tuple[tuple[str, Callable[..., float]], ...] = (
+            ("start to first result", start),
+            ("start to the first describe() of pandas", first_import),
+        )
+        start(WARM, self.specs)  # what is asked for once is ready the next time
+        for what, measure in kinds:
+            values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
+            if measure is first_import and find_spec("pandas") is None:
+                del values[STOCK]  # this Python has no pandas: the sandboxes stand alone
+            for _ in range(self.options.repetitions):
+                for one, taken in values.items():
+                    if one == WARM:
+                        until_ready(self.address)
+                    taken.append(measure(one, self.specs))
+            for one, taken in values.items():
+                shown(f"{what}, {one}", "s", taken, () if one == STOCK else values.get(STOCK, ()))
+
+    def calls(self) -> None:
+        """`Sandbox()` in a running program; the first sandbox loads code, and is no sample."""
+        sdk(self.settings)
+        taken = []
+        for _ in range(2 * self.options.repetitions):
+            until_ready(self.address)
+            taken.append(sdk(self.settings))
+        shown("Sandbox() to the first result, ready", "ms", taken)
+
+    def pool(self) -> None:
+        until_ready(self.address)
+        at_rest(psutil.Process(self.broker), self.address)
+
+    def at_once(self) -> None:
+        settings = {**self.settings, "memory": "256M"}
+        asyncio.run(crowd.at_once(self.broker, settings, self.options.sandboxes, self.options.cells))
+
+    def idle(self) -> None:
+        asyncio.run(crowd.idle({**self.settings, "memory": "256M"}, self.options.idle))
+
+
+ROWS = ("kernels", "calls", "pool", "at_once", "idle")
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description=__doc__)
     parser.add_argument("--image", default="sandbox-kernel:data")
     parser.add_argument("--repetitions", type=int, default=10)
-    options = parser.parse_args(arguments)
+    parser.add_argument("--sandboxes", type=int, default=50, help="at once")
+    parser.add_argument("--cells", type=int, default=20, help="of each of these, two at least")
+    parser.add_argument("--idle", type=int, default=100, help="that do nothing")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=", ".join(ROWS))
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    options, failed = parsed(arguments), 0
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         folder, path = Path(name), f"{name}/broker.sock"
-        address = f"broker://{path}"
+        most = max(options.sandboxes, options.idle) + 10
+        (folder / "broker.toml").write_text(
+            f'[all]\nimages = ["{options.image}"]\nsessions = {most}\n', encoding="utf-8"
+        )
         command = [sys.executable, "-m", "sandbox_kernel", "broker", "--socket", path, "--stay", "--engine", "docker"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen([*command, "--file", f"{name}/broker.toml"], stderr=subprocess.PIPE) as process:
             try:
                 assert process.stderr is not None
                 assert b"listening" in process.stderr.readline()
-                specs = write_stock(folder)
-                write_sandbox(folder, SANDBOX, ["--image", options.image, "--engine", "docker"])
-                write_sandbox(folder, WARM, ["--image", options.image, "--engine", address])
-                kinds: tuple[tuple[str, Callable[..., float]], ...] = (
-                    ("start to first result", start),
-                    ("start to the first describe() of pandas", first_import),
-                )
-                start(WARM, specs)  # what is asked for once is ready the next time
-                until_prepared(psutil.Process(process.pid), specs)
-                for what, measure in kinds:
-                    values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
-                    if measure is first_import and find_spec("pandas") is None:
-                        del values[STOCK]  # this Python has no pandas: the sandboxes stand alone
-                    for _ in range(options.repetitions):
-                        for one, taken in values.items():
-                            if one == WARM:
-                                until_ready(address)
-                            taken.append(measure(one, specs))
-                    for one, taken in values.items():
-                        shown(f"{what}, {one}", "s", taken, () if one == STOCK else values.get(STOCK, ()))
-                settings = {"image": options.image, "engine": address}
-                sdk(settings)
-                taken = []
-                for _ in range(2 * options.repetitions):
-                    until_ready(address)
-                    taken.append(sdk(settings))
-                shown("Sandbox() to the first result, ready", "ms", taken)
-                until_ready(address)
-                at_rest(psutil.Process(process.pid), address)
+                bench = Bench(folder, f"broker://{path}", process.pid, options)
+                for row in options.only:
+                    try:
+                        getattr(bench, row)()
+                    except (BenchmarkError, SandboxError, TimeoutError) as error:
+                        failed += 1
+                        print(f"{row}: FAILED: {error!r}"[:2000], flush=True)
             finally:
                 process.terminate()
                 process.wait()
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

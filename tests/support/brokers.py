@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sandbox_kernel.broker import order
+from sandbox_kernel.broker import lent, order
 from sandbox_kernel.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.broker.daemon import Broker, Listening, bound, on_signals
 from sandbox_kernel.broker.kernels import Kernels
@@ -146,6 +146,8 @@ def shared(*options: str) -> Daemon:
 
 
 async def serve(options: argparse.Namespace) -> None:
+    if options.adrift is not None:
+        lent.ADRIFT_SECONDS = options.adrift
     sock, _lock = bound(Listening(options.path, for_all=options.for_all))
     engine = make_own_engine(Settings(engine=options.engine))
     ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions, detached=options.detached)
@@ -189,6 +191,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--detached", type=int, default=16)
     parser.add_argument("--file", type=Path)
+    parser.add_argument("--adrift", type=float, help="seconds that a sandbox waits for its next owner")
     asyncio.run(serve(parser.parse_args()))
 
 
