@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
+from jupyter_client.kernelspec import KernelSpecManager
 
 from sandbox_kernel import Sandbox, SandboxError
 from sandbox_kernel.engines.broker.engine import BrokerEngine
@@ -26,22 +29,76 @@ from . import crowd
 from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_sandbox, write_stock
 from .measures import start
 
+METRICS = "metrics.sock"
 READY_SECONDS = 180.0
 REST_SECONDS = 10.0
+TRIES = 4
 WARM = "ready"
+PREPARED = "sandbox_kernel.kernel.prepared"
 TABLE = 500
 """Characters that the table below has at least, as text and as HTML."""
 IMPORT = "import pandas; pandas.DataFrame({'a': [1, 2, 3]}).describe()"
 
 
-def until_ready(address: str) -> None:
-    """Return once one waits; a broker makes none while the machine is busy."""
+class Ready:
+    """Waits for sandboxes that were made ahead, and sees whether they were the ones that were claimed."""
+
+    def __init__(self, address: str, metrics: str) -> None:
+        self._engine = BrokerEngine(address)
+        self._metrics = metrics
+        self._others: set[str] = set()
+        self.missed = 0
+
+    def _containers(self) -> set[str]:
+        return {row.container for row in asyncio.run(self._engine.list()) if row.state == "ready"}
+
+    def of_the_next_kind(self) -> None:
+        """Note that those which wait now are of another kind than what is asked for from here on."""
+        self._others = self._containers()
+
+    def wait(self) -> None:
+        """Return once one waits; a broker makes none while the machine is busy. Raises `BenchmarkError`."""
+        end = time.monotonic() + READY_SECONDS
+        while time.monotonic() < end:
+            if self._containers() - self._others:
+                return
+            time.sleep(0.1)
+        raise BenchmarkError("no sandbox got ready: the machine is busy, or the image is not there")
+
+    def sample(self, measure: Callable[[], float]) -> float:
+        """Return what `measure` gives for a sandbox that was ready; one that was not is no sample of it.
+
+        Raises `BenchmarkError` if none of some is.
+        """
+        for _ in range(TRIES):
+            self.wait()
+            before = self._claimed()
+            taken = measure()
+            if self._claimed() == before + 1:
+                return taken
+            self.missed += 1
+        raise BenchmarkError(f"of {TRIES} sandboxes that were ready none answered in time for its claim")
+
+    def _claimed(self) -> int:
+        """Return how many were ready when they were asked for, as the broker counts."""
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(30)
+            sock.connect(self._metrics)
+            sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: broker\r\n\r\n")
+            page = b"".join(iter(lambda: sock.recv(1 << 16), b""))
+        return int(page.partition(b'claim_seconds_count{kind="warm"} ')[2].split(None, 1)[0])
+
+
+def until_prepared(broker: psutil.Process, specs: KernelSpecManager) -> None:
+    """Return once kernels are forked; who asks in vain has that prepared, unless the machine is busy."""
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end:
-        if asyncio.run(BrokerEngine(address).status())["ready"]:
+        if any(PREPARED in one.cmdline() for one in broker.children()):
+            time.sleep(1.0)  # it is there, and is loading
             return
-        time.sleep(0.1)
-    raise BenchmarkError("no sandbox got ready: the machine is busy, or the image is not there")
+        start(WARM, specs)
+        time.sleep(2.0)
+    raise BenchmarkError("no kernel was prepared: the machine is busy")
 
 
 def first_import(name: str, specs: object) -> float:
@@ -77,12 +134,18 @@ def at_rest(broker: psutil.Process, address: str) -> None:
     """Show what the pool costs while nobody asks: processor time and memory, of the broker and of what waits."""
     rows = asyncio.run(BrokerEngine(address).list())
     inside = [one for row in rows for one in processes_of(row.container)]
-    processes = [broker, *broker.children(recursive=True), *inside]
-    before = sum(sum(one.cpu_times()[:2]) for one in processes)
+    groups = {"the broker": [broker, *broker.children(recursive=True)], "what waits": inside}
+    before = {name: _seconds(processes) for name, processes in groups.items()}
     time.sleep(REST_SECONDS)
-    used = sum(sum(one.cpu_times()[:2]) for one in processes) - before
-    memory = sum(one.memory_full_info().pss for one in processes) / (1 << 20)
-    print(f"a pool of one at rest: {100 * used / REST_SECONDS:.2f} % of a processor, {memory:.0f} MiB", flush=True)
+    for name, processes in groups.items():
+        used = 100 * (_seconds(processes) - before[name]) / REST_SECONDS
+        memory = sum(one.memory_full_info().pss for one in processes) / (1 << 20)
+        what = f"a pool of {len(rows)} at rest, {name}"
+        print(f"{what:56} {used:8.2f} % of a processor, {memory:.0f} MiB", flush=True)
+
+
+def _seconds(processes: list[psutil.Process]) -> float:
+    return float(sum(sum(one.cpu_times()[:2]) for one in processes))
 
 
 def processes_of(container: str) -> list[psutil.Process]:
@@ -102,6 +165,7 @@ class Bench:
 
     def __init__(self, folder: Path, address: str, broker: int, options: argparse.Namespace) -> None:
         self.address, self.broker, self.options = address, broker, options
+        self.ready = Ready(address, str(folder / METRICS))
         self.settings = {"image": options.image, "engine": address}
         self.specs = write_stock(folder)
         write_sandbox(folder, SANDBOX, ["--image", options.image, "--engine", "docker"])
@@ -113,30 +177,32 @@ class Bench:
             ("start to first result", start),
             ("start to the first describe() of pandas", first_import),
         )
+        self.ready.of_the_next_kind()
         start(WARM, self.specs)  # what is asked for once is ready the next time
+        until_prepared(psutil.Process(self.broker), self.specs)
         for what, measure in kinds:
             values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
             if measure is first_import and find_spec("pandas") is None:
                 del values[STOCK]  # this Python has no pandas: the sandboxes stand alone
             for _ in range(self.options.repetitions):
                 for one, taken in values.items():
-                    if one == WARM:
-                        until_ready(self.address)
-                    taken.append(measure(one, self.specs))
+                    call = partial(measure, one, self.specs)
+                    taken.append(self.ready.sample(call) if one == WARM else call())
             for one, taken in values.items():
                 shown(f"{what}, {one}", "s", taken, () if one == STOCK else values.get(STOCK, ()))
 
     def calls(self) -> None:
         """`Sandbox()` in a running program; the first sandbox loads code, and is no sample."""
+        self.ready.of_the_next_kind()
         sdk(self.settings)
-        taken = []
-        for _ in range(2 * self.options.repetitions):
-            until_ready(self.address)
-            taken.append(sdk(self.settings))
+        taken = [self.ready.sample(partial(sdk, self.settings)) for _ in range(2 * self.options.repetitions)]
         shown("Sandbox() to the first result, ready", "ms", taken)
 
     def pool(self) -> None:
-        until_ready(self.address)
+        self.ready.of_the_next_kind()
+        sdk(self.settings)
+        self.ready.wait()
+        time.sleep(REST_SECONDS)  # what was begun before is over
         at_rest(psutil.Process(self.broker), self.address)
 
     def at_once(self) -> None:
@@ -170,7 +236,8 @@ def main(arguments: list[str]) -> int:
             f'[all]\nimages = ["{options.image}"]\nsessions = {most}\n', encoding="utf-8"
         )
         command = [sys.executable, "-m", "sandbox_kernel", "broker", "--socket", path, "--stay", "--engine", "docker"]
-        with subprocess.Popen([*command, "--file", f"{name}/broker.toml"], stderr=subprocess.PIPE) as process:
+        command += ["--file", f"{name}/broker.toml", "--metrics", f"{name}/{METRICS}"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
             try:
                 assert process.stderr is not None
                 assert b"listening" in process.stderr.readline()
@@ -178,6 +245,9 @@ def main(arguments: list[str]) -> int:
                 for row in options.only:
                     try:
                         getattr(bench, row)()
+                        if bench.ready.missed:
+                            print(f"  {bench.ready.missed} that were ready did not answer in time, and are no samples")
+                            bench.ready.missed = 0
                     except (BenchmarkError, SandboxError, TimeoutError) as error:
                         failed += 1
                         print(f"{row}: FAILED: {error!r}"[:2000], flush=True)
