@@ -189,10 +189,10 @@ class Broker:
     async def _lend(
         self, container: Lendable, spec: SandboxSpec, whose: Peer, wish: Wish | None, *, warm: bool
     ) -> Made:
-        if wish is not None:  # it is this process's, and ends with it
-            kept = Kept(container, spec, whose.uid, self.tasks, wish)
-            return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
         try:
+            if wish is not None:  # it is this process's, and ends with it
+                kept = Kept(container, spec, whose.uid, self.tasks, wish)
+                return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
             if not warm:
                 # Its name says who has it before somebody has it: what outlives this process goes by the name.
                 await self._rename(container, spec.session_id, whose.pid)

@@ -80,7 +80,7 @@ class Kept(Lent):
         self._paced = 0
         self._end_at = self._began + wish.seconds
         self._life = loop.call_at(self._end_at, self._expire)
-        tasks.start(self._read(), f"reading {container.id}", failed=lambda _: self.finish("killed"))
+        self._reading = tasks.start(self._read(), f"reading {container.id}", failed=lambda _: self.finish("killed"))
         tasks.start(self._ping(), f"keeping {container.id}", failed=lambda _: self.finish("killed"))
 
     # --- its owner ---
@@ -247,7 +247,7 @@ class Kept(Lent):
         self._tasks.start(self._tell(op, **fields), f"telling {self.container.id}")
 
     async def _ping(self) -> None:
-        while self.reason is None:
+        while not self._reading.done():
             await asyncio.sleep(PING_SECONDS)
             await self._tell("ping")
 

@@ -465,3 +465,20 @@ async def test_bubblewrap_s_outlive_their_caller_as_docker_s() -> None:
             while mine & {found.name for found in sandboxes()}:  # noqa: ASYNC110 (it happens in another process)
                 await asyncio.sleep(0.05)
         await again.kill()
+
+
+async def test_one_that_was_ready_can_be_kept() -> None:
+    """It is claimed as any other, and goes on after its owner."""
+    with a_broker("--pool", "1") as daemon:
+        engine = daemon.engine()
+        await (await AsyncSandbox.create(engine=daemon.address, image=IMAGE)).kill()
+        async with within(60):
+            while not (ready := [row.container for row in await engine.list() if row.state == "ready"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        sandbox = await kept(daemon)
+        assert [row.container for row in await engine.list() if row.session == sandbox.id] == ready
+        await sandbox.run_code("kept = 1")
+        await sandbox.detach()
+        again = await AsyncSandbox.connect(sandbox.id, engine=daemon.address)
+        assert (await again.run_code("kept")).text == "1"
+        await again.kill()
