@@ -20,8 +20,9 @@ def begin_here() -> None:
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
-    ssl = sys.modules.get("ssl") or __import__("ssl")
-    ssl.RAND_add(os.urandom(64), 64.0)
+    ssl = sys.modules.get("_ssl")  # without it, nothing was drawn of OpenSSL yet, which then asks the system
+    if ssl is not None:
+        ssl.RAND_add(os.urandom(64), 64.0)
     _forget("uuid", _node=None, _last_timestamp=None)
     _forget("tempfile", _name_sequence=None)
     process = sys.modules.get("multiprocessing.process")

@@ -66,6 +66,8 @@ class Guest(NamedTuple):
     """Of this process's open ones, those that it has, too."""
     mark: str
     """The variable by which it is found."""
+    niceness: int = 0
+    """How much less of the processors it gets than others, where they compete."""
 
 
 def launch(
@@ -79,7 +81,7 @@ def launch(
 
     `guest` is said of a program that is none of a sandbox's. Raises `EngineError`.
     """
-    wanted, more, variable = guest or Guest(protections(spec), (), MARK)
+    wanted, more, variable, niceness = guest or Guest(protections(spec), (), MARK)
     name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
     mine, theirs = socket.socketpair()
     held: list[int] = []
@@ -114,6 +116,8 @@ def launch(
                 cgroups = tuple(folder for _, folder in group.folders) if group is not None else ()
                 warden().watch(name, cgroups, theirs.fileno(), monitor)
                 confine(process.pid, wanted, group)
+                if niceness:
+                    os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
                 mine.send(b"\n")
             except BaseException as error:
                 kill([monitor])

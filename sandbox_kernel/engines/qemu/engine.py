@@ -37,6 +37,8 @@ MARK = "SANDBOX_KERNEL_QEMU"
 """The variable by which machines are found."""
 BUFFER_BYTES = 1 << 20
 PREPARE_SECONDS = 300.0
+NICENESS = 15
+"""Of a machine of which a state is taken: somebody waits for another one."""
 
 
 class QemuEngine(BubblewrapEngine):
@@ -98,7 +100,7 @@ class QemuEngine(BubblewrapEngine):
                 return False
             own = ready.spec_of(spec, self._preload)
             async with asyncio.timeout(PREPARE_SECONDS):
-                container = await self._start(own)
+                container = await self._start(own, niceness=NICENESS)
                 try:
                     await ready.get_ready(container, own)
                     made = await ready.write_down(container, scratch)
@@ -111,7 +113,9 @@ class QemuEngine(BubblewrapEngine):
         """Start a machine that goes on from what `save` wrote. Raises `EngineError` for what does not fit here."""
         return await self._start(spec, (fd, facts))
 
-    async def _start(self, spec: SandboxSpec, state: tuple[int, Mapping[str, Any]] | None = None) -> QemuContainer:
+    async def _start(
+        self, spec: SandboxSpec, state: tuple[int, Mapping[str, Any]] | None = None, *, niceness: int = 0
+    ) -> QemuContainer:
         if spec.runtime is not None:
             raise EngineError(
                 EndCode.ENGINE_LACKS_RUNTIME,
@@ -145,7 +149,7 @@ class QemuEngine(BubblewrapEngine):
             group = group_for(spec, wanted, cgroup=self._cgroup)
             own = replace(spec, command=made.words())
             more = tuple(fd for fd in ends if fd is not None)
-            launched, mine = launch(bwrap, own, made.inside, group, Guest(wanted, more, MARK))
+            launched, mine = launch(bwrap, own, made.inside, group, Guest(wanted, more, MARK, niceness))
         except BaseException:
             for way, _ in ways:
                 way.close()
