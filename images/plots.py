@@ -9,12 +9,14 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
 
 _PLOTLY_FAILS = """addEventListener("unhandledrejection", event => {
+    if (document.querySelector("p.failed")) return;
     const said = document.createElement("p"), why = String(event.reason);
+    said.className = "failed";
     said.textContent = "[plotly] " + (why.includes("topojson") ?
         "The outlines of countries would come from a network, and a sandbox has none. Bring areas of your own, by " +
         "geojson= and locations=, and leave the outlines out: figure.update_geos(visible=False)." : why);
     document.body.prepend(said)})"""
-"""Says why a figure is not drawn, which stands in the console otherwise."""
+"""Says why a figure is not drawn, once, which stands in the console otherwise."""
 
 _NO_OUTLINES = """window.PlotlyGeoAssets = {topojson: new Proxy({}, {get: () => ({type: "Topology", arcs: [], objects:
     new Proxy({}, {get: () => ({type: "GeometryCollection", geometries: []})})})})}"""

@@ -167,6 +167,7 @@ def test_a_map_whose_outlines_would_come_from_a_network_says_so_and_one_with_its
     with page(f"<!DOCTYPE html>{''.join(shown)}") as port:
         browser.get(f"http://127.0.0.1:{port}/")
         eventually(lambda: "update_geos(visible=False)" in inside(browser, 0), "what to do")
+        assert inside(browser, 0).count("[plotly]") == 1
         areas = "return document.querySelectorAll('.choroplethlayer path').length"
         eventually(lambda: inside(browser, 1, areas) == "1", "the area")
         assert "[plotly]" not in inside(browser, 1)
