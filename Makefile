@@ -90,6 +90,7 @@ test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: syste
 test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends and every escape, with emulation
 	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 \
 		tests/container/engines/test_contract.py tests/container/engines/test_machines.py tests/container/engines/test_states.py \
+		tests/container/engines/test_standing.py tests/container/engines/test_snapshots.py \
 		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py $(PYTEST_ARGS)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter

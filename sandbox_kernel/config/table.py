@@ -353,13 +353,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "snapshots_size",
             "snapshots_bytes",
             size(64 * KIB),
-            "What all snapshots of this user may take together; one that might not fit any more is not taken.",
+            "What all snapshots of this user may take together.",
         ),
         Setting(
             "snapshots_age",
             "snapshots_seconds",
             seconds(1),
-            "A snapshot that is older than this is removed, by whoever looks at snapshots next.",
+            "A snapshot that is older is removed, by whoever looks at snapshots next.",
+            "30 days",
         ),
         Setting(
             "audit",

@@ -34,4 +34,9 @@ class SnapshotCode(Code):
         "Delete some (`sandbox-kernel snapshots delete NAME`), or raise snapshots_size.",
     )
     SNAPSHOT_BUSY = "failure", "a snapshot cannot be taken now: {why}", "Let what runs come to its end, and try again."
+    SNAPSHOT_NOT_WHOLE = (
+        "failure",
+        "what belongs to the sandbox cannot be written down: {why}",
+        "Take snapshots of sandboxes without it.",
+    )
     SNAPSHOTS_UNFIT = "failure", "the folder of snapshots cannot be used: {why}", "Make it this user's own folder."

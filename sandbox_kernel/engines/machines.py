@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from ..core.model import SandboxSpec
-from .base import Container
+from .base import Lendable
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class Preparing(Protocol):
 class Restorer(Protocol):
     """An engine that can begin from such a file."""
 
-    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> Container:
+    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> Lendable:
         """Start a private copy of what lies in `fd`, a regular file open for reading at its beginning.
 
         `spec` has a session and a user of its own, and all else as what was saved; `facts` are what `save` returned.

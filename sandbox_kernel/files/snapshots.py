@@ -16,6 +16,7 @@ import json
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -130,17 +131,16 @@ class Store:
         except FileNotThere:
             return 0
 
-    @contextmanager
-    def scratch(self) -> Iterator[int]:
-        """Yield a file without a name, which is gone with its last handle; the store's limit holds for it, too."""
+    def scratch(self, bytes_at_most: int) -> int:
+        """Return a file without a name, which is gone with its last handle, if there is room for so much."""
         with self._opened(make=True) as folder, said(self.path):
+            with locked(folder):
+                there = sum(size_of(folder, each) for each in names(folder, every=True))
+                self._require_room(folder, there, bytes_at_most)
             name = f"{NEW}{os.urandom(8).hex()}"
             handle = os.open(name, CREATE, 0o600, dir_fd=folder.handle)
             os.unlink(name, dir_fd=folder.handle)
-        try:
-            yield handle
-        finally:
-            os.close(handle)
+            return handle
 
     @contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[Folder]:
@@ -190,6 +190,8 @@ class Draft:
     def __init__(self, folder: Folder, draft: str, name: str) -> None:
         self._folder = folder
         self._draft = draft
+        self._committing = threading.Lock()
+        """A thread may be at it when its owner gives up."""
         self.name = name
         try:
             self._inside = os.open(draft, FOLDER, dir_fd=folder.handle)
@@ -202,7 +204,7 @@ class Draft:
 
     def commit(self, about: Mapping[str, Any]) -> Snapshot:
         """Give it its name, with what is to be known of it; all of it is on the disk then. May take seconds."""
-        with said(str(self._folder.path)):
+        with self._committing, said(str(self._folder.path)):
             digest, size = digest_of(self.content)
             known: dict[str, Any] = {"version": VERSION, "name": self.name, "owner": os.geteuid(), "made": time.time()}
             known |= {"bytes": size, "sha256": digest, "about": dict(about)}
@@ -226,15 +228,16 @@ class Draft:
 
     def close(self) -> None:
         """Remove what was not committed. Idempotent."""
-        draft, self._draft = self._draft, ""
-        if draft:
-            with suppress(OSError):
-                remove(self._folder, draft)
-        content, self.content = self.content, -1
-        if content >= 0:
-            os.close(content)
-            os.close(self._inside)
-            self._folder.close()
+        with self._committing:
+            draft, self._draft = self._draft, ""
+            if draft:
+                with suppress(OSError):
+                    remove(self._folder, draft)
+            content, self.content = self.content, -1
+            if content >= 0:
+                os.close(content)
+                os.close(self._inside)
+                self._folder.close()
 
     def __enter__(self) -> Self:
         return self

@@ -98,11 +98,10 @@ class SandboxNotFoundException(NotFoundException):
     """No sandbox that may be had has that id."""
 
 
-_STORED = "a sandbox is not stored: its memory and its files end with it"
 _PORTS = "no port leads into a sandbox: files come and go through `files`"
 _ONE_PYTHON = "a sandbox has one Python: use a sandbox for each context"
 _ABSENT = {
-    **dict.fromkeys(("fork", "create_snapshot", "list_snapshots", "delete_snapshot"), _STORED),
+    "list_snapshots": "use `snapshots`, which lists those of this user",
     **dict.fromkeys(("get_host", "upload_url", "download_url"), _PORTS),
     **dict.fromkeys(("get_mcp_url", "get_mcp_token"), "no server runs in a sandbox: `sandbox-kernel mcp` is one"),
     **dict.fromkeys(

@@ -26,11 +26,13 @@
 - `hosted`: The names that hosted interpreters have for our errors.
 - `installing`: Packages into a sandbox that runs.
 - `pausing`: A sandbox that stands still and goes on; and when one may be used at all.
+- `storing`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop.
 - `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.
 - `blocking_commands`: Commands without `await`.
 - `blocking_outliving`: Leaving a sandbox to its broker, without `await`.
 - `blocking_files`: Files without `await`.
+- `blocking_storing`: Snapshots and forks without `await`.
 - `blocking`: `Sandbox`: the same without `await`.
 """

@@ -25,6 +25,7 @@ from .background import Background
 from .blocking_commands import Caller, Commands, Pty
 from .blocking_files import Files
 from .blocking_outliving import Outliving
+from .blocking_storing import BlockingStores
 from .callbacks import Callbacks, Prompt
 from .client import AsyncSandbox, session_of
 from .execution import Execution, ExecutionError, Result
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Sandbox(Outliving):
+class Sandbox(Outliving, BlockingStores):
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
     `with Sandbox(memory="1G") as sandbox` starts it and ends it; so do the first call and `kill`. It may be used from
@@ -51,7 +52,10 @@ class Sandbox(Outliving):
 
     def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
-        self._inner = AsyncSandbox(settings, **keywords)
+        self._take(AsyncSandbox(settings, **keywords))
+
+    def _take(self, inner: AsyncSandbox) -> None:
+        self._inner = inner
         self._pid = os.getpid()
         self.settings = self._inner.settings
         self._background: Background | None = None

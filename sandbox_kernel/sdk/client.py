@@ -266,6 +266,8 @@ class AsyncSandbox(Outliving):
 
     async def _close(self) -> None:
         session = self._session
+        if self._origin is not None:
+            self._origin.close()
         self._life.stop()
         if self._detached is None or not self._detached.is_left:
             session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
@@ -299,7 +301,8 @@ class AsyncSandbox(Outliving):
         seconds = self.settings.limits.start_seconds + MARGIN_SECONDS
         try:
             async with asyncio.timeout(seconds):
-                await self._start_session()
+                origin, self._origin = self._origin, None
+                await (self._start_session() if origin is None else self._begin_from(origin))
         except TimeoutError:
             raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{seconds:g} s") from None
         except SandboxError:

@@ -21,7 +21,7 @@ from ..core.model import Settings, format_bytes
 from ..core.tasks import Tasks
 from ..session.session import Session
 from .network import Network
-from .pausing import Pauses
+from .storing import Stores
 from .values import NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage, seconds
 
 Closing = Callable[[], Coroutine[Any, Any, object]]
@@ -76,7 +76,7 @@ class _Sample:
     cpu_seconds: float
 
 
-class Identity(Pauses):
+class Identity(Stores):
     """What a sandbox is and uses."""
 
     settings: Settings

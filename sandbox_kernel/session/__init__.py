@@ -26,6 +26,7 @@
 - `deaths`: Why a kernel or a sandbox ended, in words.
 - `life`: One container from its start to the name of its death.
 - `idleness`: When a sandbox that nobody uses has to go.
+- `remembered`: What the host writes down beside a snapshot, and what must fit.
 - `standstill`: The pauses of a session, and what bounds them.
 - `monitor`: What is noticed while code runs, and what comes of it.
 - `alerts`: Alerts on their way to the operator.

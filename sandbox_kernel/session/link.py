@@ -127,6 +127,10 @@ class Link:
                 self._waits[wait] = max(0.0, when - now)
                 wait.reschedule(None)
 
+    async def quiet(self) -> None:
+        """Return when a held container has answered all that it was asked. Raises `SandboxDied` without an answer."""
+        await self._answer("ping", b"", ANSWER_SECONDS, {})
+
     def let_go_on(self) -> None:
         """Note that the container goes on."""
         now = asyncio.get_running_loop().time()
@@ -140,6 +144,11 @@ class Link:
     ) -> tuple[dict[str, Any], bytes]:
         """Send a command and return its answer, a JSON object and raw data. Raises `SandboxDied` without one."""
         await self._flowing.wait()
+        return await self._answer(op, data, timeout, fields)
+
+    async def _answer(
+        self, op: str, data: bytes, timeout: float, fields: dict[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
         number = secrets.randbits(52)  # as far as JSON's numbers are whole everywhere
         future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._asked[number] = future

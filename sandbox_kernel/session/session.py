@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode
@@ -183,14 +184,18 @@ class Session:
     def adopt(self, fd: int, state: dict[str, Any]) -> None:
         """Go on with a container that another process parked."""
         self.folders.restore(state["folders"])
+        self._go_on_with(state, lambda: self.engine.adopt(fd, state))
+
+    def begin_from(self, state: dict[str, Any], opens: Callable[[SandboxSpec], Awaitable[Container]]) -> None:
+        """Begin with a container that goes on from a snapshot."""
+        spec = new_spec(self.settings, self.id, self._inside)
+        self._go_on_with(state, lambda: opens(spec))
+
+    def _go_on_with(self, state: dict[str, Any], opens: Callable[[], Awaitable[Container]]) -> None:
         self.introduction.restore(state.get("introduction"))  # cells may have run: this kernel is not asked
         if self._monitor is not None:
             self._monitor.begin()
-
-        async def take() -> Container:
-            return await self.engine.adopt(fd, state)
-
-        self._life.launch(take, None)
+        self._life.launch(opens, None)
 
     def submit(self, request: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
         """Take a request of a front end; `seconds` is a shorter time limit than that of every cell.

@@ -7,18 +7,23 @@ is what bounds an unused sandbox, whose time begins with it; nothing that ends a
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from typing import Any
 
-from ..core.codes import EndCode
-from ..core.errors import SandboxPaused
+from ..core.codes import EndCode, SnapshotCode
+from ..core.errors import FileRefused, SandboxPaused
 from ..core.tasks import Tasks
 from ..engines.abilities import Ability, demand
 from ..engines.base import Engine
-from ..engines.machines import Pausable
+from ..engines.machines import Pausable, Savable
 from .link import Link
 from .publisher import Audit
 from .router import Router
 
+MOST_TRIES = 3
+"""A snapshot is begun anew if it met the sandbox in the midst of a message: whoever goes on from it could not."""
+TURNS = 20
 CALM_SECONDS = 15.0
 """How long a cell that is being ended is waited for."""
 
@@ -64,6 +69,48 @@ class Standstill:
     async def end(self) -> bool:
         """Let it go on; return whether it stood still. Raises as `begin`; it is still paused then."""
         return await asyncio.shield(self._tasks.hold(self._end(), "resuming a sandbox"))
+
+    async def save(self, fd: int) -> dict[str, Any]:
+        """Write the container down to `fd`, while no cell runs; return what its engine needs to know beside it.
+
+        It goes on afterwards, whatever comes of it. Raises as `begin`, and `FileRefused` while something runs in it.
+        """
+        self.demand(Ability.SNAPSHOT)
+        saving = self._tasks.hold(self._save(fd), "taking a snapshot")
+        try:
+            return await asyncio.shield(saving)
+        except asyncio.CancelledError:
+            await asyncio.wait({saving})  # the file is the caller's, who closes it next
+            raise
+
+    async def _save(self, fd: int) -> dict[str, Any]:
+        async with self._turn:
+            link = self._link()
+            demand(Ability.SNAPSHOT, link.container)
+            container = link.container
+            if link.is_held:
+                raise SandboxPaused(EndCode.SANDBOX_PAUSED)
+            for _ in range(MOST_TRIES):
+                if not isinstance(container, Savable) or self._router.requests.active or not self._ready():
+                    raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a cell runs, or its kernel is on its way"))
+                self._touch()
+                link.hold()
+                try:
+                    await link.quiet()
+                    facts = await container.save(fd)
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)  # what came until now is read
+                    whole = not link.pending
+                finally:
+                    await container.resume()
+                    link.let_go_on()
+                    self._router.thaw()
+                if whole:
+                    self._audit("snapshot", engine=type(container).__name__)
+                    return facts
+                os.ftruncate(fd, 0)
+                os.lseek(fd, 0, os.SEEK_SET)
+            raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a thread in it does not stop to speak"))
 
     async def _begin(self) -> bool:
         async with self._turn:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..config.sources import read_argv
 from ..core.codes import EndCode
-from ..core.errors import SandboxError
+from ..core.errors import FileRefused, SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
@@ -44,7 +44,7 @@ def diagnose(
         browser = asyncio.to_thread(_browser)
         start = _engine_and_start(settings, line_by_line)
         rows, spec, ways, wall = await asyncio.gather(start, reading, ways_out, browser)
-        return [*rows, spec, *ways, wall]
+        return [*rows, spec, *ways, wall, *await asyncio.to_thread(snapshot_rows, settings)]
 
     return asyncio.run(both())
 
@@ -74,6 +74,18 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
     except (SandboxError, TimeoutError) as error:
         rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
     return rows
+
+
+def snapshot_rows(settings: Settings) -> list[Check]:
+    """Return what is to be said of this user's snapshots; nothing where there is none."""
+    from ..files.snapshots import Store
+
+    try:
+        found = Store.of(settings).list()
+    except FileRefused as error:
+        return [Check("snapshots", "wrong", str(error), error.code.remedy)]
+    size = format_bytes(sum(one.bytes for one in found))
+    return [Check("snapshots", "ok", f"{len(found)}, {size} of {format_bytes(settings.snapshots_bytes)}")] * bool(found)
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------

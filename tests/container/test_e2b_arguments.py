@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import (
+    AbilityMissing,
     AsyncSandbox,
     CommandExitException,
     ConfigurationError,
@@ -83,6 +84,21 @@ def test_it_stands_still_and_goes_on(sandbox: Sandbox) -> None:
         with pytest.raises(InvalidArgumentException, match="keeps its memory"):
             sandbox.pause(**refused)
     assert not sandbox.is_paused
+
+
+def test_snapshots_and_forks_are_for_engines_that_can(sandbox: Sandbox) -> None:
+    """What they do is in `engines/test_snapshots.py`, with an engine that can; this one says so at once."""
+    for call in (
+        lambda: sandbox.fork(count=2, timeout=60),
+        lambda: sandbox.create_snapshot(name="here", mode="full"),
+    ):
+        with pytest.raises(AbilityMissing, match="only qemu can"):
+            call()
+    with pytest.raises(InvalidArgumentException, match="has the memory"):
+        sandbox.create_snapshot(mode="filesystem")
+    with pytest.raises(InvalidArgumentException, match="from 1 to 20"):
+        sandbox.fork(count=21)
+    assert not Sandbox.delete_snapshot(snapshot_id=f"never-{sandbox.id}")
 
 
 def test_pages_of_sandboxes(sandbox: Sandbox, image: str) -> None:

@@ -50,7 +50,7 @@ SHIPPED = (
 """What runs in the container; each imports those before it."""
 OF_A_READER = 350
 """Lines of a file that are read at one sitting."""
-LONGER = {"config.table": 397, "setup.machine": 380}
+LONGER = {"config.table": 398, "setup.machine": 380}
 """Files over that, and how long each may be at most. A file that fits again leaves this list."""
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import cli
+from sandbox_kernel.core.model import Settings
 from sandbox_kernel.files import snapshots
 from sandbox_kernel.files.snapshots import Store
+from sandbox_kernel.setup.doctor import snapshot_rows
 
 
 @pytest.fixture
@@ -57,3 +59,16 @@ def test_what_is_older_than_the_setting_is_gone(
     assert "one" in capsys.readouterr().out
     assert cli.main(["snapshots", "--snapshots-age=50"]) == 0
     assert capsys.readouterr().out == "there is no snapshot\n"
+
+
+def test_the_doctor_says_how_many_there_are_and_what_is_wrong_with_their_folder(store: Store) -> None:
+    (row,) = snapshot_rows(Settings())
+    assert (row.name, row.status, row.found.partition(",")[0]) == ("snapshots", "ok", "2")
+    for name in ("one", "two"):
+        store.delete(name)
+    assert snapshot_rows(Settings()) == []
+    real = Path(store.path).rename(Path(store.path).with_name("elsewhere"))
+    Path(store.path).symlink_to(real)
+    (row,) = snapshot_rows(Settings())
+    assert row.status == "wrong"
+    assert row.remedy

@@ -358,10 +358,14 @@ sys.stdin.read()
 
 
 def test_a_file_without_a_name_is_gone_with_its_handle(store: Store) -> None:
-    with store.scratch() as handle:
+    handle = store.scratch(MIB)
+    try:
         os.write(handle, b"x")
         assert os.fstat(handle).st_nlink == 0
         assert store.list() == ()
+        assert code_of(lambda: store.scratch(21 * MIB)) == "snapshot-no-room"
+    finally:
+        os.close(handle)
 
 
 def test_what_is_missing_is_an_error_of_its_own(store: Store) -> None:

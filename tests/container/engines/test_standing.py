@@ -34,7 +34,7 @@ threading.Thread(target=count, daemon=True).start()
 while data := os.read(0, 65536):
     os.write(1, b"%d\\n" % n)
 """
-CAN = {"docker": True, "docker-gvisor": True, "bubblewrap": True}
+CAN = {"docker": True, "docker-gvisor": True, "bubblewrap": True, "qemu": True}
 """Engines whose sandboxes can be paused; of the others it is said at once."""
 LOOK_SECONDS = 0.4
 OWNER = """
@@ -90,6 +90,13 @@ async def used_meanwhile(container: Container) -> float:
     return used(container) - before
 
 
+async def works(container: Container) -> None:
+    """Return once it has used the processor, for which it may have to wait on a busy machine."""
+    async with within(10):
+        while await used_meanwhile(container) <= 0.05:
+            pass
+
+
 async def settled(container: Container) -> None:
     """Return once nothing of it is used any more: what switches it off may need a moment itself, as gVisor does."""
     async with within(5):
@@ -121,6 +128,9 @@ async def test_what_can_be_paused_is_a_value(launch: Launch, under_test: EngineU
         with pytest.raises(AbilityMissing, match="cannot pause") as caught:
             demand(Ability.PAUSE, under_test.make(), container)
         assert caught.value.setting == "engine"
+    if under_test.name == "qemu":
+        demand(Ability.SNAPSHOT, under_test.make(), container)
+        return
     with pytest.raises(AbilityMissing, match="only qemu can"):
         demand(Ability.SNAPSHOT, under_test.make(), container)
 
@@ -129,7 +139,7 @@ async def test_a_paused_one_uses_no_processor_and_goes_on(launch: Launch, under_
     only_if_it_can(under_test)
     container = await launch()
     first = await number(container)
-    assert await used_meanwhile(container) > 0.05, "the control: it works"
+    await works(container)  # the control
     await pausable(container).pause()
     await pausable(container).pause()
     assert pausable(container).paused
@@ -139,7 +149,7 @@ async def test_a_paused_one_uses_no_processor_and_goes_on(launch: Launch, under_
     await pausable(container).resume()
     await pausable(container).resume()
     assert int(await receive_line(container)) > first
-    assert await used_meanwhile(container) > 0.05
+    await works(container)
 
 
 async def test_a_paused_one_is_killed_as_any_other(launch: Launch, under_test: EngineUnderTest) -> None:

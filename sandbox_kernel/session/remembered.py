@@ -1,0 +1,141 @@
+"""What the host writes down beside a snapshot, as plain data with a version, and what must fit where it is begun from.
+
+Of a session little is the host's: variables, files, the counter of cells, history and commands are in the sandbox
+itself. Policies are not among it: who begins from a snapshot has those of the own settings, and the displays and comms
+of the session before are unknown to them, so that nothing of them is changed. Ids and keys are made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..core.codes import EndCode, SnapshotCode
+from ..core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
+from ..core.model import Limits, SandboxSpec, Settings
+from ..core.tasks import Tasks
+from ..core.usage_codes import UsageCode
+from ..engines.abilities import Ability
+from ..engines.abilities import demand as require
+from ..engines.attestation import demand
+from ..engines.base import Container, Engine
+from ..engines.machines import Restorer
+from ..engines.select import chosen
+from ..engines.shipping import anew_line, new_spec
+from .introduction import Introduction
+
+VERSION = 1
+OF_THE_SNAPSHOT = ("engine", "runtime", "image", "limits_kept", "time_zone", "charts")
+"""Settings that a sandbox was made with, and that nobody can change later; so are its limits and its variables."""
+
+
+def require_whole(settings: Settings, *, tools: bool) -> None:
+    """Raise `FileRefused` for a sandbox of which something that counts would be missing."""
+    why = None
+    if settings.is_served or tools:
+        why = "its cells have connections to the host (network, secrets, packages or tools)"
+    elif settings.screen == "block":
+        why = "the screen knows what names mean in it, and would have to read all of its cells again"
+    elif settings.uploads is not None or settings.downloads is not None:
+        why = "it has folders of the host"
+    if why is not None:
+        raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why=why))
+
+
+def about(settings: Settings, session: str, introduction: Introduction, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is to be known of a snapshot; `facts` are its engine's."""
+    spec = new_spec(settings, session)
+    given = {name: getattr(settings, name) for name in OF_THE_SNAPSHOT} | {"engine": chosen(settings)}
+    given |= {"limits": dataclasses.asdict(settings.limits), "environment": [list(one) for one in settings.environment]}
+    state = {"introduction": introduction.known}
+    return {"version": VERSION, "spec": given, "fits": digest(spec), "facts": dict(facts), "state": state}
+
+
+def settings_of(name: str, said: Mapping[str, Any], own: Settings, given: Mapping[str, object]) -> Settings:
+    """Return the settings of who begins from a snapshot: its own, but for what the sandbox was made with.
+
+    Raises `ConfigurationError` for a setting that was `given` and is the snapshot's, `FileRefused` for what cannot be.
+    """
+    try:
+        if said["version"] != VERSION:
+            why = f"what is known of it has version {str(said['version'])[:20]}, and this is {VERSION}"
+            raise FileRefused(SnapshotCode.SNAPSHOT_UNFIT.note(name=name, why=why))
+        spec = dict(said["spec"])
+        limits = Limits(**spec.pop("limits"))
+        environment = tuple((str(key), str(value)) for key, value in spec.pop("environment"))
+        made = replace(own, **{one: spec[one] for one in OF_THE_SNAPSHOT}, limits=limits, environment=environment)
+    except (LookupError, TypeError, ValueError):
+        why = "what is known of it is not in order"
+        raise FileRefused(SnapshotCode.SNAPSHOT_UNFIT.note(name=name, why=why)) from None
+    differing = [one for one in given if given[one] is not None and _value(made, one) != _value(own, one)]
+    if differing:
+        why = f"{differing[0]} is the snapshot's own: leave it out"
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, why, setting=differing[0])
+    return made
+
+
+def require_fitting(name: str, said: Mapping[str, Any], spec: SandboxSpec) -> None:
+    """Raise `FileRefused` unless a sandbox that began now would be made of the same."""
+    if said.get("fits") != digest(spec):
+        why = "its image, limits or agent are others here, or this is another version of sandbox_kernel"
+        raise FileRefused(SnapshotCode.SNAPSHOT_UNFIT.note(name=name, why=why))
+
+
+def opening(
+    engine: Engine, name: str, said: Mapping[str, Any], fd: int
+) -> Callable[[SandboxSpec], Awaitable[Container]]:
+    """Return what starts a sandbox that goes on from `fd`, an open file; what it says of itself counts for nothing.
+
+    The engine's own word on it counts: it raises `AttestationFailed` for one that lacks a protection.
+    """
+
+    async def opens(spec: SandboxSpec) -> Container:
+        require_fitting(name, said, spec)
+        require(Ability.SNAPSHOT, engine)
+        if not isinstance(engine, Restorer):
+            raise AbilityMissing(EndCode.ENGINE_CANNOT_SNAPSHOT)
+        try:
+            container = await engine.restore(spec, fd, said["facts"])
+        except EngineError as error:
+            if error.code is EndCode.ENGINE_FAILED:
+                raise FileRefused(SnapshotCode.SNAPSHOT_UNFIT.note(name=name, why=error.message)) from error
+            raise
+        try:
+            demand((await container.look(spec)).lines)
+        except BaseException:
+            await asyncio.shield(_undoing.hold(container.kill(), "undo a copy"))
+            raise
+        return container
+
+    return opens
+
+
+def anew() -> str:
+    """Return a cell of ours by which a copy of a kernel draws random numbers of its own, before its first cell."""
+    return anew_line()
+
+
+_undoing = Tasks()
+
+
+def digest(spec: SandboxSpec) -> str:
+    """Return what tells one kind of sandbox from another: all of its spec, but for whose it is."""
+    parts = [spec.image, spec.runtime, dataclasses.asdict(spec.limits), list(spec.command), spec.watched]
+    return hashlib.sha256(json.dumps([*parts, spec.limits_kept], sort_keys=True).encode()).hexdigest()
+
+
+def _value(settings: Settings, name: str) -> object:
+    """Return the value of a setting by the name that callers have for it."""
+    from ..config.table import SETTINGS
+
+    if name == "envs":
+        return settings.environment
+    setting = SETTINGS.get(name)
+    if setting is None:
+        return None
+    return getattr(settings.limits if setting.is_limit else settings, setting.field)
