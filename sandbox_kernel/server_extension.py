@@ -151,14 +151,20 @@ class SandboxKernels(Configurable):
         manager.kernel_spec_manager.allowed_kernelspecs = set(self.allowed)
 
 
+SWITCHES = {"-I", "-E", "-P", "-S"}
+"""Of Python, in the command of a kernel of ours."""
+LAUNCHER = "/sandbox_kernel/kernel/launch.py"
+"""What is started in place of the package where a broker may have a kernel prepared."""
+
+
 def is_sandbox(specs: Any, name: str) -> bool:
     """Return whether a kernel of that name is one of this package, started as it installs them."""
     try:
         argv = specs.get_kernel_spec(name).argv
     except (KeyError, ValueError):  # there is none, or its file is broken
         return False
-    at = argv.index("-m") if "-m" in argv else 0
-    return at > 0 and argv[at + 1 : at + 2] == ["sandbox_kernel"] and set(argv[1:at]) <= {"-I", "-E", "-P"}
+    at = next((number for number, word in enumerate(argv) if number and word not in SWITCHES), 0)
+    return at > 0 and (argv[at : at + 2] == ["-m", "sandbox_kernel"] or argv[at].endswith(LAUNCHER))
 
 
 def own_scripts(page: bytes) -> list[str]:
