@@ -190,7 +190,7 @@ def kernel_processes(member: Member) -> list[psutil.Process]:
     found = []
     for one in member.user.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "sandbox_kernel" in one.cmdline():
+            if any("sandbox_kernel" in word for word in one.cmdline()):
                 found.append(one)
     return found
 
