@@ -21,6 +21,7 @@ import pytest_asyncio
 from sandbox_kernel import AsyncSandbox, ConfigurationError, FileNotThere, FileRefused, Sandbox
 from sandbox_kernel.core.errors import SandboxPaused
 from sandbox_kernel.engines.abilities import Ability
+from sandbox_kernel.engines.qemu import states
 from sandbox_kernel.files import snapshots
 from tests.support import ROOT
 from tests.support.engines import ONLY, QEMU
@@ -64,10 +65,11 @@ told
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The store of this module's tests, and not the user's."""
+    """The store of this module's tests, and not the user's; so are the states that its machines start from."""
     there = tmp_path_factory.mktemp("data") / "snapshots"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "usual_folder", lambda: str(there))
+        patch.setattr(states, "folder_of_user", lambda: there.parent / "states")
         yield there
 
 
