@@ -79,7 +79,7 @@ async def until_unused(engine: BrokerEngine) -> None:
 async def until_gone(containers: list[str], seconds: float = 10) -> None:
     docker = DockerEngine()
     async with within(seconds):
-        while {row.container for row in await docker.list()} & set(containers):  # noqa: ASYNC110 (as above)
+        while {row.container for row in await docker.list()} & {one[:12] for one in containers}:  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0.02)
 
 

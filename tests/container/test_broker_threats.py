@@ -33,7 +33,7 @@ REPOSITORY = "sandbox-kernel-test"
 async def until_gone(container: str) -> None:
     docker = DockerEngine()
     async with within(20):
-        while container in {row.container for row in await docker.list()}:  # noqa: ASYNC110 (it is the engine that knows)
+        while container[:12] in {row.container for row in await docker.list()}:  # noqa: ASYNC110 (it is the engine that knows)
             await asyncio.sleep(0.02)
 
 
