@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test recipes hub test-unit test-modern properties lint bench fuzz fuzz-renderers lock labextension plotly-parts clean
+.PHONY: help demo lab setup test recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock labextension plotly-parts clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
