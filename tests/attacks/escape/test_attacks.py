@@ -46,7 +46,7 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     wanted: dict[tuple[str, str | None], list[str]] = {}
     for item in request.session.items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if {"attack", "runtime"} <= parameters.keys():
+        if parameters.get("attack") in ATTACKS and "runtime" in parameters:  # else there is none of a kind in this run
             name, runtime = parameters["attack"], parameters["runtime"]
             lacking = ATTACKS[name].control if item.name.startswith("test_control") else None
             wanted.setdefault((runtime, lacking), []).append(name)
