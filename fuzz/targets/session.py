@@ -42,6 +42,7 @@ class Container:
 
     id = "c"
     image_id = None
+    introduced = None
     held = True
 
     def __init__(self) -> None:
