@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines import machine_form
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
 from sandbox_kernel.engines.bubblewrap.roots import Root
 from sandbox_kernel.engines.pipe import Pipe
-from sandbox_kernel.engines.qemu import box, calls, hardware, orders, places
+from sandbox_kernel.engines.qemu import box, calls, hardware, lines, monitor, orders, places
 from sandbox_kernel.engines.qemu.lines import LINE_BYTES, Lines
 from sandbox_kernel.setup import machines
 from tests.support import ROOT
@@ -221,6 +222,50 @@ async def test_what_is_no_line_of_ours_ends_the_channel(data: bytes) -> None:
             await sending
         finally:
             heard.lines.close()
+
+
+async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", 100)
+    mine, theirs = socket.socketpair()
+    answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    over = asyncio.Event()
+    one = Lines(mine, answers.put_nowait, over.set)
+    try:
+        with theirs:
+            for _ in range(20):
+                await one.send({"op": "ask"})
+                theirs.recv(1000)
+                theirs.sendall(b'{"op": "answer"}\n')
+                async with within(10):
+                    assert await answers.get() == {"op": "answer"}
+            assert not over.is_set()
+    finally:
+        one.close()
+
+
+async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU would go on with it, while the sandbox does: what that changes is written again, without an end."""
+    monkeypatch.setattr(monitor, "SAVE_SECONDS", 0.05)
+    mine, theirs = socket.socketpair()
+    asked: list[str] = []
+
+    def answer() -> None:
+        with contextlib.suppress(OSError), theirs.makefile("rb") as file:
+            for row in file:
+                said = json.loads(row)
+                asked.append(said["execute"])
+                theirs.sendall(json.dumps({"id": said["id"], "return": {"status": "active"}}).encode() + b"\n")
+
+    one = monitor.Monitor(mine)
+    answering = asyncio.create_task(asyncio.to_thread(answer))
+    with theirs:
+        with pytest.raises(EngineError) as met:
+            await one.write_down(theirs.fileno())
+        one.close()
+        async with within(10):
+            await answering
+    assert met.value.code is EndCode.ENGINE_SILENT
+    assert asked[-1] == "migrate_cancel"
 
 
 def _send(sock: socket.socket, data: bytes) -> None:

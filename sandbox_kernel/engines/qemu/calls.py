@@ -21,7 +21,6 @@ SOCKETS = "getsockname getpeername getsockopt setsockopt sendto sendmsg recvfrom
 THREAD = 0x10000
 """CLONE_THREAD: with it, what is started is no process."""
 SET_NAME, GET_SECCOMP, SET_SECCOMP, SET_NO_NEW_PRIVS, SET_TIMERSLACK = 15, 21, 22, 38, 29
-RESIZE = "FIONBIO"
 
 
 def rules() -> tuple[Rule, ...]:

@@ -121,8 +121,8 @@ class QemuContainer(BubblewrapContainer):
         monitor = self._monitored()
         if self.paused:
             await self.resume()
-        said = await self._asked({"op": "freeze"}, "frozen", ANSWER_SECONDS)
         try:
+            said = await self._asked({"op": "freeze"}, "frozen", ANSWER_SECONDS)
             if said.get("ok") is not True:
                 raise EngineError(EndCode.SANDBOX_SILENT, "the sandbox does not stand still")
             await monitor.write_down(fd)

@@ -14,7 +14,7 @@ from typing import Any
 READ_BYTES = 65536
 LINE_BYTES = 256 << 10
 MOST_BYTES = 8 << 20
-"""What is read in all: a channel that says more than this has nothing to say."""
+"""What is read without a question of ours in between: a channel that says more than this has nothing to say."""
 
 
 class Lines:
@@ -67,6 +67,7 @@ class Lines:
         """Send one line; `fds` go along with it. Raises OSError."""
         data = json.dumps(document).encode() + b"\n"
         async with self._turn:
+            self._count = 0
             if fds:
                 sent = socket.send_fds(self._socket, [data], list(fds))
                 data = data[sent:]

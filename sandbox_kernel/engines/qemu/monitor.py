@@ -7,6 +7,7 @@ Imports asyncio, errors and the lines.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import Any
 
@@ -69,7 +70,11 @@ class Monitor:
                     if status in {"failed", "cancelled"}:
                         raise EngineError(EndCode.ENGINE_FAILED, "QEMU could not write the machine's state down")
                     await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError as error:
+        except (TimeoutError, EngineError) as error:
+            with contextlib.suppress(EngineError):  # it would go on writing, while the sandbox goes on, without an end
+                await self.ask("migrate_cancel")
+            if isinstance(error, EngineError):
+                raise
             raise EngineError(
                 EndCode.ENGINE_SILENT, "QEMU does not write the machine's state", limit=f"{SAVE_SECONDS:.0f} s"
             ) from error
