@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import anew
-from sandbox_kernel.core.model import AgentOptions, Limits, SandboxSpec
+from sandbox_kernel.core.model import AgentOptions, Inside, Limits, SandboxSpec
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.qemu import places, ready, states
+from sandbox_kernel.engines.qemu.engine import may_be_kept
 
 KEY = "0123456789abcdef"
 MADE = {"uid": 300_000_001, "machine": "1"}
@@ -159,3 +160,24 @@ def test_two_that_begin_anew_from_one_state_draw_differently() -> None:
     finally:
         random.setstate(before)
     assert drawn[0] != drawn[1]
+
+
+def test_what_a_crash_left_is_removed_and_what_another_process_makes_is_not(tmp_path: Path) -> None:
+    other = KEY[::-1]
+    for key in (KEY, other):
+        (tmp_path / f"{states.MAKING}{key}-left").mkdir()
+        (tmp_path / f"{states.MAKING}{key}-left" / states.STATE).write_bytes(b"large")
+    with states.making(tmp_path, "f" * 16) as busy:
+        assert busy is not None
+        with states.making(tmp_path, KEY) as mine:
+            assert mine is not None
+            assert {path.name for path in tmp_path.glob(f"{states.MAKING}*")} == {busy.name, mine.name}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_state_is_taken_of_what_is_one_caller_s() -> None:
+    inside = Inside(environment={}, lines=(), trust=None, certificates="")
+    assert may_be_kept(SPEC)
+    assert not may_be_kept(replace(SPEC, made_of=AgentOptions(variables=(("KEY", "secret"),))))
+    assert not may_be_kept(replace(SPEC, made_of=AgentOptions(inside=inside)))
+    assert not may_be_kept(replace(SPEC, made_of=None))

@@ -64,9 +64,9 @@ class QemuEngine(BubblewrapEngine):
     async def start(self, spec: SandboxSpec) -> QemuContainer:
         """Start a machine, from a state if there is one of it. One that fails, or is cancelled, leaves nothing behind.
 
-        Where there is none, one is taken beside it, for those to come.
+        Where there is none, one is taken beside it, for those to come; but none of what is one caller's own.
         """
-        if spec.made_of is None:
+        if not may_be_kept(spec):
             return await self._start(spec)
         folder, key = self.place(spec)
         try:
@@ -75,23 +75,40 @@ class QemuEngine(BubblewrapEngine):
             log_changed(key, error)
             await asyncio.to_thread(states.remove, folder, key)
             state = None
-        if state is None:
-            container = await self._start(spec)
-            if self._ahead_of_others:
-                self._taking.start(self.prepare(spec), "taking a state of a machine")
-            return container
+        if state is not None:
+            try:
+                return await self._start_from(spec, state)
+            except EngineError as error:
+                if error.code is not EndCode.ENGINE_FAILED:
+                    raise
+                log_changed(key, error)  # QEMU cannot read it, and would not the next time
+                await asyncio.to_thread(states.remove, folder, key)
+        container = await self._start(spec)
+        if self._ahead_of_others:
+            self._taking.start(self.prepare(spec), "taking a state of a machine")
+        return container
+
+    async def _start_from(self, spec: SandboxSpec, state: states.State) -> QemuContainer:
+        """Start a private copy of a state, which is closed, and claim it. Raises `EngineError`."""
         try:
             container = await self._start(spec, (state.fd, state.facts))
         finally:
             os.close(state.fd)
-        container.claim()
+        try:
+            container.claim()
+        except BaseException:
+            await asyncio.shield(self._undoing.hold(container.kill(), f"undo {container.id}"))
+            raise
         return container
 
     async def prepare(self, spec: SandboxSpec) -> bool:
         """Take a state of a machine for sandboxes of this spec, unless there is one; return whether it was taken.
 
-        It takes half a minute of a processor. Raises `EngineError` and OSError.
+        It takes half a minute of a processor. None is taken of one with variables of its caller's or a way out.
+        Raises `EngineError` and OSError.
         """
+        if not may_be_kept(spec):
+            return False
         folder, key = self.place(spec)
         if (folder / key / states.STATE).exists():
             return False
@@ -206,6 +223,14 @@ class QemuEngine(BubblewrapEngine):
     def _adopted(self, state: dict[str, Any], pipe: Pipe) -> QemuContainer:
         launched, _, first = taken_over(state, MARK)
         return QemuContainer(self._found(), launched, pipe, Made.read(state["made"]), None, first=first)
+
+
+def may_be_kept(spec: SandboxSpec) -> bool:
+    """Return whether a state of it holds nothing of one caller's, and so may lie on a disk and serve others.
+
+    Variables may be keys, and a way out is one session's: neither is written down unless somebody asks for a snapshot.
+    """
+    return spec.made_of is not None and not spec.made_of.variables and spec.made_of.inside is None
 
 
 def log_failed(name: str, error: BaseException) -> None:

@@ -32,6 +32,7 @@ STATE, FACTS = "state", "facts.json"
 KEPT = 4
 """How many there are at most; the one that was used longest ago goes first."""
 LARGEST_FACTS = 1 << 16
+MAKING = ".making-"
 
 
 class State(NamedTuple):
@@ -113,12 +114,34 @@ def making(folder: Path, key: str) -> Iterator[Path | None]:
         yield None
         return
     try:
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
+        _sweep(folder, key)
+        with tempfile.TemporaryDirectory(prefix=f"{MAKING}{key}-", dir=folder) as scratch:
             yield Path(scratch)
     finally:
         with contextlib.suppress(OSError):
             (folder / f".{key}.lock").unlink()
         os.close(lock)
+
+
+def _sweep(folder: Path, key: str) -> None:
+    """Remove what processes left that ended while they made a state; whoever makes one holds the lock of its name."""
+    for left in folder.glob(f"{MAKING}*"):
+        other = left.name.removeprefix(MAKING).partition("-")[0]
+        if other == key:
+            shutil.rmtree(left, ignore_errors=True)
+            continue
+        try:
+            lock = os.open(folder / f".{other}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+            (folder / f".{other}.lock").unlink(missing_ok=True)
+        except OSError:  # somebody is at it
+            continue
+        finally:
+            os.close(lock)
 
 
 def keep(folder: Path, key: str, scratch: Path, made: dict[str, Any]) -> None:
