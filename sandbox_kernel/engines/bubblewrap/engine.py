@@ -232,7 +232,7 @@ def _may_end(pid: int) -> bool:
 
 def _end(found: Found, variable: str) -> None:
     """Kill a sandbox that is nobody's, and remove its cgroups."""
-    from .warden import kill
+    from .warden import kill, let_go_on
 
     try:
         monitor = os.pidfd_open(found.pid)
@@ -244,6 +244,7 @@ def _end(found: Found, variable: str) -> None:
             kill([monitor])
             folders = cgroups.folders_of(rows, found.name)
             for folder in folders:
+                let_go_on(folder)
                 for pid in Path(folder, "cgroup.procs").read_text(encoding="ascii").split():
                     os.kill(int(pid), signal.SIGKILL)
             cgroups.remove(folders, REAP_SECONDS)

@@ -186,7 +186,7 @@ class Charge:
         """Kill what is known of it, and what else is in its cgroups; one that is paused dies when it goes on."""
         kill(self.processes)
         for folder in self.cgroups:
-            _let_go_on(folder)
+            let_go_on(folder)
             for pid in _processes(folder):
                 try:
                     os.kill(pid, 9)
@@ -209,7 +209,8 @@ class Charge:
             os.close(fd)
 
 
-def _let_go_on(folder: str) -> None:
+def let_go_on(folder: str) -> None:
+    """Let what is paused there go on: of version 1, a frozen process hears of no signal."""
     for name, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
         try:
             with open(f"{folder}/{name}", "r+", encoding="ascii") as file:  # noqa: PTH123 (as above)
