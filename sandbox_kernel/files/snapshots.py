@@ -137,9 +137,9 @@ class Store:
             with locked(folder):
                 there = sum(size_of(folder, each) for each in names(folder, every=True))
                 self._require_room(folder, there, bytes_at_most)
-            name = f"{NEW}{os.urandom(8).hex()}"
-            handle = os.open(name, CREATE, 0o600, dir_fd=folder.handle)
-            os.unlink(name, dir_fd=folder.handle)
+                name = f"{NEW}{os.urandom(8).hex()}"
+                handle = os.open(name, CREATE, 0o600, dir_fd=folder.handle)
+                os.unlink(name, dir_fd=folder.handle)  # under the lock: else another one takes it for a draft left over
             return handle
 
     @contextmanager

@@ -41,6 +41,9 @@ class Origin:
         if fd >= 0:
             os.close(fd)
 
+    def __del__(self) -> None:
+        self.close()  # of one whose sandbox never came to be: its caller gave up, or another of its twins failed
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
@@ -117,10 +120,13 @@ class Stores(Pauses):
         for origin in origins:
             made.append(self._made(self.settings, timeout=timeout, metadata=self.metadata))
             made[-1]._origin = origin  # noqa: SLF001 (one of its own kind)
-        done = await asyncio.gather(*(one.start() for one in made), return_exceptions=True)
-        if failures := [each for each in done if isinstance(each, BaseException)]:
+        try:
+            done = await asyncio.gather(*(one.start() for one in made), return_exceptions=True)
+            if failures := [each for each in done if isinstance(each, BaseException)]:
+                raise failures[0]
+        except BaseException:  # a caller that gives up as well: nobody would have them
             await asyncio.gather(*(one.kill() for one in made), return_exceptions=True)
-            raise failures[0]
+            raise
         return made
 
     @classmethod
