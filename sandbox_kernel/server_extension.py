@@ -164,7 +164,9 @@ def is_sandbox(specs: Any, name: str) -> bool:
     except (KeyError, ValueError):  # there is none, or its file is broken
         return False
     at = next((number for number, word in enumerate(argv) if number and word not in SWITCHES), 0)
-    return at > 0 and (argv[at : at + 2] == ["-m", "sandbox_kernel"] or argv[at].endswith(LAUNCHER))
+    # The launcher runs what is named next, if it has no kernel prepared.
+    starts = at > 0 and (argv[at] == "-m" or argv[at].endswith(LAUNCHER))
+    return starts and argv[at + 1 : at + 2] == ["sandbox_kernel"]
 
 
 def own_scripts(page: bytes) -> list[str]:

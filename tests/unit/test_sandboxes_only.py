@@ -28,6 +28,8 @@ def test_what_install_writes_is_a_sandbox_whatever_its_engine(tmp_path: Path, en
         ["python", "-c", "x", "/a/sandbox_kernel/kernel/launch.py"],
         ["python", "/a/launch.py"],
         ["/a/sandbox_kernel/kernel/launch.py"],
+        ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py"],
+        ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py", "ipykernel_launcher", "-f", "x"],
         ["python", "-I"],
     ],
 )
