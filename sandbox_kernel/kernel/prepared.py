@@ -142,6 +142,8 @@ def receive(sock: socket.socket) -> Asked:
     """Return what a launcher wants. Raises ValueError for another's words, OSError when they do not come in time."""
     deadline = time.monotonic() + REQUEST_SECONDS
     data, files, _, _ = socket.recv_fds(sock, 1 << 16, MOST_FILES)
+    for file in files:
+        os.set_inheritable(file, False)  # the function above has no heed for flags
     sections: list[bytes] = []
     buffer = bytearray(data)
     while len(sections) < 5:

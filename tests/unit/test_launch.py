@@ -200,6 +200,19 @@ def test_each_kernel_has_its_own(shared: Place) -> None:
     assert listens(file_of(second))
 
 
+def test_a_kernel_s_helpers_are_left_nothing_open(shared: Place) -> None:
+    """What came over the socket is closed by whatever a kernel starts, as all else that it has open."""
+    kernel = shared.kernel_of(shared.start())
+    left = {}
+    for place in Path(f"/proc/{kernel}/fd").iterdir():
+        flags = (
+            (place.parent.parent / "fdinfo" / place.name).read_text(encoding="ascii").partition("flags:")[2].split()[0]
+        )
+        if int(place.name) > 2 and not int(flags, 8) & os.O_CLOEXEC:
+            left[place.name] = str(place.readlink())
+    assert left == {}
+
+
 def test_ports_are_open_before_the_kernel_is(shared: Place) -> None:
     """A client that comes early waits at an open door; what is none of the connection file is closed."""
     given = ports(2)
