@@ -95,8 +95,10 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     pages = await _metrics(broker, options.metrics) if options.metrics else None
     kernels = Kernels(path, say=_say)
     if not options.for_all:  # one that serves others runs nothing for them
-        with contextlib.suppress(OSError):
+        try:
             kernels.listen()
+        except OSError as error:  # its address is the longer one of the two, and the system bounds both
+            _say(f"no kernels are prepared: {error}")
     broker.listen(sock)
     _say(f"listening at {path}, engine {engine.address}, {settings.pool} sandboxes kept ready")
     try:
