@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import __version__
-from ..container import wire
 from ..core.errors import SandboxError
 from ..core.tasks import Tasks
 from .spare import SPARE_BYTES, spare_memory, under_pressure
@@ -194,7 +193,7 @@ class Pool:
                 container = cast("Lendable", await self._engine.start(spec))
                 warm = Warm(spec, container, image)
                 await warm.get_ready(self._tasks)
-        except (SandboxError, OSError, ValueError, TimeoutError, wire.FrameError) as error:
+        except Exception as error:  # what a sandbox says may find a defect of ours, which must not end the pool
             kind.failures += 1
             pause = min(AFTER_FAILURE_SECONDS * 2 ** (kind.failures - 1), MOST_AFTER_FAILURE_SECONDS)
             kind.not_before = time.monotonic() + pause
