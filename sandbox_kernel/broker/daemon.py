@@ -149,7 +149,11 @@ class Broker:
         if said["agent"] != wanted.digest():
             raise EngineError(EndCode.BROKER_OTHER_VERSION)
         wish = self.keeping.wish(said.get("kept"), whose)
-        self.tally.take(self.policy, whose.uid, begin)
+        try:
+            self.tally.take(self.policy, whose.uid, begin)
+        except SandboxError:
+            self.keeping.forget(whose.uid, wish)
+            raise
         self.starting += 1
         try:
             made = await self._ready(wanted, whose, wish) or await self._cold(wanted, whose, wish)

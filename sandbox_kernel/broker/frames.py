@@ -1,12 +1,14 @@
-"""A stream of the wire cut into frames without reading them: small ones whole, large ones as they come. Pure.
+"""A stream of the wire cut into frames without reading them: small ones whole, large ones as they come.
 
 Who keeps a pipe for somebody else has to know where a frame ends, and holds none that is large.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 from ..container import wire
@@ -16,6 +18,13 @@ _NOTE = b"{" + words.KEEP
 _HEAD = struct.Struct("!IB")
 LEAST = 3
 """Bytes that a frame announces at least: its kind, and how many parts it has."""
+WHOLE = 64 << 10
+"""Bytes of a frame of the sandbox's that is held until it is complete."""
+OWNERS_WHOLE = 8 << 20
+"""The same of an owner's: what an honest one sends is less, so it is passed on whole or not at all."""
+FRAME_RESERVE = 2 << 20
+SLICE = 32 << 10
+"""Bytes that are cut before others have their turn: they may be thousands of frames."""
 
 
 class Piece(NamedTuple):
@@ -80,6 +89,15 @@ class Frames:
         if not LEAST <= size <= self._max or kind not in wire.KINDS:
             raise wire.FrameError(f"no frame of kind {kind} has {size} bytes")
         self._kind, self._size = kind, size + 4
+
+
+async def cut(frames: Frames, receive: Callable[[], Awaitable[bytes]]) -> AsyncIterator[Piece]:
+    """Cut what is received, until its end. Raises `wire.FrameError`, and what `receive` raises."""
+    while data := await receive():
+        for start in range(0, len(data), SLICE):
+            for piece in frames.feed(data[start : start + SLICE]):
+                yield piece
+            await asyncio.sleep(0)
 
 
 def parts(piece: Piece) -> tuple[bytes, ...]:

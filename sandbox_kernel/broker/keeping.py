@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MOST_ANSWER = words.MOST_BYTES - 4096
 """Bytes of the rows of one answer; the rest is asked for with the number of the last."""
 
+MOST_PASSING = 8
+"""Owners, one after another, whose words a sandbox that does not listen has not taken yet."""
+
 Answer = dict[str, Any]
 
 
@@ -111,6 +114,8 @@ class Keeping:
         kept, take = self.named(said, whose), said["take"]
         if type(take) is not bool:
             raise ValueError("neither true nor false")
+        if kept.passing >= MOST_PASSING:
+            raise QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{MOST_PASSING} owners whose words wait for a sandbox")
         if kept.is_owned:
             if not take:
                 raise EngineError(EndCode.DETACHED_OWNED)

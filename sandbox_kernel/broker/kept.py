@@ -22,20 +22,15 @@ from ..core.errors import EngineError, QuotaExceeded, SandboxError
 from ..core.model import ExitReason
 from ..core.tasks import Tasks
 from ..engines.pipe import Pipe
-from .frames import Frames, Piece, is_note, op_of, parts
+from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
 from .lent import Lent
 from .owner import Owner, Wish, noted
-from .transcript import Transcript
+from .transcript import OF_A_FRAME, Transcript
 
 if TYPE_CHECKING:
     from ..core.model import SandboxSpec
     from ..engines.base import Lendable
 
-WHOLE = 64 << 10
-"""Bytes of a frame of the sandbox's that is held until it is complete."""
-OWNERS_WHOLE = 8 << 20
-"""The same of an owner's: what an honest one sends is less, so it is passed on whole or not at all."""
-FRAME_RESERVE = 2 << 20
 STATUS_BYTES = 4096
 PING_SECONDS = 10.0
 """The agent ends itself when it hears nothing for 60 s; an owner may be there and be stopped."""
@@ -67,6 +62,8 @@ class Kept(Lent):
         self._began = self._cell_began = loop.time()
         self._loop = loop
         self._owner: Owner | None = None
+        self.passing = 0
+        """Owners of whom something may still be passed on: the last one, and those before it."""
         self._upstream: asyncio.Task[None] | None = None
         self.cast_out: Callable[[], None] = lambda: None
         """What is called when another takes it over."""
@@ -105,31 +102,35 @@ class Kept(Lent):
 
     def open(self, *, first: bool = False) -> int:
         """Return an owner's end of a new pipe; whoever owned it until now has none any more."""
-        self.leave()
+        cast_out, self.cast_out = self.cast_out, lambda: None
+        cast_out()  # also one that closed its pipe alone: its end would be taken for the next owner's
+        self._let_go()
         ours, theirs = socket.socketpair()
+        self.passing += 1
         owner = self._owner = Owner(Pipe(ours), began=first)
         self._upstream = self._tasks.hold(self._forward(owner, self._upstream), f"an owner of {self.container.id}")
         self.is_adrift = False
         return theirs.detach()
 
     def taken(self) -> None:
-        """Tell the owner that another one takes it over, and let go of it."""
-        told, cast_out = self._told, self.cast_out
-        self._told, self.cast_out = None, lambda: None
+        """Tell the owner that another one takes it over."""
+        told, self._told = self._told, None
         if told is not None:
             told(ExitReason(kind="taken"))
-        cast_out()
-        self.leave()
 
     def leave(self) -> None:
-        """Go on without an owner. What it wrote until now is still passed on."""
+        """Go on without an owner, whose connection says so. What it wrote until now is still passed on."""
+        self.cast_out = lambda: None
+        self._let_go()
+
+    lost = leave
+
+    def _let_go(self) -> None:
         owner, self._owner, self._told = self._owner, None, None
         self.pid, self.is_adrift = 0, True
         if owner is not None:
             owner.pipe.finish()
             self._look_at_clock()
-
-    lost = leave
 
     async def begin(self) -> dict[str, Any]:
         """Have the owner hear all, from the beginning of the cell that runs. Returns what of that is missing."""
@@ -206,22 +207,22 @@ class Kept(Lent):
     # --- from its owner to the sandbox ---
 
     async def _forward(self, owner: Owner, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait({before})
         frames = Frames(self.spec.limits.message_bytes + FRAME_RESERVE, OWNERS_WHOLE)
         try:
-            while data := await owner.pipe.receive():
-                for piece in frames.feed(data):
-                    if is_note(piece):
-                        self._note(parts(piece)[0])
-                    else:
-                        await self.container.send(piece.data)
+            if before is not None:
+                await asyncio.wait({before})
+            async for piece in cut(frames, owner.pipe.receive):
+                if is_note(piece):
+                    self._note(parts(piece)[0])
+                else:
+                    await self.container.send(piece.data)
         except (wire.FrameError, ValueError, LookupError, TypeError, SandboxError):
             pass  # it is no proper owner, or there is no sandbox any more
         finally:
+            self.passing -= 1
             owner.pipe.close()
             if self._owner is owner:
-                self.leave()
+                self._let_go()
             if frames.cut:
                 self.finish("killed")  # the sandbox would take what comes next for the rest of it
 
@@ -256,9 +257,8 @@ class Kept(Lent):
     async def _read(self) -> None:
         frames = Frames(self.spec.limits.message_bytes + FRAME_RESERVE, WHOLE)
         try:
-            while data := await self.container.receive():
-                for piece in frames.feed(data):
-                    await self._take(piece)
+            async for piece in cut(frames, self.container.receive):
+                await self._take(piece)
         except wire.FrameError:
             self.finish("killed")
         finally:
@@ -275,7 +275,7 @@ class Kept(Lent):
         if self._to is not None and self._to is self._owner:
             await self._to.send(piece.data)
         elif not self._keeping and self._owner is None:
-            self._paced += len(piece.data)
+            self._paced += len(piece.data) + OF_A_FRAME
             if self._paced > PACED_BYTES:
                 self._paced = 0
                 await asyncio.sleep(PACE_SECONDS)

@@ -45,9 +45,11 @@ class Owner:
 
 def noted(data: bytes) -> dict[str, Any]:
     """Return what an owner notes of its session. Raises LookupError, TypeError or ValueError for what is improper."""
+    if len(data) > words.MOST_NOTE:  # which is known before millions of lists are made of it
+        raise ValueError("a note is too long")
     said = words.unpacked(data)
     session, cell = said.get("session", {}), said.get("cell")
-    if len(data) > (words.MOST_SESSION if "session" in said else words.MOST_NOTE):
+    if "session" in said and len(data) > words.MOST_SESSION:
         raise ValueError("a note is too long")
     if not isinstance(session, dict) or not (cell is None or isinstance(cell, dict)):
         raise ValueError("that is no note")
