@@ -196,7 +196,11 @@ class Broker:
         try:
             if wish is not None:  # it is this process's, and ends with it
                 kept = Kept(container, spec, whose.uid, self.tasks, wish)
-                return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
+                try:
+                    return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
+                except BaseException:
+                    kept.over()  # its clock would go on for as long as its lifetime
+                    raise
             if not warm:
                 # Its name says who has it before somebody has it: what outlives this process goes by the name.
                 await self._rename(container, spec.session_id, whose.pid)

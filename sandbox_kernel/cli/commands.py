@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.sources import SETTINGS, from_files
+from ..config.sources import SETTINGS, from_files, from_files_for_all
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import Settings
@@ -239,11 +239,12 @@ def reap(options: argparse.Namespace) -> int:
     """
     from ..files.snapshots import Store
 
-    gone = Store.of(check(from_files() | options.values)).tidy()
-    if gone:
-        print(f"removed {gone} {'snapshot' if gone == 1 else 'snapshots'}")
     count = engine_call(options, "reap")
-    print("nothing to remove" if not count else f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
+    if count:
+        print(f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
+    gone = Store.of(check(from_files_for_all() | options.values)).tidy()  # may be refused, which keeps no sandbox
+    if gone or not count:
+        print(f"removed {gone} {'snapshot' if gone == 1 else 'snapshots'}" if gone else "nothing to remove")
     return FINE
 
 

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from ..config.sources import from_files_for_all
-from ..core.codes import SnapshotCode
-from ..core.errors import FileNotThere
+from ..core.codes import SnapshotCode, UsageCode
+from ..core.errors import ConfigurationError, FileNotThere
 from ..core.model import format_bytes
 from ..files.snapshots import Store
 from ..policy.shown import ours
@@ -33,6 +33,9 @@ def snapshots(options: argparse.Namespace) -> int:
     What is older than `snapshots_age` is removed before. A snapshot has all that its sandbox had in memory.
     """
     store = Store.of(check(from_files_for_all() | options.values))
+    if (options.action == "delete") != bool(options.names):
+        words = "snapshots delete needs a NAME" if options.action == "delete" else "snapshots list takes no NAME"
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, words)
     if options.action == "delete":
         for name in options.names:
             if not store.delete(name):

@@ -72,3 +72,9 @@ def test_the_doctor_says_how_many_there_are_and_what_is_wrong_with_their_folder(
     (row,) = snapshot_rows(Settings())
     assert row.status == "wrong"
     assert row.remedy
+
+
+@pytest.mark.parametrize("words", [["delete"], ["list", "one"]])
+def test_what_is_to_be_deleted_has_a_name(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["snapshots", *words]) == 2
+    assert "NAME" in capsys.readouterr().err
