@@ -125,8 +125,8 @@ class Kept(Lent):
 
     lost = leave
 
-    def _let_go(self) -> None:
-        owner, self._owner, self._told = self._owner, None, None
+    def _let_go(self, told: Callable[[ExitReason], None] | None = None) -> None:
+        owner, self._owner, self._told = self._owner, None, told
         self.pid, self.is_adrift = 0, True
         if owner is not None:
             owner.pipe.finish()
@@ -222,7 +222,7 @@ class Kept(Lent):
             self.passing -= 1
             owner.pipe.close()
             if self._owner is owner:
-                self._let_go()
+                self._let_go(self._told)  # its connection is there still, and hears of the end
             if frames.cut:
                 self.finish("killed")  # the sandbox would take what comes next for the rest of it
 
