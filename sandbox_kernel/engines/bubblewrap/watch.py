@@ -107,9 +107,19 @@ class UsageWatch:
         files = 0
         for place in PLACES:
             with contextlib.suppress(OSError):
-                space = os.statvfs(f"/proc/{self._first}/root{place}")
-                files += (space.f_blocks - space.f_bfree) * space.f_frsize
+                inside = f"/proc/{self._first}/root{place}"
+                if not _is_ours(inside, place):
+                    space = os.statvfs(inside)
+                    files += (space.f_blocks - space.f_bfree) * space.f_frsize
         return private + max(shared, files), threads
+
+
+def _is_ours(inside: str, place: str) -> bool:
+    """Return whether a place is this machine's own: a sandbox that is being set up has not left its root yet."""
+    try:
+        return os.stat(inside).st_dev == os.stat(place).st_dev  # noqa: PTH116 (no path is made of it at each look)
+    except FileNotFoundError:
+        return False  # it is there on one side only
 
 
 def family(first: int) -> Iterator[int]:

@@ -31,7 +31,7 @@ from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import holders, sandboxes
-from sandbox_kernel.engines.bubblewrap.watch import UsageWatch
+from sandbox_kernel.engines.bubblewrap.watch import MayUse, UsageWatch
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
 from tests.support.patience import within
@@ -454,6 +454,21 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
         assert all(60 * MIB < memory < most for weighed, memory in found if weighed), found
     finally:
         await container.kill()
+
+
+async def test_files_of_the_machine_are_no_sandbox_s() -> None:
+    """A sandbox that is being set up has this machine's root still, and its disk is fuller than any limit."""
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        watch = UsageWatch(process.pid, MayUse(MIB, 1), lambda: None)
+        watch.close()
+        assert watch.usage()[0] < 16 * MIB
+        space = os.statvfs("/tmp")  # the control: there is that much, or this shows nothing
+        if (space.f_blocks - space.f_bfree) * space.f_frsize < 16 * MIB:
+            pytest.skip("this machine has nothing in /tmp")
+    finally:
+        process.kill()
+        await process.wait()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandboxes run as that user")
