@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import os
 import re
 import shutil
 import tempfile
@@ -194,7 +195,8 @@ class Page:
         options.unhandled_prompt_behavior = "accept"
         for switch in (*SWITCHES, RESOLVER, f"--user-data-dir={self._home.name}"):
             options.add_argument(switch)
-        self._browser = browser = Chrome(options=options, service=Service(executable_path=driver))
+        environment = {**os.environ, "TMPDIR": self._home.name}  # it leaves a folder there when it is killed
+        self._browser = browser = Chrome(options=options, service=Service(executable_path=driver, env=environment))
         browser.set_script_timeout(SECONDS)
         browser.set_page_load_timeout(SECONDS)
         browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HOOKS})

@@ -16,7 +16,9 @@
 - `svg_cost`: What an SVG costs to draw, with all that it refers to.
 - `svg`: SVG images: parsed here, and written anew from an allow-list.
 - `html_missed`: What goes from HTML, in words.
+- `html_plain`: HTML of which it is known what the sanitiser makes of it.
 - `html_cost`: What HTML costs our parser, and a browser that lays it out.
+- `html_sanitiser`: The elements, attributes and values of HTML that are kept.
 - `html`: HTML: sanitised if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
 - `charts`: What a figure shows, as data that is built anew.

@@ -32,6 +32,8 @@ class Block:
 
 def blocks(source: str, name: str) -> Iterator[Block]:
     """Yield the elements `name` of `source` that are closed; as a browser does, an inner tag is part of the content."""
+    if not any(begun in source for begun in ("<s", "<S", "<\u017f")):  # as both names begin, whatever their case
+        return
     opened: re.Match[str] | None = None
     for tag in islice(_TAGS[name].finditer(source), MAX_TAGS):
         if tag[2] is None:

@@ -1,6 +1,6 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, html_cost, html_missed, marks, packed, tex, frame, media and verdict, and nh3 and svg when they are
+Imports blocks, css, frame, html_cost, html_missed, html_plain, html_sanitiser, marks, packed and tex, and svg if it is
 needed: start-up time counts.
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
@@ -10,77 +10,33 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Callable
 from functools import cache, partial
 from html import escape as _escape
 from html import unescape
-from typing import Any
 
-from ..core.codes import Note, OutputCode
-from . import css, frame, html_cost, html_missed, media, tex
+from ..core.codes import OutputCode
+from . import css, frame, html_cost, html_missed, html_plain, tex
 from .blocks import contents
-from .marks import MAX_TURNS, bounded, lighter, parted, parted_pieces, turns
+from .html_sanitiser import CLASS, CONTROLS, clean, cleared
+from .marks import MAX_TURNS, MAX_WORD, bounded, lighter, parted, parted_pieces, sought, turns
 from .packed import Packer
-from .verdict import Notes, named, noted
+from .verdict import Notes
 
-_TAGS = frozenset(
-    """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
-    figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li mark ol p pre q rp rt ruby s samp section
-    small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
-    """.split()  # noqa: SIM905 (a list of words reads better as words)
-)
 MAX_TEXT = 100_000
 MAX_STYLES = 2_000_000
 """Characters of style sheets that are confined to their output, in half a second; a larger one is shown in a frame."""
-_ATTRIBUTES = {
-    "*": frozenset(("align", "class", "dir", "id", "lang", "style", "title")),
-    "a": frozenset(("href",)),
-    "audio": frozenset(("controls", "loop", "muted", "preload", "src")),
-    "col": frozenset(("span", "width")),
-    "colgroup": frozenset(("span",)),
-    "details": frozenset(("open",)),
-    "font": frozenset(("color", "face", "size")),
-    "img": frozenset(("alt", "height", "src", "width")),
-    "li": frozenset(("value",)),
-    "ol": frozenset(("reversed", "start", "type")),
-    "source": frozenset(("src", "type")),
-    "table": frozenset(("bgcolor", "border", "cellpadding", "cellspacing", "width")),
-    "td": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "valign", "width")),
-    "th": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "scope", "valign", "width")),
-    "time": frozenset(("datetime",)),
-    "tr": frozenset(("bgcolor", "valign")),
-    "video": frozenset(("controls", "height", "loop", "muted", "preload", "src", "width")),
-}
-_DROPPED_WITH_CONTENT = frozenset(("script", "style", "template", "noscript", "iframe", "object", "title", "xmp"))
-
 _ACTIVE = re.compile(
     r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{0,500}\ssrcdoc)\b", re.IGNORECASE
 )
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Nothing that a terminal obeys is left: HTML is also read as text."""
 _SPECIAL = re.compile(r"[<>&$\\\xa0]|[\ud800-\udfff]")
 _TAGS_AND_TEXT = re.compile(r"(<(?:\"[^\"]*\"|[^\">])*>)")
 _SVG = re.compile(r"<use\b|data:image/svg|url\(\s{0,8}[\"']?#", re.IGNORECASE)
 _CODE_START, _CODE_END = re.compile(r"<(?:pre|code)\b"), re.compile(r"</(?:pre|code)\b")
 _BREAK = re.compile(r"<w?br\b")
 
-_CLASS = re.compile(
-    r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank"
-    r"|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
-    r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
-)
-"""Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
-_ID = re.compile(r"T_[\w-]{1,80}")
-_LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
 _MAP = re.compile(r"\bL\s{0,9}\.\s{0,9}map\(")  # leaflet, as of folium: nothing is in its frame without a network
-_LINK_TAG = re.compile(r"<a( [^>]*)>")
-_ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
-_IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
-_MEDIA = re.compile(
-    r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE
-)
 _PAGE = re.compile(r"<iframe\s[^<>]{0,500}?srcdoc=\"([^\"]*)\"", re.IGNORECASE)
 _SCOPE = re.compile(
     r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
@@ -101,7 +57,9 @@ def render(
 
     `leaves_out` says which libraries the page has already.
     """
-    source = lighter(_CONTROLS.sub("", source))
+    source = lighter(cleared(source))
+    if frames and (plain := unparsed(source, notes, frames=True)) is not None:
+        return plain
     if not frames or _unwrap(source, Notes()):
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
@@ -109,7 +67,7 @@ def render(
     if not html_cost.is_costly(source) and not html_cost.is_crowded(source) and not _is_program(source):
         return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
-        source = _CONTROLS.sub("", unescape(page[1]))
+        source = CONTROLS.sub("", unescape(page[1]))
     if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes)
     if frame.loads_scripts(source):
@@ -121,7 +79,9 @@ def render(
 
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
-    source = lighter(_CONTROLS.sub("", source))
+    source = lighter(cleared(source))
+    if (plain := unparsed(source, notes, frames=False)) is not None:
+        return plain
     if html_cost.is_costly(source) or html_cost.is_crowded(source):
         return _as_text(source, notes)
     return _sanitised(source, notes)
@@ -135,7 +95,27 @@ def _sanitised(source: str, notes: Notes) -> str:
     if unwrapped := _unwrap(source, notes):
         return unwrapped
     styles = contents(source, "style")
-    kept = _markup(source, notes, styled=bool(styles))
+    return _shown(_markup(source, notes, styled=bool(styles)), styles, source, notes)
+
+
+def unparsed(source: str, notes: Notes, *, frames: bool) -> str | None:
+    """Do the same to a source that is so plain that nobody needs to parse it; None for any other."""
+    kept = grammar().read(source)
+    if kept is None:
+        return None
+    styles = contents(source, "style") if "<style" in source else ""
+    if styles and frames and _needs_frame(styles, source):
+        return None
+    return _shown(_readable(kept, notes, styled=bool(styles)), styles, source, notes)
+
+
+@cache
+def grammar() -> html_plain.Grammar:
+    return html_plain.Grammar(CLASS)
+
+
+def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
+    """Return markup as it leaves here, or its source as text if a browser were busy with it for long."""
     if kept.count("<") > 2 * html_cost.MAX_TAGS or _is_slow(kept, source):
         return _as_text(source, notes)
     notes.work += html_cost.work(kept)
@@ -155,7 +135,7 @@ def _as_text(source: str, notes: Notes) -> str:
 
 def as_text(source: str) -> str:
     """Return markup that shows `source` as it is; filtering that once more changes nothing."""
-    return _scoped(f"<pre>{escape(bounded(_CONTROLS.sub('', source)))}</pre>", "", Notes())
+    return _scoped(f"<pre>{escape(bounded(CONTROLS.sub('', source)))}</pre>", "", Notes())
 
 
 def _is_costly_drawing(source: str) -> bool:
@@ -168,37 +148,35 @@ def _is_costly_drawing(source: str) -> bool:
 
 
 def _is_program(source: str) -> bool:
-    if _ACTIVE.search(source):
-        return True
-    # A style sheet that cannot be confined to its own output shows as it should only in a frame.
-    styles = contents(source, "style")
+    return _ACTIVE.search(source) is not None or _needs_frame(contents(source, "style"), source)
+
+
+def _needs_frame(styles: str, source: str) -> bool:
+    """Return whether style sheets cannot be confined to their own output: they show as they should only in a frame."""
     if not styles or len(styles) > MAX_STYLES:
         return bool(styles)
     if css.is_costly(styles, source.count("<")):
         return False  # it would be as slow in a frame
-    return css.stylesheet(styles, "x") is None or not all(_CLASS.fullmatch(name) for name in css.classes(styles))
+    return css.stylesheet(styles, "x") is None or not all(CLASS.fullmatch(name) for name in css.classes(styles))
 
 
 def _markup(source: str, notes: Notes, *, styled: bool) -> str:
-    sanitiser = _sanitiser()
-    sanitiser.changed.clear()
-    sanitiser.images.left = None
-    try:
-        kept = sanitiser.cleaner.clean(source)
-    except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
-        kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
     html_missed.note(source, notes)
-    for note in sorted(sanitiser.changed, key=str):
-        notes.take(note)
-    if sanitiser.images.left is not None:
-        notes.work += sanitiser.images.left.work
-    kept = _typeset(_CONTROLS.sub("", _LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept), notes)
+    return _readable(clean(source, notes), notes, styled=styled)
+
+
+def _readable(kept: str, notes: Notes, *, styled: bool) -> str:
+    """Return what the sanitiser wrote as a page can show it: formulas set apart, and no text that takes long."""
+    kept = _typeset(kept, notes)
     return kept if kept.isascii() else _quicker(kept, notes, styled=styled)
 
 
 def _quicker(kept: str, notes: Notes, *, styled: bool) -> str:
     """Return markup that the sanitiser wrote without what a browser is slow to lay out, however the source wrote it."""
-    pieces = _TAGS_AND_TEXT.split(lighter(kept))
+    kept = lighter(kept)
+    if sought(kept) <= MAX_WORD:
+        return kept
+    pieces = _TAGS_AND_TEXT.split(kept)
     # A class may be one of the page's own, and hide what has it.
     styled |= any(word in kept for word in ("style=", "class=", "hidden"))
     notes.work += parted_pieces(pieces, styled=styled)
@@ -224,14 +202,6 @@ def _typeset(kept: str, notes: Notes) -> str:
             pieces[place] = tex.apart(unescape(piece), left, alone=alone, write=escape)
     notes.work += left.work
     return "".join(pieces)
-
-
-def _in_order(tag: re.Match[str]) -> str:
-    """Put what the sanitiser adds to a link at its end: it does so in any order, and the same source must stay so."""
-    attributes = tag[1]
-    for added in _ADDED:
-        attributes = attributes.replace(added, "")  # no value holds this text: quotes in values are escaped
-    return f"<a{attributes}{''.join(_ADDED)}>"
 
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
@@ -261,78 +231,3 @@ def _unwrap(source: str, notes: Notes) -> str | None:
         return None
     notes.work += quiet.work + html_cost.work(kept)
     return source
-
-
-class _Sanitiser(threading.local):
-    """The sanitiser of one thread; its tables take as long to make as a small table takes to clean."""
-
-    def __init__(self) -> None:
-        self.changed: set[Note] = set()
-        """What was removed from the last source."""
-        self.images = _Images(self.changed)
-        self.cleaner = _cleaner(self.changed, self.images)
-
-
-class _Images:
-    """The images of one output, which together cost no more than a browser bears."""
-
-    def __init__(self, changed: set[Note]) -> None:
-        self.changed = changed
-        self.left: Any = None
-
-    def readdressed(self, value: str) -> str | None:
-        from . import svg
-
-        self.left = self.left or svg.Allowance()
-        kept = svg.readdress(value, self.left)
-        if kept is None:
-            self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
-        return kept
-
-
-@cache
-def _sanitiser() -> _Sanitiser:
-    return _Sanitiser()
-
-
-def _cleaner(changed: set[Note], images: _Images) -> Any:
-    def check(tag: str, name: str, value: str) -> str | None:
-        # Must never raise: the sanitiser would keep the attribute.
-        value = _CONTROLS.sub("", value)
-        if name == "style":
-            kept, whole = css.declarations(value)
-            if not whole:
-                changed.add(noted(OutputCode.CSS))
-            return kept or None
-        if name == "class":
-            classes = [one for one in value.split() if _CLASS.fullmatch(one)]
-            return " ".join(classes) or None
-        if name == "id":
-            return value if _ID.fullmatch(value) else None
-        if name == "href":
-            if _LINK.fullmatch(value.strip()):
-                return value
-            changed.add(noted(OutputCode.HTML_LINK))
-            return None
-        if name == "src":
-            if tag == "img" and _IMAGE.fullmatch(value.strip()):
-                return images.readdressed(value)
-            found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
-            if found and media.is_played_text(found[1]):
-                return value
-            changed.add(noted(OutputCode.HTML_SOURCE, tag=named(tag)))
-            return None
-        return value
-
-    import nh3
-
-    return nh3.Cleaner(
-        tags=set(_TAGS),
-        clean_content_tags=set(_DROPPED_WITH_CONTENT),
-        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
-        attribute_filter=check,
-        link_rel="noopener noreferrer",
-        set_tag_attribute_values={"a": {"target": "_blank"}},
-        url_schemes={"http", "https", "mailto", "data"},
-        url_relative="deny",
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from .marks import MAX_TURNS, turns
+from .marks import MAX_TURNS, beyond_ascii, turns
 
 MAX_TAGS = 50_000
 """Elements that a page takes in within two seconds; a table of 2,000 rows and 20 columns has 44,000."""
@@ -36,8 +36,7 @@ _FLAT = frozenset(
 _FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{0,200}", re.IGNORECASE)
 """Formats that a parser opens again in every paragraph, once for each way they are written."""
 TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
-_WHOLE_TAG = re.compile(r"<(?:\"[^\"]*\"|[^\">])*>")
-_SIGNS = re.compile(r"[\x80-\xbf]+")
+_WHOLE_TAG = re.compile(r"<[^\">]*+(?:\"[^\"]*+\"[^\">]*+)*>")
 _COMMON = re.compile(r"[\x00-@\[-`{-\xbf\u2000-\u206f\u3000-\u303f]+")
 """What is drawn in whatever font is around it."""
 _SLOWER = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2000-\u2fff\ue000-\uf8ff\U00010000-\U0010ffff]+")
@@ -53,7 +52,7 @@ _ROWS = re.compile(r" rowspan=\"\s*+\+?([0-9]+)")
 
 
 def _count_signs(source: str) -> int:
-    return 0 if source.isascii() else len(source) - len(_SIGNS.sub("", source))
+    return sum(piece.encode("utf-8", "surrogatepass").count(b"\xc2") for piece in beyond_ascii(source))
 
 
 def is_crowded(source: str) -> bool:
@@ -85,12 +84,13 @@ def work(kept: str) -> int:
 
 def _text(kept: str) -> int:
     """Return how many characters are between the tags, those that are slower counted more than once."""
-    text = _WHOLE_TAG.sub("", kept)
+    # No text of the sanitiser's has a tag in it; in the value of an attribute, one goes with the tag around it.
+    text = _WHOLE_TAG.sub("", kept.replace("</td>", "").replace("<td>", ""))
     if text.isascii():
         return len(text)
     letters = _COMMON.sub("", text)
     slower = sum(map(len, _SLOWER.findall(letters))) + 2 * sum(map(len, _WIDE.findall(letters)))
-    return len(text) + slower + sum(1 for _ in _SCRIPT.finditer(letters))
+    return len(text) + slower + len(_SCRIPT.findall(letters))
 
 
 def is_spread(kept: str) -> bool:
@@ -98,16 +98,23 @@ def is_spread(kept: str) -> bool:
     return "rowspan" in kept and sum(int(rows[:6]) for rows in _ROWS.findall(kept)) > MAX_ROWS
 
 
-def is_costly(source: str) -> bool:
-    """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
-    opened = source.count("<")
+def is_much(source: str, opened: int) -> bool:
+    """Return whether a source with so many `<` is too long, or becomes too long, to be parsed."""
     # What is not markup becomes entities of up to six characters.
     longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
     if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
         return True
-    if (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES:
+    return (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES
+
+
+def is_costly(source: str) -> bool:
+    """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
+    opened = source.count("<")
+    if is_much(source, opened):
         return True
     if opened <= MAX_NESTING // 100:
+        return False
+    if opened - source.count("</") <= MAX_NESTING and not _FORMAT.search(source):
         return False
     tags = Counter(TAG.findall(source))
     nesting = sum(count for tag, count in tags.items() if tag.lower() not in _FLAT)

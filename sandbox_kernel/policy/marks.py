@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 MAX_MARKS = 64
 """Marks in a row that are kept. No script needs ten; Unicode's own bound for streams is thirty."""
@@ -38,13 +39,28 @@ _SOUGHT = (
 )
 """The blocks of letters that Unicode calls "complex context": where their words end, no rule says."""
 _SOUGHT_LETTER = re.compile(f"[{_SOUGHT}]")
-_SOUGHT_OR_SPACE = re.compile(rf"[ \t\n\r\f{BREAK}]|[{_SOUGHT}]{{1,{MAX_WORD}}}+")
+_SPACES = f" \t\n\r\f{BREAK}"
+_SOUGHT_OR_SPACE = re.compile(rf"[{_SPACES}]|[{_SOUGHT}]{{1,{MAX_WORD}}}+")
 _COLOURS, _MARKS = re.compile(_COLOUR), re.compile(_MARK)
+
+
+_PIECE = 1 << 16
+_ASCII = bytes(range(0x80))
+
+
+def beyond_ascii(text: str) -> Iterator[str]:
+    """Yield all that is not ASCII, piece by piece: much less to look at in a table, and joined as it never was."""
+    if text.isascii():
+        return
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE]
+        if not piece.isascii():
+            yield piece.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def lighter(text: str) -> str:
     """Return text in which no letter has more than `MAX_MARKS` marks; the very same text if none has."""
-    if text.isascii() or _ROW.search(text) is None:
+    if not any(map(_MARKS.search, beyond_ascii(text))) or _ROW.search(text) is None:
         return text
     return _ROW.sub(_few, text)
 
@@ -61,7 +77,9 @@ def _few(row: re.Match[str]) -> str:
 
 def turns(text: str) -> int:
     """Return how many runs of letters from right to left are in a text."""
-    return 0 if text.isascii() else sum(1 for _ in _LEFTWARD.finditer(text))
+    if not any(map(_LEFTWARD.search, beyond_ascii(text))):
+        return 0
+    return sum(1 for _ in _LEFTWARD.finditer(text))
 
 
 def before_turn(text: str, most: int = MAX_TURNS) -> int:
@@ -83,12 +101,14 @@ class Words:
 
     def feed(self, text: str) -> str:
         """Return the text with a place to break after each `MAX_WORD` letters; the very same text if it needs none."""
-        if text.isascii() and not self._letters:
+        if not any(map(_SOUGHT_LETTER.search, beyond_ascii(text))):
+            if self._letters and any(space in text for space in _SPACES):
+                self._letters = 0
             return text
         parts: list[str] = []
         position = 0
         for found in _SOUGHT_OR_SPACE.finditer(text):
-            if found[0] in " \t\n\r\f\u200b":
+            if found[0] in _SPACES:
                 self._letters = 0
                 continue
             start, end = found.span()
@@ -102,7 +122,7 @@ class Words:
 
 def sought(text: str) -> int:
     """Return how many letters of scripts without spaces are in a text."""
-    return 0 if text.isascii() else len(_SOUGHT_LETTER.findall(text))
+    return sum(len(_SOUGHT_LETTER.findall(piece)) for piece in beyond_ascii(text))
 
 
 def parted(text: str) -> str:
@@ -137,7 +157,7 @@ def bounded(text: str) -> str:
 
 
 def _has_marks(text: str) -> bool:
-    return any(unicodedata.combining(one) for one in _MARKS.findall(text))
+    return any(unicodedata.combining(one) for piece in beyond_ascii(text) for one in set(_MARKS.findall(piece)))
 
 
 class Lines:

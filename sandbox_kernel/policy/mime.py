@@ -7,7 +7,7 @@ first of it: a start takes in none, and they are a tenth of what it would import
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,13 +182,33 @@ def _as_text(value: str, kept: dict[str, Any]) -> None:
 
 def _texts(value: Any) -> Any:
     """Return JSON whose strings are texts without power over a terminal; the same object if they are."""
+    # All in one, a line each, as nothing that matters goes over the end of a line: a table has hundreds of thousands.
+    whole = "\n".join(_strings(value))
+    return value if terminal.clean(whole) == whole else _cleaned(value)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield each string of some JSON, keys too."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            yield from one
+            waiting += one.values()
+        elif isinstance(one, (list, tuple)):
+            waiting += one
+
+
+def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return terminal.clean(value)
     if isinstance(value, dict):
-        kept = {terminal.clean(key): _texts(item) for key, item in value.items()}
+        kept = {terminal.clean(key): _cleaned(item) for key, item in value.items()}
         return value if len(kept) == len(value) and all(kept.get(key, kept) is value[key] for key in value) else kept
     if isinstance(value, (list, tuple)):
-        items = [_texts(item) for item in value]
+        items = [_cleaned(item) for item in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     return value
 

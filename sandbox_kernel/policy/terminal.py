@@ -38,26 +38,35 @@ CROWDED = 4096
 
 
 def is_plain(text: str) -> bool:
-    """Return whether there is nothing to remove. Runs at memory speed for ASCII: this is every line ever printed."""
-    if not text.isascii():
-        return _SUSPECT.search(text) is None
+    """Return whether there is nothing to remove. Runs at memory speed: this is every line ever printed."""
     if len(text) > PIECE:
         # Piece by piece: a text of 90 MB is not copied twice, and a piece stays in the processor's cache.
         return all(is_plain(text[start : start + PIECE]) for start in range(0, len(text), PIECE))
-    raw = text.encode("ascii")
-    return len(raw.translate(None, _CONTROLS)) == len(raw)
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:  # half of a pair
+        return False
+    if len(raw.translate(None, _CONTROLS)) < len(raw):
+        return False
+    # The other controls are among the signs whose bytes begin with this one.
+    return b"\xc2" not in raw or _SUSPECT.search(text) is None
 
 
 def clean(text: str) -> str:
     """Return `text` with colours and line erasure, and nothing else that a terminal would obey."""
     if is_plain(text):
         return parted(lighter(text))
-    return parted(lighter("".join(_ESCAPE.sub(lambda match: match["keep"] or "", piece) for piece in _pieces(text))))
+    pieces = (
+        piece if coloured else _ESCAPE.sub(lambda match: match["keep"] or "", piece)
+        for piece, coloured in _pieces(text)
+    )
+    return parted(lighter("".join(pieces)))
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield text that is not plain in pieces, at ends of lines where there are any: no sequence goes over one.
 
+    With each comes whether it holds nothing but what may stay.
     What is made of controls mostly loses them all here: taking out each by itself would take seconds.
     """
     start = 0
@@ -66,9 +75,11 @@ def _pieces(text: str) -> Iterator[str]:
         if end < len(text):
             end = text.rfind("\n", start, end) + 1 or end
         piece = text[start:end]
-        if len(piece) >= CROWDED and len(_SUSPECT.findall(_KEEP.sub("", piece))) > len(piece) // 8:
+        bare = _KEEP.sub("", piece)
+        coloured = is_plain(bare)
+        if not coloured and len(piece) >= CROWDED and len(_SUSPECT.findall(bare)) > len(piece) // 8:
             piece = _SUSPECT.sub("", piece)
-        yield piece
+        yield piece, coloured
         start = end
 
 
@@ -145,7 +156,7 @@ class Screen:
         if match := _CUT.search(text):
             self._cut[stream] = match[0]
             text = text[: match.start()]
-        return self._lighter(stream, "".join("".join(self._shown(piece)) for piece in _pieces(text)))
+        return self._lighter(stream, "".join("".join(self._shown(piece)) for piece, _ in _pieces(text)))
 
     def _lighter(self, stream: str, text: str) -> str:
         if text.isascii() and stream not in self._marks:

@@ -139,7 +139,7 @@ PLACES = {
 }
 OFTEN = 40_000
 """Times that a character is repeated: what looks at it again from each place takes seconds, all else milliseconds."""
-ITS_LENGTH_SECONDS = 0.6
+ITS_LENGTH_SECONDS = 1.5
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -1,0 +1,174 @@
+"""The sanitiser of HTML: which elements, attributes and values are kept, whatever the markup around them.
+
+Imports css, media and verdict, and nh3 and svg when they are needed: start-up time counts.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import cache, lru_cache
+from typing import Any
+
+from ..core.codes import Note, OutputCode
+from . import css, media
+from .verdict import Notes, named, noted
+
+TAGS = frozenset(
+    """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
+    figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li mark ol p pre q rp rt ruby s samp section
+    small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
+    """.split()  # noqa: SIM905 (a list of words reads better as words)
+)
+SHORT = 200
+"""Characters of a style whose judgement is kept: a table has the same one in each of its cells."""
+_ATTRIBUTES = {
+    "*": frozenset(("align", "class", "dir", "id", "lang", "style", "title")),
+    "a": frozenset(("href",)),
+    "audio": frozenset(("controls", "loop", "muted", "preload", "src")),
+    "col": frozenset(("span", "width")),
+    "colgroup": frozenset(("span",)),
+    "details": frozenset(("open",)),
+    "font": frozenset(("color", "face", "size")),
+    "img": frozenset(("alt", "height", "src", "width")),
+    "li": frozenset(("value",)),
+    "ol": frozenset(("reversed", "start", "type")),
+    "source": frozenset(("src", "type")),
+    "table": frozenset(("bgcolor", "border", "cellpadding", "cellspacing", "width")),
+    "td": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "valign", "width")),
+    "th": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "scope", "valign", "width")),
+    "time": frozenset(("datetime",)),
+    "tr": frozenset(("bgcolor", "valign")),
+    "video": frozenset(("controls", "height", "loop", "muted", "preload", "src", "width")),
+}
+_DROPPED_WITH_CONTENT = frozenset(("script", "style", "template", "noscript", "iframe", "object", "title", "xmp"))
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\n") + b"\x7f"
+"""Nothing that a terminal obeys is left: HTML is also read as text."""
+CLASS = re.compile(
+    r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank"
+    r"|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
+    r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
+)
+"""Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
+_ID = re.compile(r"T_[\w-]{1,80}")
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
+_LINK_TAG = re.compile(r"<a( [^>]*)>")
+_ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
+_IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
+_MEDIA = re.compile(
+    r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE
+)
+
+
+def clean(source: str, notes: Notes) -> str:
+    """Return a source that is not costly to parse as markup that loads nothing and runs nothing."""
+    sanitiser = _sanitiser()
+    sanitiser.changed.clear()
+    sanitiser.images.left = None
+    try:
+        kept = sanitiser.cleaner.clean(source)
+    except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
+        kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
+    for note in sorted(sanitiser.changed, key=str):
+        notes.take(note)
+    if sanitiser.images.left is not None:
+        notes.work += sanitiser.images.left.work
+    return cleared(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
+
+
+def cleared(source: str) -> str:
+    """Return a source without controls, and find at memory speed that an ASCII one has none."""
+    if source.isascii() and len(source.encode().translate(None, _ASCII_CONTROLS)) == len(source):
+        return source
+    return CONTROLS.sub("", source)
+
+
+def _in_order(tag: re.Match[str]) -> str:
+    """Put what the sanitiser adds to a link at its end: it does so in any order, and the same source must stay so."""
+    attributes = tag[1]
+    for added in _ADDED:
+        attributes = attributes.replace(added, "")  # no value holds this text: quotes in values are escaped
+    return f"<a{attributes}{''.join(_ADDED)}>"
+
+
+class _Sanitiser(threading.local):
+    """The sanitiser of one thread; its tables take as long to make as a small table takes to clean."""
+
+    def __init__(self) -> None:
+        self.changed: set[Note] = set()
+        """What was removed from the last source."""
+        self.images = _Images(self.changed)
+        self.cleaner = _cleaner(self.changed, self.images)
+
+
+class _Images:
+    """The images of one output, which together cost no more than a browser bears."""
+
+    def __init__(self, changed: set[Note]) -> None:
+        self.changed = changed
+        self.left: Any = None
+
+    def readdressed(self, value: str) -> str | None:
+        from . import svg
+
+        self.left = self.left or svg.Allowance()
+        kept = svg.readdress(value, self.left)
+        if kept is None:
+            self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
+        return kept
+
+
+@lru_cache(maxsize=256)
+def _declarations(text: str) -> tuple[str, bool]:
+    return css.declarations(text)
+
+
+@cache
+def _sanitiser() -> _Sanitiser:
+    return _Sanitiser()
+
+
+def _cleaner(changed: set[Note], images: _Images) -> Any:
+    def check(tag: str, name: str, value: str) -> str | None:
+        # Must never raise: the sanitiser would keep the attribute.
+        if not value.isprintable():
+            value = CONTROLS.sub("", value)
+        if name == "style":
+            kept, whole = _declarations(value) if len(value) <= SHORT else css.declarations(value)
+            if not whole:
+                changed.add(noted(OutputCode.CSS))
+            return kept or None
+        if name == "class":
+            classes = [one for one in value.split() if CLASS.fullmatch(one)]
+            return " ".join(classes) or None
+        if name == "id":
+            return value if _ID.fullmatch(value) else None
+        if name == "href":
+            if _LINK.fullmatch(value.strip()):
+                return value
+            changed.add(noted(OutputCode.HTML_LINK))
+            return None
+        if name == "src":
+            if tag == "img" and _IMAGE.fullmatch(value.strip()):
+                return images.readdressed(value)
+            found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
+            if found and media.is_played_text(found[1]):
+                return value
+            changed.add(noted(OutputCode.HTML_SOURCE, tag=named(tag)))
+            return None
+        return value
+
+    import nh3
+
+    return nh3.Cleaner(
+        tags=set(TAGS),
+        clean_content_tags=set(_DROPPED_WITH_CONTENT),
+        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
+        attribute_filter=check,
+        link_rel="noopener noreferrer",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        url_schemes={"http", "https", "mailto", "data"},
+        url_relative="deny",
+    )
