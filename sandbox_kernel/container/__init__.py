@@ -1,8 +1,7 @@
 """What runs inside the container: process 1, and what it needs.
 
 The host sends these modules along with every start, and imports none of them but `wire` and `flow`. They use the
-standard library and each other, and are written for Python 3.9 and later. Only the agent needs pyzmq, which comes with
-ipykernel.
+standard library and each other, and are written for Python 3.9 and later.
 
 - `wire`: Frames: encoding, and a decoder that refuses a length before it makes room for it. Shipped into the
   container.
@@ -14,9 +13,12 @@ ipykernel.
 - `kernel`: One ipykernel process.
 - `trust`: The certificates that cells trust, where there is a way out.
 - `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
+- `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
 - `watch`: What the agent notices of the cells, where a monitor asks for it.
+- `later`: Modules of a kernel that wait until something is wanted of them.
+- `prepared`: What a kernel's start loads, as one file of an image.
 - `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
 - `warm`: The agent of a sandbox that was started before anybody wanted it, until it is claimed.
 - `renew`: The same of a copy, whose kernel begins anew before.

@@ -1,9 +1,8 @@
 """PID 1 of the sandbox: carries the messages of a real ipykernel over stdin and stdout.
 
 Runs inside the container, from source that the host ships at start, so it imports the standard library and the modules
-shipped beside it; `start` hands it pyzmq, which ipykernel brings. It is trusted until user code runs; after that the
-host believes nothing it says. It is a single loop that never blocks: a kernel that floods it is slowed down, not the
-commands of the host.
+shipped beside it. It is trusted until user code runs; after that the host believes nothing it says. It is a single loop
+that never blocks: a kernel that floods it is slowed down, not the commands of the host.
 """
 
 from __future__ import annotations
@@ -12,26 +11,33 @@ import collections
 import itertools
 import json
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from . import messages, process, report, wire
 from .kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 STDIN, STDOUT = 0, 1
 MAX_PENDING = 4 << 20
 """Bytes waiting for the host above which nothing more is read from the kernel."""
 DELAY = 0.001
 """Seconds, and what a poller can wait for at least."""
+RETRY = 0.002
+"""Seconds from one try to connect to a kernel to the next."""
 READ = 1 << 18
 TIDY_SECONDS = 0.9
 """How long no large message came when memory is given back; less than the loop's longest wait."""
 REAPED_AT_ONCE = 64
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
-CHANNELS = ((wire.SHELL, "shell"), (wire.CONTROL, "control"), (wire.STDIN, "stdin"))
+LAST_READS = 256
+"""Of what a kernel said and nobody had read when it died."""
 
 
 class Agent:
@@ -40,6 +46,7 @@ class Agent:
     def __init__(self, config: dict[str, Any], kernel: Kernel) -> None:
         self.config = config
         self.decoder = wire.Decoder(config["max_frame"])
+        self.limit = config["max_frame"] - 65536
         self.pending: collections.deque[memoryview] = collections.deque()
         self.pending_bytes = 0
         self.parked = self.resuming = False
@@ -49,12 +56,10 @@ class Agent:
         self.kernel: Kernel | None = kernel
         self.ooms = report.oom_kills()
         self.meter: report.Meter | None = None
-        self.swollen = 0.0
-        self.pressing = False
-        self.delayed_until = 0.0
-        self.blocked = False
-        self.more_ended = False
+        self.swollen = self.delayed_until = self.next_try = 0.0
+        self.pressing = self.blocked = self.more_ended = self.apart = False
         self.lease = process.Lease()
+        self.poller = select.poll()
 
     # --- towards the host ---
 
@@ -118,21 +123,10 @@ class Agent:
         return self.kernel
 
     def attach(self, kernel: Kernel) -> None:
-        sockets, identity = kernel.sockets, b"agent-%d" % kernel.number
-        for kind, _ in CHANNELS:
-            sockets[kind] = self.context.socket(self.zmq.DEALER)
-            # ipykernel sends input_request on stdin to the identity that asked on shell.
-            sockets[kind].identity = identity
-        sockets[wire.IOPUB] = self.context.socket(self.zmq.SUB)
-        sockets[wire.IOPUB].subscribe(b"")
-        for kind, port in ((wire.SHELL, 1), (wire.IOPUB, 2), (wire.STDIN, 3), (wire.CONTROL, 4)):
-            socket = sockets[kind]
-            socket.linger = 0
-            socket.sndhwm = socket.rcvhwm = 100000
-            socket.reconnect_ivl = 5
-            socket.connect("ipc://%s-%d" % (kernel.address, port))
-            self.poller.register(socket, self.zmq.POLLIN)
-        self.poller.register(kernel.stderr, self.zmq.POLLIN)
+        kernel.sockets = messages.channels(kernel.address, kernel.number, 2 * self.limit, self.poller)
+        self.apart = True
+        if kernel.stderr is not None:
+            self.poller.register(kernel.stderr, select.POLLIN)
 
     def stop_kernel(self) -> None:
         """Kill every process but this one; the death is reported when it is seen."""
@@ -159,11 +153,12 @@ class Agent:
     def release(self, kernel: Kernel, status: int) -> None:
         self.kernel = None
         # What it said last still counts, unless its session is over.
-        while not self.parked and self.pending_bytes < 4 * MAX_PENDING:
-            if not (self.forward(kernel, wire.IOPUB) or self.forward(kernel, wire.SHELL)):
-                break
-        for socket in kernel.sockets.values():
-            self.poller.unregister(socket)
+        for kind in (wire.IOPUB, wire.SHELL) if kernel.sockets else ():
+            for _ in range(LAST_READS):
+                while not self.parked and self.forward(kernel, kind):
+                    pass
+                if self.pending_bytes >= 4 * MAX_PENDING or not kernel.sockets[kind].receive():
+                    break
         if kernel.stderr is not None and kernel.sockets:
             self.poller.unregister(kernel.stderr)
         kernel.close()
@@ -183,25 +178,21 @@ class Agent:
         )
 
     def forward(self, kernel: Kernel, kind: int) -> bool:
-        """Send one message of the kernel to the host; returns whether there was one."""
-        socket = kernel.sockets.get(kind)
-        if socket is None:
+        """Send the next message of the kernel to the host; return whether there was one."""
+        message = kernel.sockets[kind].take()
+        if message is None:
             return False
-        try:
-            parts = messages.receive(socket, self.zmq.NOBLOCK)
-        except self.zmq.Again:
-            return False
+        parts, size = messages.whole(message[0]), message[1]
         if parts is None:
             return True
         if kind == wire.IOPUB and not kernel.ready:
             # The kernel's iopub_welcome, or anything else it publishes, shows that the subscription is in force.
             kernel.ready = True
             self.event("kernel_ready", number=kernel.number)
-        limit = self.config["max_frame"] - 65536
-        whole = kind != wire.IOPUB or sum(map(len, parts)) >= 2 * limit
-        for piece in (parts,) if whole else messages.cut(parts):
-            size = sum(map(len, piece))
-            if size > limit:
+        pieces = messages.cut(parts) if kind == wire.IOPUB and size < 2 * self.limit else (parts,)
+        for piece in pieces:
+            size = size if len(pieces) == 1 else sum(map(len, piece))
+            if size > self.limit:
                 self.swollen = time.monotonic()
                 parent = b"".join(piece[1:2])[:4096].decode(errors="replace")
                 self.event("oversized", channel=kind, bytes=size, parent=parent)
@@ -219,9 +210,8 @@ class Agent:
                 reply = dict(reply, op="reply", id=request["id"])
                 self.send(wire.AGENT, [json.dumps(reply).encode(), data] if data else [json.dumps(reply).encode()])
         elif self.kernel is not None and kind in self.kernel.sockets:
-            try:
-                self.kernel.sockets[kind].send_multipart([messages.DELIMITER, b"", *parts], self.zmq.NOBLOCK)
-            except self.zmq.Again:
+            taken = self.kernel.sockets[kind].send([messages.DELIMITER, b"", *parts])
+            if not taken:
                 self.event("refused", channel=kind)
 
     def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -269,12 +259,10 @@ class Agent:
 
     # --- the loop ---
 
-    def begin(self, wake_read: int, zmq: Any, context: Any, status: str, filters: dict[str, int | None]) -> None:
+    def begin(self, wake_read: int, status: str, filters: dict[str, int | None]) -> None:
         """Say what the sandbox sees of itself, and connect to the first kernel, which is on its way."""
-        self.zmq, self.context = zmq, context
-        self.poller = zmq.Poller()
-        self.poller.register(STDIN, zmq.POLLIN)
-        self.poller.register(wake_read, zmq.POLLIN)
+        self.poller.register(STDIN, select.POLLIN)
+        self.poller.register(wake_read, select.POLLIN)
         self.event("hello", report=report.collect(report.own_status(status), filters), number=self.kernels)
         self.flush()
         if self.kernel is not None:
@@ -286,48 +274,62 @@ class Agent:
         stdout_polled = False
         while True:
             congested = self.pending_bytes > MAX_PENDING
-            if self.blocked != stdout_polled:
-                stdout_polled = not stdout_polled
-                if stdout_polled:
-                    poller.register(STDOUT, self.zmq.POLLOUT)
-                else:
-                    poller.unregister(STDOUT)
-            # Only the pipes when congested: a kernel socket that stays readable would make this loop spin.
+            if self.blocked and not stdout_polled:
+                poller.register(STDOUT, select.POLLOUT)
+            elif stdout_polled and not self.blocked:
+                poller.unregister(STDOUT)
+            stdout_polled = self.blocked
             pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
+            pause = 1000 * RETRY if self.apart and self.kernel is not None else pause
             if self.delayed_until:
                 pause = 1000 * DELAY
-            if self.more_ended:
+            if self.more_ended or (self.kernel and self.kernel.has_more() and not congested):
                 pause = 0
-            ready = process.wait_for_pipes(STDIN, wake_read, STDOUT) if congested else dict(poller.poll(pause))
+            if congested:
+                process.let_engine_read(STDIN, wake_read)
+            ready = dict(poller.poll(pause))
             if self.meter is not None:
                 self.meter.sample()
             self.tidy(congested)
             silent = self.lease.over()
             if STDIN in ready:
+                self.lease.renew()
                 self.receive()
             elif silent:
                 os._exit(0)
             if wake_read in ready:
                 os.read(wake_read, 4096)
-            kernel = self.kernel
-            if kernel is not None and not congested:
-                for kind in (wire.IOPUB, wire.SHELL, wire.CONTROL, wire.STDIN):
-                    if kernel.sockets.get(kind) in ready:
-                        for _ in range(100):
-                            if self.pending_bytes > MAX_PENDING or not self.forward(kernel, kind):
-                                break
-                errors = kernel.stderr
-                if errors is not None and errors in ready and not kernel.drain_stderr():
-                    poller.unregister(errors)
-                    os.close(errors)
-                    kernel.stderr = None
-            if wake_read in ready or kernel is None or self.more_ended:
+            if self.kernel is not None:
+                self.hear(self.kernel, ready)
+            if wake_read in ready or self.kernel is None or self.more_ended:
                 self.reap()
             if self.parked and self.kernel is None:
                 self.attach(self.spawn())
             if self.resuming and self.dying is None:
                 self.resume()
             self.leave()
+
+    def hear(self, kernel: Kernel, ready: dict[int, int]) -> None:
+        """Take what the kernel says, and pass on as much of it as the host's pipe has room for."""
+        now = time.monotonic()
+        if self.apart and now >= self.next_try:
+            self.next_try = now + RETRY
+            self.apart = not all(channel.connect() for channel in kernel.sockets.values())
+        for kind in (wire.IOPUB, wire.SHELL, wire.CONTROL, wire.STDIN) if kernel.sockets else ():
+            channel = kernel.sockets[kind]
+            events = ready.get(channel.file, 0)
+            if events & select.POLLOUT:
+                channel.flush()
+            if events & ~select.POLLOUT:
+                channel.receive()
+                self.apart = self.apart or channel.file < 0
+            most = MAX_PENDING * (1 + (kind != wire.IOPUB))  # a flood of what is published leaves the others room
+            while self.pending_bytes <= most and self.forward(kernel, kind):
+                pass
+        if kernel.stderr in ready and not kernel.drain_stderr():
+            self.poller.unregister(kernel.stderr)
+            os.close(kernel.stderr)
+            kernel.stderr = None
 
     def tidy(self, congested: bool) -> None:
         """Give back what large messages took, a second after the last of them."""
@@ -338,7 +340,6 @@ class Agent:
             self.swollen = 0.0
 
     def receive(self) -> None:
-        self.lease.renew()
         try:
             data = os.read(STDIN, READ)
         except BlockingIOError:

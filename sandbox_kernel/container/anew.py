@@ -1,7 +1,9 @@
 """A kernel that is a copy of another one draws as it would have drawn had it been started by itself.
 
 Run in the kernel, before the first cell, of a sandbox that began from a snapshot. The system's own random numbers are
-seeded by then; what a process drew of them earlier, and goes on from, is drawn again here. Standard library only.
+seeded by then; what a process drew of them earlier, and goes on from, is drawn again here.
+A kernel of which a state is taken rehearses before: what a first cell and a first error load is then loaded in each
+copy, and it waits to be told that it is one. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,6 +12,11 @@ import os
 import sys
 import time
 from typing import Any
+
+WAYS = ("anew", "begun")
+"""As `renew` calls its pipes."""
+LOADED_LATER = ("pexpect", "IPython.core.magics.execution", "IPython.core.magics.namespace")
+"""What IPython loads with the first command of a shell, `%time` and `?`."""
 
 
 def begin_here() -> None:
@@ -23,6 +30,13 @@ def begin_here() -> None:
     ssl = sys.modules.get("_ssl")  # without it, nothing was drawn of OpenSSL yet, which then asks the system
     if ssl is not None:
         ssl.RAND_add(os.urandom(64), 64.0)
+    rust = sys.modules.get("cryptography.hazmat.bindings._rust")
+    if rust is not None:  # with an OpenSSL of its own
+        try:
+            rust._openssl.lib.RAND_add(os.urandom(64), 64, 64.0)  # noqa: SLF001 (its Python part does so, too)
+        except (AttributeError, TypeError):
+            pass  # another version's
+    _seed_sqlite()
     _forget("uuid", _node=None, _last_timestamp=None)
     _forget("tempfile", _name_sequence=None)
     process = sys.modules.get("multiprocessing.process")
@@ -30,6 +44,57 @@ def begin_here() -> None:
         process.current_process().authkey = os.urandom(32)
     time.tzset()
     _own_session()
+
+
+def rehearse_here() -> None:
+    """Do what first cells do, and begin anew when the agent says so (`renew`), by a pipe beside the connection file."""
+    import asyncio
+    import ctypes  # noqa: F401 (what begins anew needs it, and then somebody waits)
+
+    shell: Any = sys.modules["IPython"].get_ipython()
+    shell.display_formatter.format(0)
+    try:
+        _fail()
+    except LookupError:
+        shell.InteractiveTB.structured_traceback(*sys.exc_info())
+    for name in LOADED_LATER:
+        try:
+            __import__(name)
+        except ImportError:
+            pass  # another version's
+    connection: Any = sys.modules["ipykernel.connect"]
+    folder = os.path.dirname(connection.get_connection_file())
+    paths = [os.path.join(folder, name) for name in WAYS]
+    hear = os.open(paths[0], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    say = os.open(paths[1], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    for path in paths:
+        os.unlink(path)  # no cell finds them
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        loop.remove_reader(hear)
+        os.close(hear)
+        begin_here()
+        os.write(say, b"\n")
+        os.close(say)
+
+    loop.add_reader(hear, told)
+
+
+def _seed_sqlite() -> None:
+    """Have SQLite ask the system again: it has one generator for a process, which IPython's history has begun."""
+    sqlite = sys.modules.get("_sqlite3")
+    if sqlite is not None:
+        try:
+            import ctypes
+
+            ctypes.CDLL(sqlite.__file__).sqlite3_randomness(0, None)
+        except (AttributeError, ImportError, OSError, TypeError):
+            pass  # it is built in, where its functions have no names
+
+
+def _fail() -> None:
+    raise LookupError
 
 
 def _forget(name: str, **values: object) -> None:

@@ -16,7 +16,10 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ROOT = "/mnt/data"
 CHUNK_BYTES = 1 << 20

@@ -243,6 +243,9 @@ class Carrier:
             if "seed" in said:
                 begin_anew(base64.b64decode(said["seed"]), said["time_ns"])
             self.words.say("thawed", ok=freeze(False))
+        elif said["op"] == "clock":
+            time.clock_settime_ns(time.CLOCK_REALTIME, said["time_ns"])
+            self.words.say("clock")
 
     def end(self) -> None:
         status = self.status or 0

@@ -80,6 +80,10 @@ class Kernel:
         self.tail = (self.tail + data)[-TAIL:]
         return bool(data)
 
+    def has_more(self) -> bool:
+        """Return whether something has come that is not taken yet: nothing more may come that ends a wait."""
+        return any(channel.ahead for channel in self.sockets.values())
+
     def close(self) -> None:
         for socket in self.sockets.values():
             socket.close()

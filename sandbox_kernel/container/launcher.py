@@ -1,8 +1,8 @@
 """How a kernel's process becomes ipykernel, without what no cell has asked for yet.
 
-ipykernel loads all of the debugger at its start, and with jupyter_client all that a client is made of: a quarter of its
-time, and of its memory. Here both come when something of them is wanted. Where an image's versions are others than this
-is made for, they are loaded as they would be.
+ipykernel loads all of the debugger at its start, with jupyter_client all that a client is made of, and with other
+packages what they hardly need: a third of its time and of its memory. Here it comes when something of it is wanted.
+Where an image's versions are others than this is made for, it is loaded as it would be.
 Runs inside the container, as the program of a kernel: standard library only, and Python 3.9 and later.
 """
 
@@ -19,16 +19,10 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-CLIENT = "jupyter_client"
-CLIENT_HAS = {
-    "find_connection_file": "jupyter_client.connect",
-    "write_connection_file": "jupyter_client.connect",
-    "BlockingKernelClient": "jupyter_client.blocking",
-}
-"""What ipykernel takes from the package itself, and the module that has it."""
-WANTS_ALL = {"__version__", "__all__"}
-"""Of the names that the import system asks a module for, those that are answered with all of it."""
+    from .later import finders, load_later, settle, waiting
+    from .prepared import PREPARED, Prepared, given_by
 
+LINE = "--IPKernelApp.exec_lines="
 DEBUGGER = "ipykernel.debugger"
 PROMISED = {
     "debugpy": (),
@@ -46,53 +40,131 @@ def main() -> None:
     launcher = importlib.util.find_spec("ipykernel_launcher")
     if launcher is not None and launcher.origin is not None:
         sys.argv[0] = launcher.origin  # by which programs see where they run
+    lines = [each[len(LINE) :] for each in sys.argv if each.startswith(LINE)]
+    sys.argv = [each for each in sys.argv if not each.startswith(LINE)]
+    made = getattr(sys.modules["__main__"], "made", str)
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
-    load_later(CLIENT, CLIENT_HAS)
+    prepared = given_by(PREPARED)
+    if prepared is not None:
+        prepared.begin()
+        finders.insert(0, prepared)
+    load_the_rest_later()
     load_debugger()
     from ipykernel import kernelapp
 
     application: Any = kernelapp.IPKernelApp
-    application.initialize = collecting(application.initialize)
+    load_pdb_later(application)
+    application.init_gui_pylab = settled(getattr(application, "init_gui_pylab", None))
+    application.initialize = starting(application.initialize, lambda shell: run(lines, shell, made), prepared)
     kernelapp.launch_new_instance()
 
 
-def collecting(initialize: Callable[..., None]) -> Callable[..., None]:
-    """Return a method that does the same, and has garbage collected from then on."""
+def starting(
+    initialize: Callable[..., None], then: Callable[[Any], None], prepared: Prepared | None
+) -> Callable[..., None]:
+    """Return a method that does the same and what is left of the start, and has garbage collected from then on."""
 
     def initialized(self: Any, *arguments: Any, **named: Any) -> None:
         type(self).initialize = initialize
         initialize(self, *arguments, **named)
+        settle()
+        then(self.shell)
+        vars(self.shell)["_sys_modules_keys"] = set(sys.modules)  # what %reset leaves: what was there before a cell
+        if prepared is not None:
+            prepared.end()
         gc.enable()
 
     return initialized
 
 
-def load_later(name: str, has: dict[str, str]) -> None:
-    """Import a package when something is wanted of it that is neither in `has` nor a module of its own."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None or name in sys.modules:
+def settled(method: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return a method that does the same when nothing that is promised is left.
+
+    It is the first that may load files of the image's owner, and what looks closer than ipykernel's own: pandas.
+    """
+
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        settle()
+        return method(self, *arguments, **named) if method is not None else None
+
+    return call
+
+
+def run(lines: list[str], shell: Any, made: Callable[[str], Any]) -> None:
+    """Run the lines of a start as Python: as cells, which ipykernel makes of them, they take three times as long."""
+    for line in lines:
+        try:
+            with shell.builtin_trap:
+                exec(line, {"__name__": "start", "get_ipython": lambda: shell, "made": made})  # noqa: S102 (the host's)
+        except Exception:
+            shell.showtraceback()
+    sys.stdout.flush()  # nothing of it is the first cell's
+    sys.stderr.flush()
+
+
+def load_the_rest_later() -> None:
+    """Have modules wait that a kernel's start imports, and makes no use of.
+
+    What they import comes with them, and would be looked for in the folder of the cells first: what somebody may call a
+    file of theirs waits, too, and has its place already.
+    """
+    load_later("ssl", needs=["_ssl"])
+    load_later("asyncio.sslproto")
+    load_later("curses", needs=["_curses"])
+    load_later("ctypes", needs=["_ctypes"])
+    for name in ("ipaddress", "platformdirs", "bdb", "cmd", "code", "decimal", "base64", "six"):
+        load_later(name)
+    load_later("packaging.version", promised={"Version": lambda: deferred("packaging.version", "Version")})
+    load_later("dateutil.parser", promised={"isoparse": lambda: isoparse})
+    load_later("dateutil.tz", promised={"tzlocal": lambda: deferred("dateutil.tz", "tzlocal")})
+    connect = ("find_connection_file", "write_connection_file")
+    has = {name: (lambda name=name: of("jupyter_client.connect", name)) for name in connect}
+    load_later("jupyter_client", has, promised={"BlockingKernelClient": lambda: BlockingKernelClient})
+
+
+def load_pdb_later(application: Any) -> None:
+    """Have ipykernel put IPython's debugger in the place of Python's when either is loaded."""
+    init_pdb = getattr(application, "init_pdb", None)
+    if init_pdb is None:
         return
-    module, loader = importlib.util.module_from_spec(spec), spec.loader
 
-    def load() -> None:
-        for own in ("__getattr__", "__dir__"):
-            module.__dict__.pop(own, None)
-        loader.exec_module(module)
+    def both() -> None:
+        if "IPython.core.debugger" in waiting:
+            waiting["IPython.core.debugger"].load()  # which takes Python's own first
 
-    def attribute(wanted: str) -> Any:
-        if wanted in has:
-            return getattr(importlib.import_module(has[wanted]), wanted)
-        if wanted.startswith("__") and wanted not in WANTS_ALL:
-            raise AttributeError(wanted)
-        load()
-        return getattr(module, wanted)
+    load_later("pdb", then=both)
+    load_later("IPython.core.debugger", then=lambda: init_pdb(None))
+    application.init_pdb = lambda self: None
 
-    def names() -> list[str]:
-        load()
-        return dir(module)
 
-    module.__dict__.update(__getattr__=attribute, __dir__=names)
-    sys.modules[name] = module
+def of(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
+def deferred(module: str, name: str) -> Callable[..., Any]:
+    """Return what calls a module's function, or makes one of its class."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return of(module, name)(*arguments, **named)
+
+    return call
+
+
+def isoparse(text: str) -> Any:
+    """Read the time of a message, as dateutil does, which takes longer to load than twenty other modules."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # before Python 3.11 it knows fewer forms
+        return of("dateutil.parser", "isoparse")(text)
+
+
+class BlockingKernelClient:
+    """Makes a client of the kernel's own class for it, if somebody ever asks for one."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return of("jupyter_client.blocking", "BlockingKernelClient")(*arguments, **named)
 
 
 class Explorer:

@@ -7,18 +7,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from . import wire
+from . import wire, zmtp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DELIMITER = b"<IDS|MSG>"
+NAMES = 64
+"""Parts that may come before: the topic of what is published, or who is meant."""
+PORTS = ((wire.SHELL, 1), (wire.STDIN, 3), (wire.CONTROL, 4), (wire.IOPUB, 2))
+"""In the order in which a kernel opens them."""
 PIECE = 4 << 20
 """Bytes of a stream that go in one message."""
 SHORT = 64
+MOST_HEADER = 4096
 """Bytes that hold the content of a status message."""
 
 _STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
 _PLAIN = re.compile(rb"[^\\\x80-\xff]{12}")
+
+
+def channels(address: str, number: int, most: int, poller: Any) -> dict[int, zmtp.Channel]:
+    """Return what connects to a kernel; of a message of it, `most` bytes are kept."""
+    identity = b"agent-%d" % number  # ipykernel sends input_request on stdin to the identity that asked on shell
+    kinds = {wire.IOPUB: zmtp.SUB}
+    return {
+        kind: zmtp.Channel("%s-%d" % (address, port), kinds.get(kind, zmtp.DEALER), identity, most, poller)
+        for kind, port in PORTS
+    }
 
 
 def precedes(kind: int, parts: Sequence[bytes]) -> bool:
@@ -28,19 +46,17 @@ def precedes(kind: int, parts: Sequence[bytes]) -> bool:
     """
     if kind != wire.IOPUB or len(parts) < 4:
         return bool(kind == wire.SHELL)
-    return b'"execute_input"' in parts[0] or (len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3]))
+    # Of something long, these would be looked for item by item.
+    if len(parts[0]) < MOST_HEADER and b'"execute_input"' in bytes(parts[0]):
+        return True
+    return len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3])
 
 
-def receive(socket: Any, flags: int) -> list[Any] | None:
+def whole(parts: list[Any]) -> list[Any] | None:
     """Return the parts of a message from its header on, or None if it is none of Jupyter's."""
-    parts: list[Any] = [socket.recv(flags)]
-    while socket.rcvmore:
-        # After the delimiter: signature, header, parent and metadata. Content and buffers may be large: they are not
-        # copied out of the memory in which they came.
-        large = not isinstance(parts[-1], bytes) or (len(parts) > 4 and parts[-5] == DELIMITER)
-        parts.append(socket.recv(flags, copy=False).buffer if large else socket.recv(flags))
     try:
-        return parts[parts.index(DELIMITER) + 2 :]
+        # Few stand before: of a message with too many parts, enough are left for it to be known as one.
+        return parts[parts.index(DELIMITER, 0, NAMES) + 2 :]
     except ValueError:
         return None
 

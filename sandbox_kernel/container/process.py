@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 
@@ -25,7 +24,6 @@ Only within the container: its share of the machine is the engine's to set, and 
 """
 
 _PR_SET_DUMPABLE = 4
-_ZMQ_PAIR = 0
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
@@ -70,16 +68,14 @@ def prepare_pipes(stdin: int, stdout: int) -> int:
     return wake_read
 
 
-def wait_for_pipes(stdin: int, wake: int, stdout: int) -> dict[int, int]:
-    """Wait a second at most until something can be read, or a good deal written; return these as a poller does."""
+def let_engine_read(stdin: int, wake: int) -> None:
+    """Wait for a moment, unless something is to be read.
+
+    The engine takes 32 kB at a time out of the pipe: a pause lets it take many of them before the next write.
+    """
     import select
 
-    # The engine takes 32 kB at a time out of the pipe: a pause lets it take many of them before the next write.
-    none: list[int] = []
-    read, write, _ = select.select([stdin, wake], none, none, PAUSE)
-    if not read:
-        read, write, _ = select.select([stdin, wake], [stdout], none, 1.0)
-    return dict.fromkeys([*read, *write], 1)
+    select.select([stdin, wake], [], [], PAUSE)
 
 
 def settle() -> Callable[[], object]:
@@ -99,32 +95,6 @@ def settle() -> Callable[[], object]:
         return lambda: libc.malloc_trim(0)
     except AttributeError:  # not glibc
         return lambda: None
-
-
-def start_threads() -> int | None:
-    """Have the library of the sockets start its threads; return the address of its context.
-
-    pyzmq takes long to load; its wheels bring the library in a file beside it. None where there is no such file.
-    """
-    import ctypes
-
-    for folder in sys.path:
-        if not os.path.isdir(os.path.join(folder, "zmq")):
-            continue
-        beside = os.path.join(folder, "pyzmq.libs")
-        found = [name for name in os.listdir(beside) if name.startswith("libzmq")] if os.path.isdir(beside) else []
-        if len(found) != 1:
-            return None
-        try:
-            library = ctypes.CDLL(os.path.join(beside, found[0]))
-        except OSError:
-            return None
-        library.zmq_ctx_new.restype = library.zmq_socket.restype = ctypes.c_void_p
-        library.zmq_socket.argtypes, library.zmq_close.argtypes = (ctypes.c_void_p, ctypes.c_int), (ctypes.c_void_p,)
-        context = library.zmq_ctx_new()
-        library.zmq_close(library.zmq_socket(context, _ZMQ_PAIR))
-        return int(context)
-    return None
 
 
 def threads() -> list[int]:

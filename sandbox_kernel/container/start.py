@@ -1,7 +1,7 @@
 """The first moments of the sandbox: its kernel is started before anything is loaded that the kernel does not need.
 
-ipykernel's imports are most of a start. While they run, the agent loads itself and pyzmq, by which it speaks to the
-kernel. Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later.
+ipykernel's imports are most of a start. While they run, the agent loads itself. Runs inside the container, where the
+host ships its source: standard library only, and Python 3.9 and later.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 STDIN, STDOUT = 0, 1
-CACHE = ".cache"
+CACHE, PREPARED = ".cache", ".prepared"
 """Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large."""
+LARGE = 1 << 16
+"""Bytes from which on a file of the cache is a link to the image's: a copy would fill memory that few cells use."""
 
 
 def main(calls: bytes) -> None:
@@ -27,12 +29,6 @@ def main(calls: bytes) -> None:
     prepare(config)
     wake_read = process.prepare_pipes(STDIN, STDOUT)
     give_back_memory = process.settle()
-    address = process.start_threads()
-    if address is None:
-        import zmq
-
-        context = zmq.Context()
-        context.socket(zmq.PAIR).close()  # with the first socket, the library starts its threads
     watch = None
     if "watch" in config:
         from .watch import Watch
@@ -47,18 +43,14 @@ def main(calls: bytes) -> None:
         watch.lay_bait()
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
-        copy(cache, os.path.join(config["environment"]["HOME"], CACHE))
+        copy(cache, os.path.join(config["environment"]["HOME"], CACHE), large=LARGE)
     if "trust" in config:
         from . import trust
 
         trust.prepare(*config["trust"])
 
-    import zmq
-
     from .agent import Agent
 
-    if address is not None:
-        context = zmq.Context.shadow(address)
     kind = Agent
     if "port" in config:
         from .streams import StreamingAgent
@@ -75,7 +67,7 @@ def main(calls: bytes) -> None:
 
         kind = renewing(kind)
     agent = kind(config, kernel)
-    agent.begin(wake_read, zmq, context, status, filters)
+    agent.begin(wake_read, status, filters)
     if process.threads() != threads:
         sys.stderr.write("the agent has threads that its shield does not know\n")
         os._exit(1)
@@ -91,20 +83,29 @@ def prepare(config: dict[str, Any]) -> None:
         with open(os.path.join(config["runtime"], name), "w") as file:
             file.write(text.format(uid=os.getuid()))
     if os.path.isdir(config["home"]):
-        copy(config["home"], home, CACHE)
+        copy(config["home"], home, (CACHE, PREPARED))
     os.makedirs(home, 0o700, exist_ok=True)
 
 
-def copy(source: str, target: str, but: str | None = None) -> None:
-    """Copy a folder, but for one name in it, as shutil does, which takes longer to load than this to run."""
+def copy(source: str, target: str, but: tuple[str, ...] = (), large: int | None = None) -> None:
+    """Copy a folder, but for some names in it, as shutil does, which takes longer to load than this to run.
+
+    Files of `large` bytes or more are linked.
+    """
     os.makedirs(target, 0o700, exist_ok=True)
     with os.scandir(source) as entries:
         for entry in entries:
-            if entry.name == but:
+            if entry.name in but:
                 continue
             path = os.path.join(target, entry.name)
             if entry.is_dir():
-                copy(entry.path, path)
+                copy(entry.path, path, large=large)
+                continue
+            if large is not None and entry.stat().st_size >= large:
+                try:
+                    os.symlink(entry.path, path)
+                except FileExistsError:  # the kernel was quicker, and wrote its own
+                    pass
                 continue
             with open(entry.path, "rb") as read, open(path, "wb") as write:
                 while data := read.read(1 << 20):

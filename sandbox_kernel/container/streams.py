@@ -298,13 +298,13 @@ class Relay:
 class StreamingAgent(Agent):
     """The agent of a sandbox whose cells may open connections."""
 
-    def begin(self, wake_read: int, zmq: Any, context: Any, status: str, filters: dict[str, int | None]) -> None:
+    def begin(self, wake_read: int, status: str, filters: dict[str, int | None]) -> None:
         self.relay = Relay(self.config["port"], lambda parts: self.send(wire.STREAM, parts), lambda: self.pending_bytes)
         self.bulk = False
         self.decoder = wire.Decoder(self.config["max_frame"], BULK)
         self.spare = memoryview(bytearray(READ))
-        super().begin(wake_read, zmq, context, status, filters)
-        self.poller.register(self.relay.epoll.fileno(), zmq.POLLIN)
+        super().begin(wake_read, status, filters)
+        self.poller.register(self.relay.epoll.fileno(), select.POLLIN)
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:
         pressing = self.pressing
@@ -322,7 +322,7 @@ class StreamingAgent(Agent):
     def receive(self) -> None:
         if self.bulk:
             time.sleep(GATHER)
-        self.heard, before = time.monotonic(), self.relay.received
+        before = self.relay.received
         try:
             count, frames = self.decoder.receive(lambda room: os.readv(STDIN, room), self.spare)
         except BlockingIOError:

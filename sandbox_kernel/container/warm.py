@@ -7,10 +7,12 @@ own beginnings from the system. It ships with sandboxes of a pool alone.
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import report
 from .agent import Agent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def waiting(kind: type[Agent]) -> type[Agent]:
@@ -21,19 +23,22 @@ def waiting(kind: type[Agent]) -> type[Agent]:
 
         claimed = False
 
-        def begin(self, wake_read: int, zmq: Any, context: Any, status: str, filters: dict[str, int | None]) -> None:
+        def begin(self, wake_read: int, status: str, filters: dict[str, int | None]) -> None:
             self.before = report.own_status(status), filters
-            super().begin(wake_read, zmq, context, status, filters)
+            super().begin(wake_read, status, filters)
 
         def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
             if op != "claim" or self.claimed:
                 answer: tuple[dict[str, Any], bytes] = super().command(op, request, data)
                 return answer
             self.claimed = True
-            seen = dict(report.collect(*self.before), nonce=str(request["nonce"]))
+            seen = dict(self.look(), nonce=str(request["nonce"]))
             self.event("hello", report=seen, number=self.kernels)
             if self.kernel is not None and self.kernel.ready:
                 self.event("kernel_ready", number=self.kernels)
             return {"ok": True}, b""
+
+        def look(self) -> dict[str, object]:
+            return report.collect(*self.before)
 
     return Waiting

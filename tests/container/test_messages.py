@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from sandbox_kernel import __version__
@@ -330,3 +331,71 @@ def test_what_a_new_kernel_has_not_loaded_comes_when_it_is_wanted(start_kernel: 
     assert start == [True, True, 0]
     assert early == []
     assert names == ["AsyncKernelManager", True, True, "KernelManager", "none"]
+
+
+WAITING = """
+import asyncio, io, json, os, sys
+inner = {"_ssl", "_curses", "_ctypes", "_decimal", "dateutil._common", "packaging._structures"}
+early = sorted(inner & sys.modules.keys())
+stock = {"asyncio.sslproto", "ctypes", "dateutil.tz", "pdb", "ssl", "IPython.core.debugger"}
+there = sorted(stock - sys.modules.keys())
+for name in ("code", "cmd"):
+    with open(name + ".py", "w") as file:
+        file.write("raise RuntimeError('a file of the cells')")
+import ctypes, curses, dateutil.parser, dateutil.tz, pdb, ssl
+import IPython.core.debugger
+from packaging.version import Version
+out = io.StringIO()
+pdb.Pdb(stdin=io.StringIO("p 6 * 7\\nc\\n"), stdout=out).runcall(len, "a")
+print(json.dumps([early, there, [
+    ssl.create_default_context().verify_mode.name,
+    ssl.SSLContext.__name__ in dir(ssl) and (ssl.__doc__ or "")[:4],
+    issubclass(asyncio.sslproto.SSLProtocol, asyncio.protocols.BufferedProtocol),
+    ctypes.c_int(7).value, curses.A_BOLD > 0,
+    dateutil.parser.parse("2020-02-03").day, isinstance(dateutil.tz.tzlocal(), dateutil.tz.tzlocal),
+    Version("1.10") > Version("1.9") and isinstance(Version, type),
+    pdb.Pdb is IPython.core.debugger.InterruptiblePdb, pdb.set_trace is IPython.core.debugger.set_trace,
+    type(ssl) is type(sys),
+]]))
+"""
+
+
+def test_modules_that_wait_are_what_they_would_have_been(start_kernel: Callable[..., Kernel]) -> None:
+    """IPython's debugger is in the place of Python's, and no file of the cells in that of a module that it needs."""
+    early, not_there, seen = json.loads(start_kernel().run(WAITING).text())
+    assert early == []
+    assert not_there == []
+    assert seen == ["CERT_REQUIRED", "This", True, 7, True, 3, True, True, True, True, True]
+
+
+@pytest.mark.parametrize("first", ["import pdb; pdb.Pdb", "from IPython.core.debugger import Pdb", "%debug"])
+def test_whichever_debugger_is_wanted_first_is_ipython_s(start_kernel: Callable[..., Kernel], first: str) -> None:
+    kernel = start_kernel()
+    kernel.run(first)
+    assert kernel.run("import pdb\npdb.Pdb.__name__, pdb.set_trace.__module__").value == (
+        "('InterruptiblePdb', 'IPython.core.debugger')"
+    )
+
+
+def test_the_client_of_a_kernel_s_own_class_is_made_when_it_is_wanted(start_kernel: Callable[..., Kernel]) -> None:
+    made = start_kernel().run("type(get_ipython().kernel.parent.blocking_client()).__module__").value
+    assert made == "'jupyter_client.blocking.client'"
+
+
+CACHES = """
+import json, os, jedi
+found = {}
+for folder, _, names in os.walk(os.path.expanduser("~/.cache/jedi")):
+    for name in names:
+        path = os.path.join(folder, name)
+        found.setdefault(os.path.islink(path), []).append(os.path.getsize(path))
+completed = [each.name for each in jedi.Interpreter("impor", [{}]).complete()]
+print(json.dumps([min(found[True]), max(found[False]), completed]))
+"""
+
+
+def test_large_caches_are_the_image_s_own_and_serve(start_kernel: Callable[..., Kernel]) -> None:
+    """A copy would lie in the memory of each session."""
+    smallest_link, largest_copy, completed = json.loads(start_kernel().run(CACHES).text())
+    assert largest_copy < 1 << 16 <= smallest_link
+    assert "import" in completed
