@@ -363,6 +363,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "30 days",
         ),
         Setting(
+            "pause_memory",
+            "pause_memory_seconds",
+            seconds(1),
+            "How long a paused sandbox of the engine qemu keeps its memory. Then it is written to this user's data "
+            "folder, and its processes end; `resume` reads it again. Other engines keep the memory.",
+        ),
+        Setting(
             "audit",
             "audit",
             Form(audit_file, "a file in a folder that exists", "FILE"),

@@ -124,6 +124,11 @@ class EndCode(Code):
         "this engine cannot take a snapshot of a sandbox, nor begin from one or fork it",
         "Use engine = qemu, whose sandboxes are machines of their own; or keep files, and run the code again.",
     )
+    BROKER_CANNOT_SNAPSHOT = (
+        "failure",
+        "a snapshot of a sandbox does not go through a broker, nor does a fork, nor what begins from one",
+        'Start the sandbox without a broker: engine="qemu", in the process of the caller.',
+    )
     ENGINE_NOT_SET_UP = (
         "failure",
         "an engine, or what it needs, cannot be set up",

@@ -138,6 +138,8 @@ class Settings:
     """What all snapshots of this user may take together."""
     snapshots_seconds: float = 30 * 86400.0
     """A snapshot that is older is removed."""
+    pause_memory_seconds: float = 300.0
+    """How long a paused sandbox keeps its memory, where it can do without."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"
     """The zone of the clock in cells, as the tz database names it; "machine" is this machine's, None is UTC."""

@@ -43,6 +43,61 @@ def environment_of_helpers() -> dict[str, str]:
     return {name: os.environ[name] for name in _FOR_HELPERS if name in os.environ}
 
 
+def keep_ends_of_children() -> None:
+    """Have the system keep how this process's children end until that was asked for.
+
+    Whoever started it may have been one that ignores SIGCHLD, which is passed on to children; the ends are lost then.
+    """
+    import signal  # a start of a kernel loads it later, and meanwhile
+
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def is_locked(path: str | os.PathLike[str], folder: int | None = None) -> bool:
+    """Return whether somebody has a lock of a file, which goes with its process; False where there is no such file.
+
+    `folder` is the handle of the one that the path begins in. What cannot be told counts as locked.
+    """
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+APART = "import os, sys; os.fork() and os._exit(0); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def start_apart(module: str, *arguments: str, seconds: float) -> None:
+    """Start a module of ours as a process that is nobody's child: whoever starts it need not be there at its end.
+
+    Raises `OSError`, and `subprocess.SubprocessError` where it cannot be started within so many seconds.
+    """
+    import subprocess
+
+    python = (sys.executable, "-I")
+    subprocess.run(
+        [*python, "-S", "-c", APART, *python, "-m", module, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=environment_of_helpers(),
+        start_new_session=True,  # what ends this process's group is to leave it alone
+        timeout=seconds,
+        check=True,
+    )
+
+
 def start_helper(
     script: str, *arguments: str, stdin: int | None = None, files: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:

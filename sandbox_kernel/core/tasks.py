@@ -35,6 +35,23 @@ def noted_in(audit: Callable[..., None]) -> Report:
     return report
 
 
+async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:
+    """Return what `make` returns, which works in a thread; where the caller gives up, that is undone once it is there.
+
+    A thread cannot be cancelled: without this, nobody would have what it made.
+    """
+    making = asyncio.get_running_loop().run_in_executor(None, make)
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        making.add_done_callback(lambda done: None if done.cancelled() or done.exception() else _undo(undo, done))
+        raise
+
+
+def _undo(undo: Callable[[T], object], done: asyncio.Future[T]) -> None:
+    undo(done.result())
+
+
 class Tasks:
     """The background tasks of one owner, on the loop that runs when each is started."""
 

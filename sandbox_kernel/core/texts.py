@@ -36,7 +36,7 @@ def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
     for a long text that is a key, or the first of two values of one key.
     """
     data = parts[place]
-    if factor * len(data) <= (factor - 1) * max_bytes or not data.isascii() or b"\\u" in data:
+    if factor * len(data) <= (factor - 1) * max_bytes or not data.isascii() or (b"\\" in data and b"\\u" in data):
         return parse(data)
     rest, found = _without_texts(data)
     if not found:

@@ -27,7 +27,7 @@ NONE: frozenset[Ability] = frozenset()
 PAUSE: frozenset[Ability] = frozenset({Ability.PAUSE})
 
 WHICH = {
-    Ability.PAUSE: "Docker, bubblewrap with a cgroup of its own, and qemu can",
+    Ability.PAUSE: "Docker, bubblewrap with a cgroup of its own, and qemu can, also behind a broker",
     Ability.SNAPSHOT: "only qemu can",
     Ability.FORK: "only qemu can",
 }
@@ -50,5 +50,8 @@ def demand(ability: Ability, *who: object) -> None:
     """Raise `AbilityMissing` unless each of an engine and its container has an ability."""
     if all(ability in abilities_of(one) for one in who):
         return
+    for one in who:
+        if code := getattr(one, "lacks", {}).get(ability):
+            raise AbilityMissing(code, setting="engine")
     code = EndCode.ENGINE_CANNOT_PAUSE if ability is Ability.PAUSE else EndCode.ENGINE_CANNOT_SNAPSHOT
     raise AbilityMissing(code, f"{code.text}: {WHICH[ability]}", setting="engine")

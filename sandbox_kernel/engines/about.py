@@ -92,6 +92,10 @@ class Shown:
     """Whether all sandboxes are of the user that starts them, who could give them no other."""
     held: bool = True
     """Whether control groups of its own hold it; without, `limits = best-effort` has accepted that."""
+    around_bytes: int = 0
+    """Memory that its control group allows besides its limit and, for a machine's kernel, a sixty-fourth of that."""
+    is_machine: bool = False
+    """Whether it has a kernel of its own, and no process of it is one of this machine's."""
 
 
 @runtime_checkable

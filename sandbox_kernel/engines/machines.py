@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from ..core.model import SandboxSpec
+from ..core.model import MIB, SandboxSpec
 from .base import Lendable
+
+
+def state_bytes(memory_bytes: int) -> int:
+    """Return what the state of a machine may come to, whose sandbox may use so much memory.
+
+    It has all of the machine's memory, its kernel's and how that counts its pages included, and a little beside each.
+    """
+    return memory_bytes + memory_bytes // 48 + 192 * MIB
 
 
 @runtime_checkable
@@ -37,6 +45,18 @@ class Savable(Pausable, Protocol):
 
         Returns plain JSON, which `Restorer.restore` needs unchanged beside the file. The machine stands still meanwhile
         and after; `resume` lets it go on. Raises `EngineError`; what was written is then worth nothing.
+        """
+
+
+@runtime_checkable
+class Restful(Pausable, Protocol):
+    """A container that can give its memory back while it stands still."""
+
+    async def rest(self, fd: int) -> None:
+        """Write what is paused to `fd`, an empty regular file, open for reading and writing, and give its memory back.
+
+        `resume` goes on from there; until then it lists, and ends, as any other. `fd` may be closed. A caller that
+        gives up within the writing leaves all as it was. Raises `EngineError`; it keeps its memory then.
         """
 
 

@@ -74,6 +74,9 @@ class Pipe:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._writing = asyncio.Lock()
+        self._flowing = asyncio.Event()
+        """Not set while nothing is read or written: what is at the other end is written down."""
+        self._flowing.set()
         _open.add(self)
 
     @property
@@ -87,6 +90,8 @@ class Pipe:
             view = memoryview(data)
             try:
                 while view:
+                    if not self._flowing.is_set():
+                        await self._flowing.wait()
                     try:
                         view = view[self._socket.send(view) :]
                     except BlockingIOError:
@@ -96,7 +101,7 @@ class Pipe:
 
     def offer(self, data: bytes) -> int:
         """Write what can be written at once and return how many bytes that was; 0 also if the pipe is gone."""
-        if self._writing.locked():
+        if self._writing.locked() or not self._flowing.is_set():
             return 0
         try:
             return self._socket.send(data)
@@ -130,6 +135,26 @@ class Pipe:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
 
+    def hold(self) -> None:
+        """Read and write nothing: what has not come stays where it is. Whoever calls waits meanwhile."""
+        self._flowing.clear()
+
+    def let_go_on(self) -> None:
+        """Read and write again."""
+        self._flowing.set()
+        if self._reader is not None and not self._watched and self._socket.fileno() >= 0:
+            self._watched = True
+            self._loop.add_reader(self._socket.fileno(), self._fill)
+
+    def refuse(self) -> None:
+        """Take nothing more from the other end, and give it nothing more: what has come is the rest, a `send` raises.
+
+        Whoever is there may read nothing; a `send` that waits for it would wait for as long.
+        """
+        if self._socket.fileno() >= 0:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
     def end_at(self, count: int) -> None:
         """So many bytes are all that comes, though whoever is at the other end goes on having it open."""
         self._until = count
@@ -147,6 +172,7 @@ class Pipe:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._filled, self._over = 0, True
+        self._flowing.set()
         _wake(self._reader)
         _wake(self._writer)
 
@@ -182,7 +208,7 @@ class Pipe:
             self._over = True
             return
         self._reader = self._loop.create_future()
-        if not self._watched:
+        if not self._watched and self._flowing.is_set():
             self._watched = True
             self._loop.add_reader(self._socket.fileno(), self._fill)
         try:
@@ -191,7 +217,7 @@ class Pipe:
             self._reader = None
 
     def _fill(self) -> None:
-        if self._reader is None or self._reader.done():
+        if not self._flowing.is_set() or self._reader is None or self._reader.done():
             # Nobody asks: the bytes stay in the socket, and the container waits when that is full.
             self._watched = False
             self._loop.remove_reader(self._socket.fileno())

@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 import os
 import zlib
+from ast import literal_eval
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
@@ -19,7 +21,9 @@ from .hardening import USER, accounts
 from .seccomp import rules
 
 PYTHON = "python3"
-MODULES: tuple[str, ...] = ("wire", "messages", "process", "shield", "report", "files", "kernel", "agent", "start")
+MODULES: tuple[str, ...] = (
+    *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "agent", "start"),
+)
 MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
 MODULES_OF_A_WATCH = ("watch",)
 MODULES_OF_A_POOL = ("warm",)
@@ -31,18 +35,40 @@ UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 
 _UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
+CODES = """\
+def codes():
+    import marshal, sys
+    try:
+        with open("/opt/sandbox/home/.prepared/sources", "rb") as file:
+            version, found = marshal.loads(file.read())
+        return found if version == sys.version else {}
+    except Exception:
+        return {}
+def made(text):
+    code = codes().get(text)
+    return text if code is None else __import__("marshal").loads(code)
+"""
+"""What an image may have: our sources compiled by its Python. An outdated one is of another text, and no use."""
 _BOOT = """\
 import sys
 SOURCES = {sources!r}
 CALLS = {calls!r}
+{codes}
+CODES = codes()
+CODES = {{name: CODES.get(text) for name, text in SOURCES.items()}}
 class Shipped:
     def find_spec(self, name, path=None, target=None):
         return type(sys.__spec__)(name, self, is_package=name == "container") if name in SOURCES else None
     def create_module(self, spec):
         return None
     def exec_module(self, module):
-        path = module.__name__.replace(".", "/") + ".py"
-        exec(compile(SOURCES[module.__name__], path, "exec", dont_inherit=True), module.__dict__)
+        name = module.__name__
+        if CODES[name]:
+            import marshal
+            code = marshal.loads(CODES[name])
+        else:
+            code = compile(SOURCES[name], name.replace(".", "/") + ".py", "exec", dont_inherit=True)
+        exec(code, module.__dict__)
 sys.meta_path.insert(0, Shipped())
 from container import start
 start.main(CALLS)
@@ -55,7 +81,7 @@ def agent_source(modules: tuple[str, ...] = MODULES) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
     sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
-    return _BOOT.format(sources={"container": ""} | sources, calls=calls())
+    return _BOOT.format(sources={"container": ""} | sources, calls=calls(), codes=CODES)
 
 
 @cache
@@ -87,29 +113,54 @@ def packed(source: str) -> str:
 _PUBLISH_ALL = (
     "(lambda thread, more: thread.schedule(lambda: (more(thread), hasattr(thread, '_xpub_stream') and"
     " thread._xpub_stream.on_recv(lambda frames: (more(thread), thread._handle_subscription(frames))))))"
-    "(get_ipython().kernel.iopub_thread, lambda thread: setattr(thread.socket, 'sndhwm', 100_000))"
+    "(get_ipython().kernel.iopub_thread, lambda thread: setattr(thread.socket, 'sndhwm', 200_000))"
 )
 """A socket belongs to its thread. What is set counts for those who are connected, and not for those who come later: so
 it is set again with each subscription, before its welcome."""
 
 
 @cache
-def _line(module: str, call: str) -> str:
-    """Return a line that runs a module of `container` and then `call`, and leaves no name where it is run."""
-    source = (PACKAGE / "container" / f"{module}.py").read_text(encoding="utf-8") + f"\n{call}\n"
-    data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
-    unpacked = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}'))"
-    return f"exec({unpacked}, {{'__name__': '{module}'}})"
+def source_of(module: str, call: str, *before: str) -> str:
+    """Return the text that runs a module of `container` and then `call`.
+
+    Other modules are run `before` it, and it finds their names among its own.
+    """
+    folder, future = PACKAGE / "container", "from __future__ import annotations\n"
+    sources = [(folder / f"{name}.py").read_text(encoding="utf-8").replace(future, "") for name in (*before, module)]
+    return "\n".join((future, *sources, call, ""))
+
+
+def _line(module: str, call: str, *before: str) -> str:
+    """Return a line that runs such a text, and leaves no name where it is run."""
+    data = base64.b64encode(zlib.compress(source_of(module, call, *before).encode(), 9)).decode()
+    unpacked = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')).decode()"
+    return f"exec(globals().get('made', str)({unpacked}), {{'__name__': '{module}'}})"
+
+
+CHARTS = ("charts", "install_here()")
+OUTPUTS = ("outputs", "install_here()")
+LAUNCHER = ("launcher", "main()", "later", "prepared")
+
+
+def to_prepare() -> dict[str, Any]:
+    """Return what an image may make ready: a kernel's arguments and environment, and our texts with their names."""
+    folder = PACKAGE / "container"
+    modules = (*MODULES, *MODULES_OF_A_WAY_OUT, *MODULES_OF_A_WATCH, *MODULES_OF_A_POOL, *MODULES_OF_A_COPY)
+    sources = [(f"container/{name}.py", (folder / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
+    sources += [("<string>", source_of(*each)) for each in (LAUNCHER, OUTPUTS, CHARTS)]
+    [configuration] = agent_command(Limits())[-1:]
+    config = literal_eval(configuration)
+    return {"kernel": config["kernel"], "environment": config["environment"], "sources": sources}
 
 
 def charts_line() -> str:
     """Return a line for a kernel's start by which its figures bring their data along (`container/charts.py`)."""
-    return _line("charts", "install_here()")
+    return _line(*CHARTS)
 
 
 def outputs_line() -> str:
     """Return a line for a kernel's start by which outputs hold what they name (`container/outputs.py`)."""
-    return _line("outputs", "install_here()")
+    return _line(*OUTPUTS)
 
 
 def anew_line() -> str:
@@ -117,9 +168,14 @@ def anew_line() -> str:
     return _line("anew", "begin_here()")
 
 
+def rehearsal_line() -> str:
+    """Return a line by which a kernel of which a state is taken is ready for copies to begin anew."""
+    return _line("anew", "rehearse_here()")
+
+
 def launcher_line() -> str:
     """Return the program of a kernel (`container/launcher.py`)."""
-    return _line("launcher", "main()")
+    return CODES + _line(*LAUNCHER)
 
 
 def preload_line(modules: tuple[str, ...]) -> str:
@@ -193,7 +249,7 @@ def agent_command(
             # idle, the last of a cell's outputs, has come.
             "--IPythonKernel._execute_sleep=0",
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
-            # result among them, where the machine is busy. As many may wait as in the agent; a cell may send no more.
+            # result among them, where the machine is busy. As many may wait as two cells may send.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
             f"--IPKernelApp.exec_lines={outputs_line()}",
             f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
@@ -218,7 +274,7 @@ def agent_command(
         config["warm"] = True
     if copied:
         modules += MODULES_OF_A_COPY
-        config["renew"] = anew_line()
+        config["renew"] = True
     return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
 
 

@@ -61,6 +61,12 @@ class Folders:
         if self._downloads is not None:
             self._downloads.folder = DownloadFolder(folder)
 
+    def close(self) -> None:
+        """Let go of both; for the end of the session, when nothing is copied any more."""
+        for side in (self._uploads, self._downloads):
+            if side is not None:
+                side.close()
+
     def forget_scratch(self) -> None:
         """Note that a new container has an empty scratch."""
         self._state.forget_scratch()

@@ -5,6 +5,7 @@ For `snapshots` alone. Imports places; reads and removes beneath folders that it
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..core.errors import FileNotThere, FileRefused
+from ..core.resources import is_locked
 from ..core.snapshot_codes import SnapshotCode
 from .places import Folder
 
@@ -213,23 +215,14 @@ def write(handle: int, data: bytes) -> None:
 
 def is_held(folder: Folder, draft: str) -> bool:
     """Return whether somebody writes a draft: its lock goes with its process."""
-    try:
-        handle = os.open(f"{draft}/{CONTENT}", _READ, dir_fd=folder.handle)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    return is_locked(f"{draft}/{CONTENT}", folder.handle)
 
 
 def remove(folder: Folder, name: str) -> bool:
     """Remove a snapshot or a draft, and of it our own two files; return whether there was one.
 
-    What is no folder goes by itself, a link without what it leads to.
+    What is no folder goes by itself, a link without what it leads to. A file that somebody else has put beside ours
+    stays, and its folder with it: nobody's snapshot any more, and in nobody's way but a new one's of that name.
     """
     try:
         place = os.open(name, FOLDER, dir_fd=folder.handle)
@@ -239,12 +232,19 @@ def remove(folder: Folder, name: str) -> bool:
         os.unlink(name, dir_fd=folder.handle)
         return True
     try:
+        count = 0
         for file in (HEAD, CONTENT):  # without its head it counts for nothing, should this end in between
             with suppress(FileNotFoundError):
                 os.unlink(file, dir_fd=place)
+                count += 1
     finally:
         os.close(place)
-    os.rmdir(name, dir_fd=folder.handle)
+    try:
+        os.rmdir(name, dir_fd=folder.handle)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        return count > 0
     return True
 
 

@@ -177,10 +177,11 @@ class Store:
         """Remove what is too old, and drafts that nobody holds. The lock is held."""
         count = 0
         for name in names(folder, every=True):
-            if name.startswith(NEW):
-                count += not is_held(folder, name) and remove(folder, name)
-            elif (found := looked(folder, name)) is not None and time.time() - found.made > self._most_seconds:
-                count += remove(folder, name)
+            with suppress(OSError):  # what cannot be removed is no reason to refuse the others
+                if name.startswith(NEW):
+                    count += not is_held(folder, name) and remove(folder, name)
+                elif (found := looked(folder, name)) is not None and time.time() - found.made > self._most_seconds:
+                    count += remove(folder, name)
         return count
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
+from .disk import Disk
 from .names import HABITS, FileLimits, check_downloaded_name, check_size, folded, printable
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 from .tree import DownloadFolder, HostFile, HostStamp, UploadFolder
@@ -28,8 +27,6 @@ MAX_OTHERS = 100
 """Things in scratch that are no regular files, of which a listing is believed."""
 MAX_REPORTED = 50
 """Refusals that a report names; the rest is counted."""
-FOLDER_SECONDS = 15.0
-"""How long a folder of the host may take for one step; the walk through it is the longest."""
 
 _KINDS = {
     "link": FileCode.NOT_A_FILE.note(what="a link"),
@@ -124,6 +121,10 @@ class _Direction:
         async with self._state.lock:
             await self._sync(ask)
             return self._notes.report()
+
+    def close(self) -> None:
+        """Let go of the disk; nothing is copied any more."""
+        self._disk.close()
 
     async def _sync(self, ask: Ask) -> None:
         raise NotImplementedError
@@ -326,25 +327,3 @@ class _Notes:
         self._told = set(self._refused)
         self._refused, self._copied, self.sha256 = {}, [], {}
         return report
-
-
-class Disk:
-    """A thread for the files of one folder: a slow disk holds up neither the loop, nor the order of the steps."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "sandbox-files")
-
-    async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Return what `function` does. Raises `FileRefused` after `FOLDER_SECONDS`; later steps wait for this one."""
-        try:
-            async with asyncio.timeout(FOLDER_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
-        except TimeoutError:
-            raise FileRefused(FileCode.FOLDER_SILENT, limit=f"{FOLDER_SECONDS:.0f} s") from None
-
-    async def finish(self, function: Callable[[], None]) -> None:
-        """Run `function` after all steps before it, also when the caller was cancelled, and wait for it a little."""
-        done = self._thread.submit(function)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FOLDER_SECONDS):
-                await asyncio.shield(asyncio.wrap_future(done))

@@ -288,8 +288,7 @@ class Router:
 
     def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
         """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
-        flood = self.outputs.flood
-        if flood is not None:
+        if (flood := self.outputs.flood) is not None:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
         self.outputs.forget_kernel()
         if self._screening is not None:
@@ -306,6 +305,7 @@ class Router:
         if self._screening is not None:
             self._screening.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
+        self._clocks.thaw()  # one that ended while it stood still leaves nobody else to do it
         self._forget_cells()
 
     def _forget_cells(self) -> None:

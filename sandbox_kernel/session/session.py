@@ -110,7 +110,7 @@ class Session:
         self._monitor = self._watched()
         self._life = self._next_life()
         self.standstill = Standstill(
-            engine, self.router, self.audit, link=self._link, ready=lambda: self._life.ready, touch=self.touch
+            settings, engine, self.router, self.audit, link=self._link, ready=lambda: self._life.ready, touch=self.touch
         )
         self._idleness = Idleness(
             self.limits.idle_seconds,
@@ -276,6 +276,7 @@ class Session:
         if self._monitor is not None:
             await self._monitor.close()
         await self._tasks.close()
+        self.folders.close()
         self.audit.close()
 
     # --- the router's port ---

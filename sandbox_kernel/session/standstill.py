@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.codes import EndCode, SnapshotCode
-from ..core.errors import FileRefused, SandboxPaused
-from ..core.tasks import Tasks
-from ..engines.abilities import Ability, demand
+from ..core.errors import FileRefused, SandboxError, SandboxPaused
+from ..core.model import Settings
+from ..core.tasks import Tasks, made_in_thread
+from ..engines.abilities import Ability, abilities_of, demand
 from ..engines.base import Engine
-from ..engines.machines import Pausable, Savable
+from ..engines.machines import Pausable, Restful, Savable, state_bytes
 from .link import Link
 from .publisher import Audit
 from .router import Router
@@ -33,6 +34,7 @@ class Standstill:
 
     def __init__(
         self,
+        settings: Settings,
         engine: Engine,
         router: Router,
         audit: Audit,
@@ -41,16 +43,19 @@ class Standstill:
         ready: Callable[[], bool],
         touch: Callable[[], None],
     ) -> None:
-        """`link` is the way to the container, and raises `SandboxDied` without one.
+        """`settings` say how long a pause has memory, and how much room there is for it then.
 
+        `link` is the way to the container, and raises `SandboxDied` without one.
         `ready` is whether cells may go in, and `touch` notes a use: the time of an unused sandbox begins anew.
         """
         self._engine = engine
         self._router = router
         self._audit = audit
+        self._settings = settings
         self._link = link
         self._ready = ready
         self._touch = touch
+        self._resting: asyncio.Task[object] | None = None
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
 
@@ -135,6 +140,8 @@ class Standstill:
                 self._router.thaw()
                 raise
             self._audit("paused")
+            if isinstance(link.container, Restful):
+                self._resting = self._tasks.start(self._rest(link, link.container), "a long pause")
             return True
 
     async def _end(self) -> bool:
@@ -142,6 +149,7 @@ class Standstill:
             link = self._link()
             if not link.is_held:
                 return False
+            await self._stay_awake()
             if isinstance(link.container, Pausable):
                 await link.container.resume()
             link.let_go_on()
@@ -149,6 +157,32 @@ class Standstill:
             self._router.thaw()
             self._audit("resumed")
             return True
+
+    async def _rest(self, link: Link, container: Restful) -> None:
+        """Have a container that goes on standing still give its memory back; one that cannot keeps it."""
+        from ..files.snapshots import Store
+
+        await asyncio.sleep(self._settings.pause_memory_seconds)
+        if not link.is_held or Ability.SNAPSHOT not in abilities_of(container):
+            return  # it has ended; or it was taken over from another process, which had the way to its memory
+        try:
+            store, most = Store.of(self._settings), state_bytes(self._settings.limits.memory_bytes)
+            fd = await made_in_thread(lambda: store.scratch(most), os.close)
+            try:
+                await container.rest(fd)
+            finally:
+                os.close(fd)
+        except (SandboxError, OSError) as error:
+            self._audit("memory kept", reason=str(error))
+        else:
+            self._audit("memory given back")
+
+    async def _stay_awake(self) -> None:
+        """End what may be under way of that: it leaves the container paused, with its memory or without."""
+        resting, self._resting = self._resting, None
+        if resting is not None:
+            resting.cancel()
+            await asyncio.wait({resting})
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -1,6 +1,7 @@
 """What makes a machine ready: the engine, the images, the kernelspec, and whoever looks whether all is there.
 
 - `machine`: Is there an engine, and which commands bring one?
+- `steps`: Commands that end, and what people are told while something takes long.
 - `turns`: One build at a time.
 - `image`: Building the images.
 - `host`: What of this machine a root can be made from.

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..config.sources import read_argv
+from ..config.table import SETTINGS
 from ..core.codes import EndCode
-from ..core.errors import FileRefused, SandboxError
+from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
@@ -293,24 +294,27 @@ def kernelspec_row(name: str, folder: Path | None = None) -> Check:
     except Exception as error:  # whatever a broken kernel.json leads to
         unreadable = f"the kernel.json of {name} cannot be read: {type(error).__name__}: {error}"
         return Check("kernelspec", "wrong", unreadable, f"sandbox-kernel install --name {name}, with its flags")
-    problem = _problem_of(list(spec.argv), spec.interrupt_mode)
     where = f"{name} in {spec.resource_dir}"
+    anew = f"sandbox-kernel install --name {name}, with its flags"
+    try:
+        problem = _problem_of(list(spec.argv), spec.interrupt_mode)
+    except SandboxError as error:
+        problem = str(error)
+        if isinstance(error, ConfigurationError) and error.setting in SETTINGS:
+            problem = f"its setting {error.setting} is refused: {problem}"
+            anew = f"{anew} and another {SETTINGS[error.setting].flag}, or mend that in its kernel.json"
     if problem:
-        return Check(
-            "kernelspec", "wrong", f"{where}: {problem}", f"sandbox-kernel install --name {name}, with its flags"
-        )
+        return Check("kernelspec", "wrong", f"{where}: {problem}", anew)
     return Check("kernelspec", "ok", where)
 
 
 def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
+    """Return what keeps the kernel from starting. Raises `SandboxError` for its settings."""
     if "sandbox_kernel" not in argv:
         return "it starts another kernel than this"
     start = argv.index("sandbox_kernel") + 1
-    try:
-        connection_file, values = read_argv(argv[start:])
-        check(values)
-    except SandboxError as error:
-        return str(error)
+    connection_file, values = read_argv(argv[start:])
+    check(values)
     if connection_file != "{connection_file}":
         return "it does not pass the connection file on"
     if interrupt_mode != "message":

@@ -24,6 +24,7 @@ from ..engines.select import make_engine
 from . import machine
 from .generations import folder_of, new_generation, read
 from .image import SILENCE_SECONDS, check_tag, engine_errors
+from .steps import Say, Steps
 from .turns import alone
 
 EXPORTED_VARIABLES = ("PATH", "LANG")
@@ -37,7 +38,7 @@ _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
 
 
-def build(source: str, *, tag: str | None = None, force: bool = False, progress: machine.Say = print) -> str:
+def build(source: str, *, tag: str | None = None, force: bool = False, progress: Say = print) -> str:
     """Make a root of an image that the container engine has, unless it is there already, and return its name.
 
     It is named as the image, unless `tag` says otherwise. Raises `EngineUnavailable`, `ImageMissing`, `EngineError`.
@@ -46,7 +47,7 @@ def build(source: str, *, tag: str | None = None, force: bool = False, progress:
     check_tag(tag)
     name = tag or source
     status = machine.require_engine()
-    steps = machine.Steps(progress)
+    steps = Steps(progress)
     try:
         variables = asyncio.run(make_engine(Settings(engine=status.host)).image(source)).variables
     except ImageMissing as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 import tarfile
 import tempfile
@@ -25,9 +26,11 @@ from typing import Any, Literal
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
+from ..engines.shipping import to_prepare
 from ..gateway import wheels
 from ..gateway.requirements import read as read_requirements
 from . import machine
+from .steps import Say, Steps, run, tail
 from .turns import alone
 
 Kind = Literal["base", "data"]
@@ -40,7 +43,7 @@ DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzd
 One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
 """
 
-RECIPE_FILES = ("recipe.py", "plots.py", "measures.py", "libraries.py", "plotly.json")
+RECIPE_FILES = ("recipe.py", "plots.py", "measures.py", "libraries.py", "plotly.json", "prepare.py")
 """Of images/: what is done inside, and what goes in besides packages."""
 
 DIGEST_LABEL = "sandbox-kernel.contents"
@@ -70,7 +73,7 @@ def build(
     tag: str | None = None,
     requirements: Path | None = None,
     force: bool = False,
-    progress: machine.Say = print,
+    progress: Say = print,
 ) -> str:
     """Build an image unless it is there with the same contents, and return its tag.
 
@@ -82,7 +85,7 @@ def build(
     status = machine.require_engine()
     stages = chain(kind, tag, requirements, status.architecture, fresh=force)
     with engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
-        builder = _Builder(client, status, machine.Steps(progress))
+        builder = _Builder(client, status, Steps(progress))
         if force or not builder.is_current(stages[-1]):
             with alone(wheels.cache(), builder.steps):
                 builder.run(stages, force=force)
@@ -131,7 +134,7 @@ def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: 
 class _Builder:
     """The steps of one build, against one engine."""
 
-    def __init__(self, client: Any, status: machine.EngineStatus, steps: machine.Steps) -> None:
+    def __init__(self, client: Any, status: machine.EngineStatus, steps: Steps) -> None:
         self.client = client
         self.status = status
         self.steps = steps
@@ -208,11 +211,11 @@ class _Builder:
         with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as folder:
             archive = Path(folder, "root.tar")
             with self.steps.during(f"bootstrapping Debian {DEBIAN_SUITE} with mmdebstrap"):
-                result = machine.run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
+                result = run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
             if result.returncode != 0:
                 raise EngineError(
                     EndCode.IMAGE_NOT_BUILT,
-                    f"mmdebstrap cannot make a root file system: {machine.tail(result.stdout)}. It needs root, or user "
+                    f"mmdebstrap cannot make a root file system: {tail(result.stdout)}. It needs root, or user "
                     f"namespaces and newuidmap (package uidmap); or let the engine pull {ROOT_IMAGE}",
                 )
             with archive.open("rb") as tar:
@@ -256,10 +259,12 @@ class _Builder:
                     archive.add(path, f"{folder}/wheels/{path.name}")
                 for name in RECIPE_FILES:
                     archive.add(brought("images") / name, f"{folder}/{name}")
-                text = ready.requirements.encode()
-                info = tarfile.TarInfo(f"{folder}/requirements.txt")
-                info.size = len(text)
-                archive.addfile(info, io.BytesIO(text))
+                # What is shipped is no part of an image's digest: of another version's, a sandbox takes nothing.
+                texts = {"requirements.txt": ready.requirements, "shipped.json": json.dumps(to_prepare())}
+                for name, text in texts.items():
+                    info = tarfile.TarInfo(f"{folder}/{name}")
+                    info.size = len(text.encode())
+                    archive.addfile(info, io.BytesIO(text.encode()))
             file.seek(0)
             container.put_archive("/", file)
 
@@ -272,7 +277,7 @@ class _Builder:
         if code := container.wait()["StatusCode"]:
             raise EngineError(
                 EndCode.IMAGE_NOT_BUILT,
-                f"building {tag} failed with exit code {code}: {machine.tail(chr(10).join(lines))}",
+                f"building {tag} failed with exit code {code}: {tail(chr(10).join(lines))}",
             )
 
     def _import(self, tar: Any, name: str, changes: list[str]) -> None:

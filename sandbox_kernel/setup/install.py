@@ -98,6 +98,24 @@ def values_of(name: str, specs: KernelSpecManager | None = None) -> dict[str, An
     return read_argv(argv[argv.index("sandbox_kernel") + 1 :])[1]
 
 
+def settings_in_order(name: str, values: Mapping[str, Any]) -> Settings:
+    """Return an installed kernel's settings with `values` in place of its own, and without those that are wrong.
+
+    These, and a kernel that there is not, are rows of the doctor's. Raises `ConfigurationError` for what is wrong in
+    `values`, or in a file.
+    """
+    taken: dict[str, Any] = {}
+    with suppress(ConfigurationError):
+        taken = values_of(name)
+    while True:
+        try:
+            return check(taken | dict(values))
+        except ConfigurationError as error:
+            check(values)
+            wrong = error.setting if error.setting in taken.keys() - values.keys() else None
+            taken = {setting: value for setting, value in taken.items() if wrong is not None and setting != wrong}
+
+
 def isolation_flags(python: str) -> list[str]:
     """Return the flags with which `python` finds this package, and nothing that a start request or a cell chose.
 

@@ -14,8 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from typing import Any
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..engines.select import addresses
-
-Say = Callable[[str], None]
+from .steps import Say, Steps, run, tail
 
 DAEMON_SETTINGS = Path("/etc/docker/daemon.json")
 DAEMON_PID = Path("/var/run/docker.pid")
@@ -56,36 +54,6 @@ class EngineStatus:
     """Empty if available; else what is wrong, in one sentence."""
     remedy: str = ""
     """Empty if available; else what to do about it."""
-
-
-class Steps:
-    """Progress for people: each line says what is being done and how long the whole has taken so far."""
-
-    def __init__(self, say: Say, *, every: float = 15.0) -> None:
-        self.say = say
-        self._every = every
-        self._began = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        self.say(f"[{time.monotonic() - self._began:5.1f} s] {text}")
-
-    @contextmanager
-    def during(self, text: str) -> Iterator[None]:
-        """Say `text`, and every so many seconds that it is still going on, until the block ends."""
-        self(text)
-        done = threading.Event()
-
-        def keep_saying() -> None:
-            while not done.wait(self._every):
-                self(f"still {text}")
-
-        thread = threading.Thread(target=keep_saying, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join(1)
 
 
 # --- finding an engine ----------------------------------------------------------------------------------------------
@@ -346,33 +314,3 @@ def install_browser(progress: Say = print) -> bool:
     if missing and _may_install():
         install_packages(["chromium", "chromium-driver"], Steps(progress))
     return bool(shutil.which("chromium") and shutil.which("chromedriver"))
-
-
-# --- small helpers ----------------------------------------------------------------------------------------------------
-
-
-def run(command: list[str], *, seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a command without a terminal; what it prints, on either stream, is in `stdout`."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
-    try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            cwd="/",
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise EngineError(
-            EndCode.ENGINE_NOT_SET_UP, f"`{' '.join(command)}` did not end", limit=f"{seconds:g} s"
-        ) from error
-
-
-def tail(text: str, lines: int = 5) -> str:
-    """Return the end of a log, on one line."""
-    return " | ".join(text.strip().splitlines()[-lines:]) or "it says nothing"

@@ -38,25 +38,28 @@ from ..engines.machine_form import (
 from ..engines.machines import Preparing
 from ..engines.select import QEMU, bubblewrap_program, make_engine, program_in, root_named
 from ..engines.shipping import new_spec
-from . import machine
 from .roots import KINDS, State
 from .roots import state as root_state
+from .steps import Say, Steps, step, tail
 from .turns import alone
 
 if TYPE_CHECKING:
     from ..engines.bubblewrap.roots import Root
 
+DOORS = {"kernels": False, "the SDK and what builds on it": True}
+"""Each door, and whether figures bring their data along."""
 META = "linux-image-cloud-amd64"
 BUSYBOX = "busybox-static"
 BUILD = "sandbox-kernel build --engine qemu"
 STEP_SECONDS = 900.0
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 FOLDERS = ("bin", "dev", "guest", "guest/container", "modules", "new", "proc", "sys")
 EMPTY = ("proc", "sys/fs/cgroup", "dev", "tmp", "run", "mnt/data", "home")
 """Folders of the disk on which the machine mounts something, and those that every image has."""
 ETC = ("passwd", "group", "hosts", "hostname", "nsswitch.conf", "resolv.conf")
 
 
-def build(name: str, *, force: bool = False, state: bool = True, progress: machine.Say = print) -> str:
+def build(name: str, *, force: bool = False, state: bool = True, progress: Say = print) -> str:
     """Make what machines of a root start from, unless it is there and current. Returns the root's name.
 
     With `state`, one is started as the settings have it by default, and written down for those to come.
@@ -64,7 +67,7 @@ def build(name: str, *, force: bool = False, state: bool = True, progress: machi
     Raises `EngineError`, and `ImageMissing` where there is no such root.
     """
     root = root_named(name)
-    steps = machine.Steps(progress)
+    steps = Steps(progress)
     target = Path(root.folder, FOLDER)
     with alone(Path(root.folder), steps):
         if not force and is_current(root):
@@ -72,11 +75,11 @@ def build(name: str, *, force: bool = False, state: bool = True, progress: machi
         else:
             _make(root, target, steps)
     if state:
-        _take_state(name, steps)
+        take_states(name, steps)
     return name
 
 
-def _make(root: Root, target: Path, steps: machine.Steps) -> None:
+def _make(root: Root, target: Path, steps: Steps) -> None:
     """Make what is in a machine's folder, and put it there. Raises `EngineError`."""
     name = root.name
     bwrap, packer = bubblewrap_program(), shutil.which("mksquashfs")
@@ -110,16 +113,17 @@ def _make(root: Root, target: Path, steps: machine.Steps) -> None:
     steps(f"made the machine of {name}, {format_bytes(size)}")
 
 
-def _take_state(name: str, steps: machine.Steps) -> None:
-    """Take a state of the default settings; where that fails, machines start from nothing, and slower."""
-    settings = Settings(engine=QEMU, image=name)
-    try:
-        engine = make_engine(settings)
-        if isinstance(engine, Preparing):
-            with steps.during("taking a state to start from"):
-                asyncio.run(engine.prepare(new_spec(settings)))
-    except (SandboxError, OSError, TimeoutError) as error:
-        steps(f"  left out: {error}")
+def take_states(name: str, steps: Steps) -> None:
+    """Take states of the default settings; where that fails, machines start from nothing, and slower."""
+    for door, charts in DOORS.items():
+        settings = Settings(engine=QEMU, image=name, charts=charts)
+        try:
+            engine = make_engine(settings)
+            if isinstance(engine, Preparing):
+                with steps.during(f"taking a state to start from, for {door}"):
+                    asyncio.run(engine.prepare(new_spec(settings)))
+        except (SandboxError, OSError, TimeoutError) as error:
+            steps(f"  left out: {error}")
 
 
 def is_current(root: Root) -> bool:
@@ -260,21 +264,9 @@ def _digest(path: Path) -> str:
 def _run(command: list[str], folder: Path, problem: str) -> str:
     """Run a step and return what it printed. Raises `EngineError`."""
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=STEP_SECONDS,
-            cwd=folder,
-            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
-            umask=0o022,
-            check=False,
-        )
+        done = step(command, seconds=STEP_SECONDS, environment=ENVIRONMENT, folder=folder, umask=0o022)
     except (OSError, subprocess.SubprocessError) as error:
         raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {error}") from error
     if done.returncode != 0:
-        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {machine.tail(done.stdout)}")
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {tail(done.stdout)}")
     return done.stdout

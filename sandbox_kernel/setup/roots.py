@@ -32,9 +32,10 @@ from ..engines.select import bubblewrap_program, root_named
 from ..gateway import wheels
 from ..gateway.requirements import Wanted
 from ..gateway.requirements import read as read_requirements
-from . import additions, host, layout, machine
+from . import additions, host, layout
 from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
+from .steps import Say, Steps, step, tail
 from .turns import alone
 
 RECIPE = 2
@@ -77,7 +78,7 @@ def build(
     tag: str | None = None,
     requirements: Path | None = None,
     force: bool = False,
-    progress: machine.Say = print,
+    progress: Say = print,
 ) -> str:
     """Make a root unless it is there with the same contents, and return its name.
 
@@ -85,7 +86,7 @@ def build(
     otherwise. Raises `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
     check_tag(tag)
-    steps = machine.Steps(progress)
+    steps = Steps(progress)
     plan = plan_for(kind, tag, requirements, fresh=force)
     with alone(folder_of(plan.name).parent, steps):
         if not force and read(folder_of(plan.name)).get("contents") == plan.contents:
@@ -157,7 +158,7 @@ def state(name: str) -> State:
 # --- making one -------------------------------------------------------------------------------------------------------
 
 
-def _make(plan: Plan, steps: machine.Steps) -> None:
+def _make(plan: Plan, steps: Steps) -> None:
     python = plan.python
     steps(f"making the environment {plan.name} for Python {python.version}, {python.executable}")
     with steps.during(f"fetching the wheels of {plan.name}, as far as they are not here"):
@@ -252,7 +253,7 @@ def _compile(environment: Path, python: host.Python) -> None:
     _run(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
 
 
-def _warm(made: Generation, plan: Plan, steps: machine.Steps) -> None:
+def _warm(made: Generation, plan: Plan, steps: Steps) -> None:
     """Fill the home's caches in a sandbox, with all else read-only; without one, each session does it for itself."""
     bwrap = bubblewrap_program()
     if bwrap is None:
@@ -304,27 +305,13 @@ def _run(
     check: bool = True,
 ) -> None:
     """Run a step with none of this user's variables. Raises `EngineError`."""
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(folder), "PIP_CONFIG_FILE": os.devnull}
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            cwd=folder,
-            env={"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(folder), "PIP_CONFIG_FILE": os.devnull},
-            umask=0o022,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-            check=False,
-        )
+        done = step(command, seconds=seconds, environment=environment, folder=folder, umask=0o022, user=user)
     except subprocess.TimeoutExpired as error:
         what = f"`{Path(command[0]).name}` did not end"
         raise EngineError(EndCode.IMAGE_NOT_BUILT, what, limit=f"{seconds:g} s") from error
     except OSError as error:
         raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {error}") from error
     if check and done.returncode != 0:
-        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {machine.tail(done.stdout)}")
+        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {tail(done.stdout)}")

@@ -80,9 +80,18 @@ async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list
 
 
 async def busy_and_many(
-    sandbox: AsyncSandbox, wanted: set[str], marker: str, planted: asyncio.Event, *, gvisor: bool
+    sandbox: AsyncSandbox,
+    wanted: set[str],
+    marker: str,
+    planted: asyncio.Event,
+    *,
+    gvisor: bool,
+    more: Mapping[str, object],
 ) -> list[Finding]:
-    """Look for what another sandbox has left, run without end, and start processes without end, in this order."""
+    """Look for what another sandbox has left, run without end, and start processes without end, in this order.
+
+    `more` is what attacks are given besides: how long one may take, where that is not the usual time.
+    """
     found = []
     if "plant-next" in wanted:
         await sandbox.start()
@@ -96,7 +105,7 @@ async def busy_and_many(
         execution = await sandbox.run_code(cells.BUSY.format(seconds=BY_ITSELF_SECONDS), timeout=CELL_SECONDS)
         found.append(of_end("end-time", execution, EndCode.CELL_TIMEOUT))
     if "limit-processes" in wanted:
-        given: Mapping[str, object] = {"limits": asdict(sandbox.settings.limits)}
+        given = {**more, "limits": asdict(sandbox.settings.limits)}
         execution = await sandbox.run_code(cell(["processes_without_end"], given))
         found.append(of_processes(execution, gvisor=gvisor))
     return found

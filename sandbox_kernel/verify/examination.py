@@ -36,6 +36,8 @@ LEAST_SECONDS = 120.0
 """A cell of many attacks may take so long, whatever the limit of cells is."""
 LEAST_OUTPUT = 16 * MIB
 SHORT_GRACE = 1.0
+SECONDS_IN_A_MACHINE = 60
+"""For one attack, where the processor is emulated; elsewhere the attacks know how long."""
 
 FLOODS = ("end-output", "end-kernel", "limit-memory")
 BUSY = ("plant-next", "end-time", "limit-processes")
@@ -85,6 +87,7 @@ class _Run:
         self.gvisor = settings.runtime == "runsc"
         self.bubblewrap = (engine_name := chosen(settings)) == BUBBLEWRAP
         self.qemu = engine_name == QEMU
+        self.slow = {"seconds": SECONDS_IN_A_MACHINE} if self.qemu else {}
         self.found: list[Finding] = []
         self.planted = asyncio.Event()
         self.sessions: set[str] = set()
@@ -110,7 +113,7 @@ class _Run:
             marker, wanted = str(self.bait.given["marker"]), self.wanted
 
             def work(one: AsyncSandbox) -> Awaitable[list[Finding]]:
-                return ends.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor)
+                return ends.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow)
 
             yield self._try(BUSY, self._in_small(work))
         if self.wanted.intersection(ATTESTED):
@@ -165,7 +168,7 @@ class _Run:
 
     def _told(self, sandbox: AsyncSandbox) -> dict[str, Any]:
         limits, variables = asdict(sandbox.settings.limits), _variables(sandbox.settings)
-        return {**self.bait.given, "limits": limits, "variables": variables}
+        return {**self.bait.given, **self.slow, "limits": limits, "variables": variables}
 
     async def _attack(self, sandbox: AsyncSandbox, where: Where, given: Mapping[str, Any]) -> None:
         probes = [probe for probe in PROBES if probe.where is where and probe.attacks and probe.code in self.wanted]
@@ -238,7 +241,7 @@ class _Run:
         away = set(programs) - await asyncio.to_thread(outside.members, one, await self.engine.shown(one))
         inside = len(programs) - len(away)
         text = "it is no process of the host's" if not programs else f"{inside} in its sandbox's control group"
-        fine = not away and (bool(programs) or self.gvisor)
+        fine = not away and (not programs if shown.is_machine else bool(programs) or self.gvisor)
         self.found.append(decided(code, fine, f"{text}, {len(away)} elsewhere" if programs else text))
 
     def _look_back(self) -> None:

@@ -144,7 +144,7 @@ def _place(seen: Standing, *, gvisor: bool) -> Iterator[Finding]:
 
 def _limits(seen: Standing, limits: Limits, *, gvisor: bool) -> Iterator[Finding]:
     wanted = {
-        "limit-memory-set": ("memory", limits.memory_bytes // PAGE_BYTES * PAGE_BYTES),
+        "limit-memory-set": ("memory", _memory(limits.memory_bytes, seen.shown) // PAGE_BYTES * PAGE_BYTES),
         "limit-processes-set": ("pids", limits.pids),
         "limit-processors-set": ("cpu", cpu_quota(limits)),
     }
@@ -167,6 +167,11 @@ def _limits(seen: Standing, limits: Limits, *, gvisor: bool) -> Iterator[Finding
         found = f"its processes have {min(scores)} to {max(scores)}, asked for {OOM_SCORE}; those of the host 0"
         # An engine gives its own processes one more than it has, which is no rank.
         yield decided("limit-first-to-go", (max if gvisor else min)(scores) >= OOM_SCORE, found)
+
+
+def _memory(limit: int, shown: Shown) -> int:
+    """Return the memory that a control group may allow: a machine's kernel counts its pages, and takes some itself."""
+    return limit + (limit // 64 + shown.around_bytes if shown.is_machine else 0)
 
 
 def _kernel(processes: Sequence[Process], *, gvisor: bool, runtime: str | None) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from sandbox_kernel.engines import hardening, select
 from sandbox_kernel.engines.attestation import known_mount
 from sandbox_kernel.engines.bubblewrap import arguments, errors, roots
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
+from sandbox_kernel.engines.bubblewrap.launch import await_end
 from sandbox_kernel.engines.bubblewrap.roots import ETC, Root
 from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
@@ -303,3 +305,19 @@ def test_the_banner_says_which_wall_it_is(tmp_path: Path, settings: Settings, wa
     assert wall in info["banner"]
     assert limits in info["banner"]
     assert (info["sandbox"]["engine"], info["sandbox"]["limits_kept"]) == (settings.engine, settings.limits_kept)
+
+
+def test_the_end_of_a_child_is_awaited_where_nobody_keeps_how_it_ended() -> None:
+    """The owner of this process may ignore SIGCHLD, which is its own affair."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                os._exit(3)
+            await_end(child)
+            with pytest.raises(ProcessLookupError):
+                os.kill(child, 0)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the control: as it is elsewhere
+    finally:
+        signal.signal(signal.SIGCHLD, before)

@@ -91,6 +91,14 @@ def test_in_version_2_it_is_entered_and_its_kills_are_counted(tmp_path: Path) ->
     assert said(tmp_path, "cgroup.procs") == {"cgroup.procs": "4711"}
 
 
+def test_one_that_nobody_waits_for_gives_way(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    Group((("", str(tmp_path)),), 2).give_way()
+    Group((("memory", str(tmp_path / "no")), ("cpu,cpuacct", str(tmp_path / "cpu"))), 1).give_way()
+    assert said(tmp_path, "cpu.weight", "cpu/cpu.shares") == {"cpu.weight": "10", "cpu/cpu.shares": "102"}
+    Group((("", str(tmp_path / "nowhere")),), 2).give_way()
+
+
 # --- version 1 --------------------------------------------------------------------------------------------------------
 
 

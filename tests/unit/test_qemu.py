@@ -20,6 +20,7 @@ from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines import machine_form
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
 from sandbox_kernel.engines.bubblewrap.roots import Root
+from sandbox_kernel.engines.machines import state_bytes
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.engines.qemu import box, calls, hardware, lines, monitor, orders, places
 from sandbox_kernel.engines.qemu.lines import LINE_BYTES, Lines
@@ -243,29 +244,91 @@ async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypa
         one.close()
 
 
-async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("given_up", ["", "migrate", "query-migrate"])
+async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pytest.MonkeyPatch, given_up: str) -> None:
     """QEMU would go on with it, while the sandbox does: what that changes is written again, without an end."""
-    monkeypatch.setattr(monitor, "SAVE_SECONDS", 0.05)
+    monkeypatch.setattr(monitor, "SAVE_SECONDS", 600.0 if given_up else 0.05)
     mine, theirs = socket.socketpair()
     asked: list[str] = []
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def answer() -> None:
         with contextlib.suppress(OSError), theirs.makefile("rb") as file:
             for row in file:
                 said = json.loads(row)
                 asked.append(said["execute"])
-                theirs.sendall(json.dumps({"id": said["id"], "return": {"status": "active"}}).encode() + b"\n")
+                status = "cancelled" if "migrate_cancel" in asked else "active"
+                if said["execute"] != given_up or status == "cancelled":
+                    theirs.sendall(json.dumps({"id": said["id"], "return": {"status": status}}).encode() + b"\n")
+                if said["execute"] == given_up:
+                    loop.call_soon_threadsafe(begun.set)
 
     one = monitor.Monitor(mine)
     answering = asyncio.create_task(asyncio.to_thread(answer))
     with theirs:
-        with pytest.raises(EngineError) as met:
-            await one.write_down(theirs.fileno())
+        writing = asyncio.create_task(one.write_down(theirs.fileno(), 0))
+        if given_up:
+            async with within(10):
+                await begun.wait()
+            writing.cancel()
+        done = await asyncio.gather(writing, return_exceptions=True)
         one.close()
         async with within(10):
             await answering
-    assert met.value.code is EndCode.ENGINE_SILENT
-    assert asked[-1] == "migrate_cancel"
+    assert isinstance(done[0], asyncio.CancelledError if given_up else EngineError)
+    assert getattr(done[0], "code", None) is (None if given_up else EndCode.ENGINE_SILENT)
+    assert asked[-2:] == ["migrate_cancel", "query-migrate"]
+
+
+class Scripted(monitor.Monitor):
+    """A monitor with answers of the test's; None is silence."""
+
+    def __init__(self, *answers: str | None) -> None:
+        self.answers, self.asked = list(answers), list[str]()
+
+    async def ask(self, what: str, fds: tuple[int, ...] = (), **arguments: object) -> dict[str, Any]:
+        self.asked.append(what)
+        status = self.answers.pop(0) if what.startswith("query") else ""
+        if status is None:
+            raise EngineError(EndCode.ENGINE_SILENT, "QEMU does not answer")
+        return {"status": status}
+
+
+async def test_more_than_a_state_is_not_written_on(tmp_path: Path) -> None:
+    one = Scripted("active", "cancelled")
+    with (tmp_path / "state").open("wb") as file:
+        file.truncate(2000)
+        await Scripted("active", "completed").write_down(file.fileno(), 2000)
+        with pytest.raises(EngineError, match="more than a machine's state"):
+            await one.write_down(file.fileno(), 1999)
+    assert one.asked[-2:] == ["migrate_cancel", "query-migrate"]
+
+
+async def test_qemu_may_be_silent_while_it_reads_a_slow_disk() -> None:
+    await Scripted("inmigrate", None, "inmigrate", "paused").read_back(1)
+    assert [monitor.seconds_for(size) for size in (1, 1 << 30)] == [60, 128]
+
+
+async def test_a_monitor_that_is_slow_to_begin_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU begins with its monitor once: what does not hear of that in time hears of it with the next question."""
+    monkeypatch.setattr(monitor, "ANSWER_SECONDS", 0.05)
+    mine, theirs = socket.socketpair()
+    one = monitor.Monitor(mine)
+    with theirs:
+        with pytest.raises(EngineError) as met:
+            await one.ask("stop")
+        assert met.value.code is EndCode.ENGINE_SILENT
+        asked = [json.loads(row) for row in theirs.recv(1000).splitlines()]
+        assert [each["execute"] for each in asked] == ["qmp_capabilities"]
+        monkeypatch.setattr(monitor, "ANSWER_SECONDS", 10.0)
+        theirs.sendall(json.dumps({"id": asked[0]["id"], "return": {}}).encode() + b"\n")
+        asking = asyncio.create_task(one.ask("stop"))
+        theirs.settimeout(10)
+        (said,) = [json.loads(row) for row in (await asyncio.to_thread(theirs.recv, 1000)).splitlines()]
+        assert said["execute"] == "stop"
+        theirs.sendall(json.dumps({"id": said["id"], "return": {"status": "paused"}}).encode() + b"\n")
+        assert await asking == {"status": "paused"}
+    one.close()
 
 
 def _send(sock: socket.socket, data: bytes) -> None:
@@ -318,3 +381,11 @@ async def test_control_a_pipe_that_has_not_come_to_its_end_waits() -> None:
 
 def test_sizes_are_what_the_page_says() -> None:
     assert hardware.process_bytes(0) <= 450 * MIB
+
+
+@pytest.mark.parametrize("memory", [64 * MIB, 192 * MIB, 2048 * MIB, 1 << 40])
+def test_the_room_for_a_state_is_enough_for_all_of_a_machine_s_memory(memory: int) -> None:
+    """A page of random bytes, with 17 bytes before it, for each that the machine has, and 8 MB for all else."""
+    pages = hardware.memory_bytes(memory) // 4096
+    assert state_bytes(memory) >= pages * (4096 + 17) + 8 * MIB
+    assert state_bytes(memory) < memory * 1.03 + 200 * MIB

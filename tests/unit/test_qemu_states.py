@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
 import json
 import os
 import random
-from collections.abc import Callable
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +19,38 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import anew
-from sandbox_kernel.core.model import AgentOptions, Inside, Limits, SandboxSpec
+from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
+from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines import shipping
-from sandbox_kernel.engines.qemu import places, ready, states
-from sandbox_kernel.engines.qemu.engine import may_be_kept
+from sandbox_kernel.engines.qemu import places, ready, states, taking
+from sandbox_kernel.engines.qemu.engine import QemuEngine, may_be_kept
+from sandbox_kernel.setup import machines
+from sandbox_kernel.setup.steps import Steps
+from tests.support import ROOT
+from tests.support.patience import within
 
 KEY = "0123456789abcdef"
 MADE = {"uid": 300_000_001, "machine": "1"}
 SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(), command=("a",), uid=300_000_002, made_of=AgentOptions())
+OF_SQLITE = """
+import json, os, sqlite3
+from sandbox_kernel.container import anew
+base = sqlite3.connect(":memory:")
+def draw():
+    return base.execute("select hex(randomblob(16))").fetchone()[0]
+def drawn_by_a_copy(begin):
+    reading, writing = os.pipe()
+    if not os.fork():
+        begin()
+        os.write(writing, draw().encode())
+        os._exit(0)
+    return os.read(reading, 100).decode()
+draw()
+ways = {"anew": anew.begin_here, "control": lambda: None}
+print(json.dumps({name: [drawn_by_a_copy(begin) for _ in range(2)] for name, begin in ways.items()}))
+"""
 
 
 def kept(folder: Path, key: str = KEY, data: bytes = b"state") -> Path:
@@ -136,6 +166,8 @@ def test_whatever_a_state_depends_on_makes_another_name() -> None:
     ]
     assert len({name, *(states.key_of(*other) for other in others)}) == len(others) + 1
     assert states.key_of(replace(SPEC, session_id="t", uid=300_000_003), *asked[1:]) == name
+    # What the session keeps by itself is nothing to the machine: a longer time for cells needs no other state.
+    assert states.key_of(replace(SPEC, limits=Limits(cell_seconds=7, start_seconds=9)), *asked[1:]) == name
 
 
 def test_what_a_state_is_taken_of_waits_and_begins_anew() -> None:
@@ -162,6 +194,12 @@ def test_two_that_begin_anew_from_one_state_draw_differently() -> None:
     assert drawn[0] != drawn[1]
 
 
+def test_two_processes_that_begin_anew_draw_differently_of_sqlite() -> None:
+    """A forked process goes on from what its parent's SQLite has drawn, as a copy of a machine does."""
+    drawn = json.loads(subprocess.check_output([sys.executable, "-c", OF_SQLITE], cwd=ROOT))
+    assert (len(set(drawn["anew"])), len(set(drawn["control"]))) == (2, 1)
+
+
 def test_what_a_crash_left_is_removed_and_what_another_process_makes_is_not(tmp_path: Path) -> None:
     other = KEY[::-1]
     for key in (KEY, other):
@@ -181,3 +219,211 @@ def test_no_state_is_taken_of_what_is_one_caller_s() -> None:
     assert not may_be_kept(replace(SPEC, made_of=AgentOptions(variables=(("KEY", "secret"),))))
     assert not may_be_kept(replace(SPEC, made_of=AgentOptions(inside=inside)))
     assert not may_be_kept(replace(SPEC, made_of=None))
+
+
+# --- a state that cannot be taken -------------------------------------------------------------------------------------
+
+
+class Engine(QemuEngine):
+    """One whose machines fail, or not."""
+
+    def __init__(self, folder: Path, error: Exception | None = None) -> None:
+        super().__init__(folder=folder)
+        self.error = error
+
+    def place(self, spec: SandboxSpec) -> tuple[Path, str]:
+        assert self._folder is not None
+        return self._folder, KEY
+
+    async def _start(self, *_: Any, **__: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return "a machine"
+
+    async def settle(self) -> None:
+        await self._taking.close(patience=10)
+        self._taking = Tasks()
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSpec]:
+    """Return which specs a process was started for that takes a state."""
+    specs: list[SandboxSpec] = []
+    monkeypatch.setattr(taking, "begin", lambda spec, *_, **__: specs.append(spec))
+    return specs
+
+
+async def test_one_that_failed_is_not_tried_again_for_a_while(tmp_path: Path, begun: list[SandboxSpec]) -> None:
+    failing = Engine(tmp_path, EngineError(EndCode.ENGINE_FAILED, "no memory to be had"))
+    with pytest.raises(EngineError):
+        await failing.prepare(SPEC)
+    assert states.failures(tmp_path) == ["no memory to be had."]
+    one = Engine(tmp_path)
+    await one.start(SPEC)
+    await one.settle()
+    assert begun == []
+    os.utime(tmp_path / f".{KEY}{states.FAILED}", (1, 1))
+    other = Engine(tmp_path)
+    await other.start(SPEC)
+    await other.settle()
+    assert begun == [SPEC]
+    assert states.failures(tmp_path) == []
+
+
+async def test_control_one_of_which_nothing_is_known_is_taken_once(tmp_path: Path, begun: list[SandboxSpec]) -> None:
+    one = Engine(tmp_path)
+    for _ in range(3):
+        await one.start(SPEC)
+    await one.settle()
+    assert begun == [SPEC]
+    with states.making(tmp_path, KEY):
+        assert states.is_one_being_made(tmp_path)
+        other = Engine(tmp_path)
+        await other.start(SPEC)
+        await other.settle()
+    assert not states.is_one_being_made(tmp_path)
+    assert begun == [SPEC]
+
+
+async def test_one_is_taken_at_a_time_and_the_next_one_by_whoever_starts_then(
+    tmp_path: Path, begun: list[SandboxSpec]
+) -> None:
+    one = Engine(tmp_path)
+    with states.making(tmp_path, KEY[::-1]):
+        await one.start(SPEC)
+        await one.settle()
+    assert begun == []
+    await one.start(SPEC)
+    await one.settle()
+    assert begun == [SPEC]
+
+
+class Silent(Engine):
+    """One whose copies of a state do not answer."""
+
+    async def _start(self, spec: SandboxSpec, state: Any = None, **_: Any) -> Any:
+        if state is not None:
+            raise EngineError(EndCode.ENGINE_SILENT, "the machine does not say 'thawed' in time")
+        return "a machine"
+
+
+async def test_a_state_whose_copies_do_not_answer_is_removed(tmp_path: Path, begun: list[SandboxSpec]) -> None:
+    kept(tmp_path)
+    one: Any = Silent(tmp_path)
+    assert await one.start(SPEC) == "a machine"
+    await one.settle()
+    assert not (tmp_path / KEY).exists()
+    assert begun == [SPEC], "another one is taken"
+
+
+def test_who_asks_whether_one_is_made_keeps_nobody_from_it(tmp_path: Path) -> None:
+    asking = os.open(tmp_path / f".{KEY}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    timer = threading.Timer(0.03, os.close, (asking,))
+    timer.start()
+    with states.making(tmp_path, KEY) as mine:
+        assert mine is not None
+    timer.join()
+
+
+def test_a_lock_that_was_removed_meanwhile_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the opening and the locking, whoever had it went, and another one came."""
+    held: list[int] = []
+
+    def late(fd: int, how: int, take: Callable[[int, int], None] = fcntl.flock) -> None:
+        if not held:
+            (tmp_path / f".{KEY}.lock").unlink()
+            held.append(os.open(tmp_path / f".{KEY}.lock", os.O_CREAT | os.O_RDWR, 0o600))
+            take(held[0], fcntl.LOCK_EX)
+        take(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with states.making(tmp_path, KEY) as mine:
+        assert mine is None
+    os.close(held[0])
+
+
+async def test_one_that_another_process_has_just_taken_is_not_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making = states.making
+
+    @contextlib.contextmanager
+    def late(folder: Path, key: str) -> Iterator[Path | None]:
+        (folder / key).mkdir()
+        (folder / key / states.STATE).touch()
+        with making(folder, key) as scratch:
+            yield scratch
+
+    monkeypatch.setattr(states, "making", late)
+    assert not await Engine(tmp_path, EngineError(EndCode.ENGINE_FAILED, "it was to be taken")).prepare(SPEC)
+
+
+def test_one_that_was_taken_at_last_is_no_failure(tmp_path: Path) -> None:
+    states.note_failure(tmp_path, KEY, "once")
+    assert states.failed(tmp_path, KEY) == "once"
+    kept(tmp_path)
+    assert states.failed(tmp_path, KEY) == ""
+
+
+def test_a_process_that_takes_one_takes_that_of_the_same_spec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = Settings(engine="qemu", image="x", charts=True, limits=Limits(pids=99))
+    spec, commands = shipping.new_spec(settings), []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    taking.begin(spec, ("numpy",), tmp_path, cgroup=True)
+    said = json.loads(commands[0][-1])
+    other = taking.spec_of(said)
+    machine = places.Machine("/f", "sha256:0", "6.1", "1")
+    assert states.key_of(other, machine, "/bin/sh", 1, ()) == states.key_of(spec, machine, "/bin/sh", 1, ())
+    assert (other.image, other.limits_kept, said["preload"], said["folder"]) == (
+        "x",
+        "enforced",
+        ["numpy"],
+        str(tmp_path),
+    )
+    assert other.session_id != spec.session_id
+
+
+def test_states_are_taken_for_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel's sandboxes and those of the SDK differ: one state would leave the others' first starts cold."""
+    taken = []
+
+    class Taking:
+        async def prepare(self, spec: SandboxSpec) -> bool:
+            taken.append(spec.command)
+            return True
+
+    monkeypatch.setattr(machines, "make_engine", lambda settings: Taking())
+    machines.take_states("x", Steps(lambda line: None))
+    doors = [replace(Settings(engine="qemu", image="x"), charts=charts) for charts in (False, True)]
+    assert taken == [shipping.new_spec(door).command for door in doors]
+
+
+class Slow:
+    """A machine of which nothing comes until it was told twice that somebody is there."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.twice = asyncio.Event()
+
+    async def send(self, data: bytes) -> None:
+        self.heard.append(data)
+        if len(self.heard) == 2:
+            self.twice.set()
+
+    async def receive(self) -> bytes:
+        await self.twice.wait()
+        return b""
+
+    async def wait(self) -> ExitReason:
+        return ExitReason(kind="exited", exit_code=0)
+
+
+async def test_a_slow_start_is_told_that_somebody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that hears nothing for a minute ends: on a busy machine no state was ever taken."""
+    monkeypatch.setattr(ready, "PING_SECONDS", 0.01)
+    slow: Any = Slow()
+    async with within(10):
+        with pytest.raises(EngineError, match=r"ended before it was ready \(exited, exit code 0\)"):
+            await ready.get_ready(slow, SPEC)
+    assert b'"ping"' in slow.heard[0]

@@ -18,7 +18,7 @@ from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.gateway import wheels
 from sandbox_kernel.setup import exported, generations, host, layout, roots, turns
-from sandbox_kernel.setup.machine import Steps
+from sandbox_kernel.setup.steps import Steps
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
 

@@ -807,6 +807,15 @@ async def test_the_death_of_the_sandbox_ends_everything(bench: Bench) -> None:
     assert not bench.router.requests.active
 
 
+async def test_cells_have_their_time_limit_after_a_sandbox_that_ended_while_it_stood_still(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make(cell_seconds=0.05)
+    await bench.router.freeze()
+    bench.router.sandbox_died(SandboxDied("gone"))
+    assert (await bench.ended(bench.submit()))[-2:] == ["CellTimeout", "idle"]
+
+
 async def test_a_sandbox_that_takes_nothing_more_ends_the_request(bench: Bench) -> None:
     bench.refuses = SandboxDied("the sandbox does not read what it is sent")
     cell = bench.submit()

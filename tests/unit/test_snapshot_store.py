@@ -207,6 +207,28 @@ def test_a_link_is_removed_and_not_what_it_leads_to(store: Store, tmp_path: Path
     assert sorted(path.name for path in (tmp_path / "data" / "real").iterdir()) == ["content", "head"]
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_a_foreign_file_in_a_snapshot_does_not_spoil_the_store(store: Store, old: bool) -> None:
+    """Neither where somebody removes it, nor where it is removed for its age by whoever looks next."""
+    take(store, "one")
+    take(store, "two")
+    foreign = Path(store.path, "one", "foreign")
+    foreign.write_bytes(b"x")
+    if old:
+        draft = Path(store.path, f"{snapshot_parts.NEW}0-1")
+        draft.mkdir()
+        (draft / "foreign").write_bytes(b"x")
+        assert Store(20 * MIB, 0.0, store.path).list() == ()
+    else:
+        assert store.delete("one")
+        assert [one.name for one in store.list()] == ["two"]
+        assert read(store, "two") == CONTENT
+    assert foreign.read_bytes() == b"x", "it is not ours"
+    assert {path.name for path in foreign.parent.iterdir()} == {"foreign"}, "and ours are gone"
+    assert not store.delete("one"), "there was none any more"
+    assert code_of(lambda: store.begin("one", 1)) == "snapshot-exists"
+
+
 def test_a_store_behind_a_link_is_not_used(store: Store, tmp_path: Path) -> None:
     take(store, "one")
     Path(store.path).rename(tmp_path / "elsewhere")

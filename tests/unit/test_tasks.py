@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import threading
 import weakref
 from typing import Any
 
 import pytest
 
 from sandbox_kernel.core import tasks as module
-from sandbox_kernel.core.tasks import Tasks, noted_in
+from sandbox_kernel.core.tasks import Tasks, made_in_thread, noted_in
 from tests.support.patience import within
 
 
@@ -141,3 +142,34 @@ async def test_a_task_that_ends_its_own_owner_does_not_wait_for_itself() -> None
     async with within(20):
         await heard.tasks.hold(heard.tasks.close(), "the end")
     assert heard.lines == []
+
+
+async def test_what_a_thread_makes_for_a_caller_who_gave_up_is_undone() -> None:
+    going, undone = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def make() -> str:
+        going.wait(20)
+        return "made"
+
+    def undo(what: str) -> None:
+        assert what == "made"
+        loop.call_soon_threadsafe(undone.set)
+
+    making = asyncio.create_task(made_in_thread(make, undo))
+    await asyncio.sleep(0)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert not undone.is_set()
+    going.set()
+    async with within(20):
+        await undone.wait()
+
+
+async def test_control_what_a_thread_makes_for_a_caller_who_waits_is_the_caller_s() -> None:
+    undone: list[str] = []
+    assert await made_in_thread(lambda: "made", undone.append) == "made"
+    with pytest.raises(ValueError, match="odd"):
+        await made_in_thread(lambda: str(int("odd")), undone.append)
+    assert undone == []

@@ -17,6 +17,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
+from ..abilities import NONE, PAUSE, Ability
 from ..attestation import WITHOUT_A_CGROUP, checks, demand, same
 from ..base import Check, Witness
 from ..pipe import OverPipe, Pipe
@@ -24,6 +25,8 @@ from ..shipping import UID_RANGE
 from .channel import Channel
 
 KILL_SECONDS = 5.0
+PAUSE_SECONDS = 60.0
+"""More than any engine takes to say that it cannot."""
 LAST_WORDS_SECONDS = 0.5
 GIVEN_SECONDS = 2.0
 """How long an end that the broker did not tell of is waited for; it has its own word by another way."""
@@ -55,6 +58,8 @@ class Given:
     """Whether its limits were seen to be enforced, before it was given away."""
     introduced: Mapping[str, Any] | None = None
     """What its kernel said of itself, before it was given away; the session holds it against its tables."""
+    abilities: frozenset[Ability] = NONE
+    """What its broker lets it do."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Given:
@@ -74,6 +79,7 @@ class Given:
             secrets.token_hex(16) if said.get("warm") is True else None,
             said.get("held") is True,
             said["introduced"] if isinstance(said.get("introduced"), Mapping) else None,
+            PAUSE if "pause" in said.get("abilities", ()) else NONE,
         )
 
 
@@ -87,6 +93,7 @@ class BrokerContainer(OverPipe):
         self.held = given.held
         self.is_warm = given.nonce is not None
         self.introduced = given.introduced
+        self.paused = False
         self._path = path
         self._given = given
         self._pipe = pipe
@@ -112,6 +119,27 @@ class BrokerContainer(OverPipe):
             looking = self._channel.ask("look")
             self._looking = self._tasks.hold(looking, f"asking what {self.id} is")
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What it can while its broker is there."""
+        return self._given.abilities if self._channel is not None and self._channel.is_open else NONE
+
+    async def pause(self) -> None:
+        """Have the broker let it stand still. It ends as any other, with its owner or by the broker."""
+        if not self.paused:
+            await self._told("pause")
+            self.paused = True
+
+    async def resume(self) -> None:
+        if self.paused:
+            await self._told("resume")
+            self.paused = False
+
+    async def _told(self, op: str) -> None:
+        if self._channel is None:
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
+        await self._channel.ask(op, seconds=PAUSE_SECONDS)
 
     async def wait(self) -> ExitReason:
         """Return why it ended, as the broker says; `detail` holds the end of its stderr."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
+from ..abilities import PAUSE, Ability
 from ..multiplexed import Demultiplexer
 from ..pipe import Pipe, Stream
 from . import words
@@ -30,6 +33,13 @@ REAP_SECONDS = 80.0
 
 class BrokerEngine:
     """A broker that listens on a unix socket."""
+
+    abilities = PAUSE
+    """At best: whether a sandbox can, its broker says with it."""
+    lacks: Mapping[Ability, EndCode] = MappingProxyType(
+        {Ability.SNAPSHOT: EndCode.BROKER_CANNOT_SNAPSHOT, Ability.FORK: EndCode.BROKER_CANNOT_SNAPSHOT}
+    )
+    """What none of it can, whatever engine the broker has, and what is said then."""
 
     def __init__(self, address: str = "broker") -> None:
         """`address` is "broker", or "broker:///path" of a socket."""

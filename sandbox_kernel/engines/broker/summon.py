@@ -6,20 +6,17 @@ import asyncio
 import errno
 import socket
 import subprocess
-import sys
 import time
 
 from ...core.codes import EndCode
 from ...core.errors import EngineUnavailable
-from ...core.resources import environment_of_helpers
+from ...core.resources import start_apart
 from .channel import connect
 
 START_SECONDS = 15.0
 """Until it listens: a Python process that loads a part of this package, on a busy machine."""
 PAUSE = 0.02
 NOBODY_THERE = {errno.ENOENT, errno.ECONNREFUSED}
-APART = "import os, sys; os.fork() and os._exit(0); os.execv(sys.argv[1], sys.argv[1:])"
-"""A child that is nobody's: whoever starts it need not be there at its end."""
 
 
 async def connect_or_start(path: str) -> socket.socket:
@@ -46,18 +43,7 @@ async def connect_or_start(path: str) -> socket.socket:
 
 
 def _start(path: str) -> None:
-    command = [sys.executable, "-I", "-m", "sandbox_kernel", "broker", "--socket", path]
     try:
-        subprocess.run(
-            [sys.executable, "-I", "-S", "-c", APART, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment_of_helpers(),
-            start_new_session=True,  # what ends this process's group is to leave it alone
-            timeout=START_SECONDS,
-            check=False,
-        )
+        start_apart("sandbox_kernel", "broker", "--socket", path, seconds=START_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         raise EngineUnavailable(EndCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error

@@ -135,10 +135,16 @@ def _flag(said: Any) -> bool:
 
 
 def text(said: Any, most: int = 4096) -> str:
-    """Return text of bounded length. Raises ValueError."""
-    if not isinstance(said, str) or len(said) > most or "\0" in said:
+    """Return text of at most so many bytes, as a packet has them. Raises ValueError, also for what is no Unicode."""
+    if not isinstance(said, str) or len(said) > most or size(said) > most or "\0" in said:
         raise ValueError("no text")
+    said.encode()  # half of a pair is found here, and not where something is made of it
     return said
+
+
+def size(said: object) -> int:
+    """Return the bytes that something takes within a packet, where a character can take twelve of them."""
+    return len(json.dumps(said, separators=(",", ":"))) - 2 * isinstance(said, str)
 
 
 # --- sandboxes that are kept ----------------------------------------------------------------------------------------
@@ -147,7 +153,7 @@ def text(said: Any, most: int = 4096) -> str:
 def note(said: Mapping[str, Any]) -> bytes | None:
     """Return what is noted for the next owner, as the agent is told things; None for what is too long."""
     data = b"{" + KEEP + b", " + json.dumps(said).encode()[1:]
-    return data if len(data) <= MOST_NOTE else None
+    return data if len(data) <= MOST_NOTE and size(said.get("session", {})) <= MOST_SESSION else None
 
 
 def seconds(said: Any) -> float:

@@ -22,7 +22,7 @@ from ..hardening import Protections, protections
 from ..owner import Owner
 from . import errors, roots
 from .discovery import bubblewrap_program, reachable
-from .launch import Launched, drops, launch
+from .launch import Launched, await_end, drops, launch
 from .warden import kill
 
 FIRST_SECONDS = 0.5
@@ -41,7 +41,7 @@ class Begun:
     def give_up(self) -> None:
         """End it; its warden does the rest."""
         kill([self.launched.monitor])
-        os.waitpid(self.launched.pid, 0)
+        await_end(self.launched.pid)
         self.pipe.close()
         for fd in (self.launched.monitor, self.launched.errors, self.launched.status):
             os.close(fd)

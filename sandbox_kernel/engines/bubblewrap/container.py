@@ -60,14 +60,19 @@ class BubblewrapContainer(OverPipe, Standing):
 
     def __init__(self, program: str, launched: Launched, pipe: Pipe, most: MayUse, first: int | None = None) -> None:
         """`first` is the number of the sandbox's first process, if that is known already."""
-        self.id, self.held = launched.name, launched.group is not None
         self.image_id: str | None = None
         self._program = program
         self._most = most
-        self._launched = launched
         self._pipe = pipe
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitReason] = self._loop.create_future()
+        self._take_up(launched, first)
+
+    def _take_up(self, launched: Launched, first: int | None = None) -> None:
+        """Listen to the processes that this container has from now on."""
+        self.id, self.held = launched.name, launched.group is not None
+        self._launched = launched
+        self._freezer = None
         self._over = asyncio.Event()
         """Set when neither of the two processes is there any more."""
         self._changed = asyncio.Event()

@@ -8,12 +8,14 @@ Imports the protections, the arguments and what they need; it does not wait for 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import socket
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,8 +36,13 @@ from .roots import Root
 from .warden import kill, warden
 
 GATE = 'read -r line && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@"'
+GATE_OF_A_PIPE = 'read -r line <&1 && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@" >&0'
+"""The same for one whose pipe is there already, with bytes in it: its line comes by a way of its own."""
 SHELL = "/bin/sh"
 BUFFER_BYTES = 1 << 20
+
+Way = tuple[socket.socket, socket.socket]
+"""Our end, and the sandbox's."""
 
 
 @dataclass(slots=True)
@@ -68,6 +75,24 @@ class Guest(NamedTuple):
     """The variable by which it is found."""
     niceness: int = 0
     """How much less of the processors it gets than others, where they compete."""
+    pipe: Way | None = None
+    """Both ends of a pipe that is there already, and is not closed here."""
+    gate: int | None = None
+    """Where the gate waits for its line, if not at its pipe; whoever has the other end lets it go on."""
+
+
+def way() -> Way:
+    """Return a new one."""
+    mine, theirs = socket.socketpair()
+    for end in (mine, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    return mine, theirs
+
+
+def await_end(pid: int) -> None:
+    """Wait for the end of a child, also where whoever owns this process has the system forget how children ended."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 def launch(
@@ -81,23 +106,24 @@ def launch(
 
     `guest` is said of a program that is none of a sandbox's. Raises `EngineError`.
     """
-    wanted, more, variable, niceness = guest or Guest(protections(spec), (), MARK)
+    wanted, more, variable, niceness, pipe, gate = guest or Guest(protections(spec), (), MARK)
     name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
-    mine, theirs = socket.socketpair()
+    mine, theirs = pipe or way()
     held: list[int] = []
     try:
-        with theirs:
-            for end in (mine, theirs):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        with contextlib.nullcontext() if pipe is not None else theirs:
             status, errors_end, descriptors = _files(wanted, held)
             words = arguments(wanted, root, machine(group), descriptors, spec.command)
             says = _mark(name, spec, mine)
             whom = spec.uid if drops() else None
             try:
                 process = subprocess.Popen(
-                    [SHELL, "-c", GATE, "sh", str(wanted.open_files), str(wanted.core_bytes), program, *words],
+                    [
+                        *(SHELL, "-c", GATE if gate is None else GATE_OF_A_PIPE, "sh"),
+                        *(str(wanted.open_files), str(wanted.core_bytes), program, *words),
+                    ],
                     stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
+                    stdout=theirs.fileno() if gate is None else gate,
                     stderr=errors_end[1],
                     pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values(), *more],
                     cwd="/",
@@ -118,16 +144,20 @@ def launch(
                 confine(process.pid, wanted, group)
                 if niceness:
                     os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-                mine.send(b"\n")
+                    if group is not None:  # a niceness counts among the processes of one cgroup
+                        group.give_way()
+                if gate is None:
+                    mine.send(b"\n")
             except BaseException as error:
                 kill([monitor])
-                os.waitpid(process.pid, 0)
+                await_end(process.pid)
                 warden().forget(name)
                 if isinstance(error, OSError):
                     raise errors.refusal(f"the limits of process {process.pid} cannot be set: {error}") from error
                 raise
     except BaseException:
-        mine.close()
+        if pipe is None:
+            mine.close()
         for fd in held:
             os.close(fd)
         raise

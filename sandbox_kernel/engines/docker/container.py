@@ -40,6 +40,8 @@ ENGINE_BACK_SECONDS = 3.0
 """How long an engine may be gone before the sandbox counts as lost."""
 REPLAY_SECONDS = 1.0
 LAST_WORDS_SECONDS = 0.5
+PAUSE_TRIES, PAUSE_AGAIN_SECONDS = 4, 0.1
+"""With cgroups of the first version, an engine gives up where a busy machine does not stop all processes soon."""
 SIGKILLED = 128 + 9
 GIVEN_NO_THREAD = 2
 """How gVisor ends, as all programs in Go, when the system has no thread for it; no agent of ours ends so."""
@@ -132,15 +134,28 @@ class DockerContainer(OverPipe):
         if self._pausing is not None:
             await asyncio.wait({self._pausing})
         if self.paused:
-            await self._engine.request("POST", f"/containers/{self.id}/unpause")
+            await self._unpause()
             self.paused = False
 
     async def _pause(self) -> None:
         try:
-            await self._engine.request("POST", f"/containers/{self.id}/pause")
+            for left in reversed(range(PAUSE_TRIES)):
+                try:
+                    await self._engine.request("POST", f"/containers/{self.id}/pause")
+                    break
+                except EngineError as error:
+                    if error.code is not EndCode.ENGINE_FAILED or not left:
+                        raise
+                await asyncio.sleep(PAUSE_AGAIN_SECONDS)
         except BaseException:
+            # The engine may do it all the same, later than anybody waits for: then nobody would let it go on.
+            with contextlib.suppress(EngineError):
+                await asyncio.shield(self._tasks.hold(self._unpause(), f"let {self.name} go on"))
             self.paused = False
             raise
+
+    async def _unpause(self) -> None:
+        await self._engine.request("POST", f"/containers/{self.id}/unpause")
 
     async def kill(self) -> None:
         """End and remove the container, within 4 s. Raises `EngineError` when that is not done by then.

@@ -11,7 +11,12 @@ QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it
 - `monitor`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.
 - `states`: The states that machines start from, as files.
 - `ready`: Taking such a state.
+- `taking`: A process that does so, and outlives the one that wanted it.
+- `__main__`: That process.
 - `conditions`: What it needs of the machine, with a remedy for each.
+- `made`: What a machine was made of.
+- `beginning`: Starting QEMU, as often as a machine is.
+- `resting`: A paused machine that gives its memory back, and goes on where it was.
 - `container`: One running machine: its pipe, and why it ended.
 - `engine`: The engine: start, adopt, list, reap.
 """

@@ -25,13 +25,18 @@ LINKS = {"/lib": "usr/lib", "/lib64": "usr/lib64"}
 
 def root(program: str, machine: Machine) -> Root:
     """Return what QEMU sees of the host, all read-only."""
+    return root_of(program, machine.folder, machine.contents)
+
+
+def root_of(program: str, folder: str = "", contents: str = "") -> Root:
+    """Return the same for the files of a machine in a folder, which are at the same place for each."""
     binds = [(path, path) for path in LIBRARIES if Path(path).is_dir()]
     inside = tuple(f"{path}/" for path in LIBRARIES)
     binds += [(path, path) for path in SHARES if Path(path).is_dir() and not path.startswith(inside)]
-    binds += [(program, program), (machine.folder, FOLDER)]
+    binds += [(program, program), (folder, FOLDER)]
     links = [(says, path) for path, says in LINKS.items() if Path(path).is_symlink()]
     binds += [(path, path) for path in LINKS if Path(path).is_dir() and not Path(path).is_symlink()]
-    return Root("qemu", machine.folder, machine.contents, "", 0, tuple(binds), tuple(links), {}, etc=False)
+    return Root("qemu", folder, contents, "", 0, tuple(binds), tuple(links), {}, etc=False)
 
 
 def wanted(spec: SandboxSpec) -> Protections:

@@ -40,8 +40,12 @@ def conditions() -> tuple[Condition, ...]:
 def _states() -> str:
     """Say which states there are to start from; of another sandbox, the first start takes one."""
     try:
-        found = list(states.folder_of_user().glob(f"*/{states.STATE}"))
+        folder = states.folder_of_user()
+        found = list(folder.glob(f"*/{states.STATE}"))
         size = sum(path.stat().st_size for path in found)
+        failures = states.failures(folder)
     except (OSError, LookupError) as error:
         return f"none can be kept: machines start from nothing ({error})"
+    if failures:
+        return f"{len(found)}, {format_bytes(size)}: another one could not be taken of late ({'; '.join(failures)})"
     return f"{len(found)}, {format_bytes(size)}: a sandbox of which there is none starts from nothing and takes one"

@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...container import wire
 from ...core.codes import EndCode, Survived
@@ -23,27 +23,31 @@ from ..abilities import Ability
 from ..attestation import WITHOUT_A_CGROUP_QEMU, checks, same
 from ..base import Check, Witness
 from ..bubblewrap.arguments import ETC_MOUNTS, arguments, variables
-from ..bubblewrap.container import SIGKILLED, BubblewrapContainer, BubblewrapHandover
+from ..bubblewrap.container import SIGKILLED, BubblewrapHandover
 from ..bubblewrap.launch import Launched, machine
 from ..bubblewrap.roots import Root
-from ..bubblewrap.roots import find as find_root
 from ..bubblewrap.watch import MayUse
 from ..bubblewrap.witness import compared, look
 from ..hardening import protections
+from ..machines import state_bytes
 from ..pipe import Pipe
 from . import box, hardware, orders
+from .beginning import Plan
 from .lines import Lines
+from .made import Made
 from .monitor import Monitor
-from .places import Machine, find, needed
+from .resting import Resting, ending
 
 ABILITIES = frozenset(Ability)
 MOST_DETAIL = 8192
 BOOT_SECONDS = 60.0
+THAW_SECONDS = 20.0
+"""How long a copy of a state may take to say its first word; one that does not is begun from nothing, and in time."""
 ANSWER_SECONDS = 15.0
 SIGKILL = 9
 
 
-class QemuContainer(BubblewrapContainer):
+class QemuContainer(Resting):
     """A running machine. Made by `QemuEngine` only."""
 
     def __init__(
@@ -52,11 +56,11 @@ class QemuContainer(BubblewrapContainer):
         launched: Launched,
         pipe: Pipe,
         made: Made,
-        ways: tuple[socket.socket, socket.socket] | None,
+        begun: tuple[Plan, socket.socket] | None,
         *,
         first: int | None = None,
     ) -> None:
-        """`ways` are the machine's words and QEMU's monitor; None for one that another process has started."""
+        """`begun` is what it was begun by, and QEMU's monitor; None for one that another process has started."""
         most = MayUse(hardware.process_bytes(made.memory_bytes), box.THREADS)
         super().__init__(program, launched, pipe, most, first)
         self.paused = False
@@ -64,19 +68,25 @@ class QemuContainer(BubblewrapContainer):
         self._nonce: str | None = None
         self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._tasks = Tasks()
+        self._plan: Plan | None = None
         self._talk: Lines | None = None
         self._monitor: Monitor | None = None
-        if ways is not None:
-            self._talk = Lines(ways[0], self._told, self._silent)
-            self._monitor = Monitor(ways[1])
+        if begun is not None:
+            self._plan = begun[0]
+            self._talk = Lines(begun[0].ways.words[0], self._told, self._silent)
+            self._monitor = Monitor(begun[1])
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 
-    async def boot(self, spec: SandboxSpec, root: Root) -> None:
-        """Have the machine start the sandbox, and return when its program runs. Raises `EngineError`."""
+    async def boot(self, spec: SandboxSpec, root: Root, patience: float = 1.0) -> None:
+        """Have the machine start the sandbox, and return when its program runs. Raises `EngineError`.
+
+        `patience` is how many times as long as usual that may take.
+        """
         await self.running()
-        await self._asked(None, "up", BOOT_SECONDS)
-        said = await self._asked(orders.start(spec, root), "started", ANSWER_SECONDS, other="refused")
+        await self._asked(None, "up", BOOT_SECONDS * patience)
+        seconds = ANSWER_SECONDS * patience
+        said = await self._asked(orders.start(spec, root), "started", seconds, other="refused")
         if said["op"] == "refused":
             why = str(said.get("why"))[:300]
             text = why.replace("[Errno 2] No such", "no such")
@@ -90,11 +100,17 @@ class QemuContainer(BubblewrapContainer):
         if self._pipe.offer(data) != len(data):
             raise EngineError(EndCode.PIPE_GONE, kept=Survived.NOTHING)
 
-    async def begin_anew(self) -> None:
-        """Give a machine that is a copy the time and random numbers of its own, and let its sandbox go on."""
-        await self.running()
-        await self._asked({"op": "freeze"}, "frozen", BOOT_SECONDS)  # it stands still already; now it hears us
-        await self._asked({"op": "thaw", **orders.anew()}, "thawed", ANSWER_SECONDS)
+    async def begin_anew(self, patience: float = 1.0, *, claimed: bool = False) -> None:
+        """Give a machine that is a copy the time and random numbers of its own, and let its sandbox go on.
+
+        What it is told waits for it until it has been read; so the time is told once more when it hears us.
+        """
+        if claimed:
+            self.claim()  # it is read by who is let go on
+        seconds = patience * (THAW_SECONDS if claimed else BOOT_SECONDS)
+        thawed = self._asked({"op": "thaw", **orders.anew()}, "thawed", seconds)
+        await asyncio.gather(self.running(), thawed)
+        await self._asked(orders.clock(), "clock", patience * ANSWER_SECONDS)
 
     # --- standing still ---------------------------------------------------------------------------------------------
 
@@ -113,6 +129,7 @@ class QemuContainer(BubblewrapContainer):
         if self._monitor is None:
             await super().resume()
         elif self.paused:
+            await self._awake()
             await self._monitored().ask("cont")
             self.paused = False
             await self._asked({"op": "thaw", **orders.anew()}, "thawed", ANSWER_SECONDS)
@@ -125,12 +142,12 @@ class QemuContainer(BubblewrapContainer):
             said = await self._asked({"op": "freeze"}, "frozen", ANSWER_SECONDS)
             if said.get("ok") is not True:
                 raise EngineError(EndCode.SANDBOX_SILENT, "the sandbox does not stand still")
-            await monitor.write_down(fd)
+            await monitor.write_down(fd, state_bytes(self._made.memory_bytes))
             self.paused = True
         except BaseException:
             if not self._over.is_set():
                 self.paused = True
-                await asyncio.shield(self._tasks.hold(self.resume(), "let a sandbox go on"))
+                await asyncio.shield(ending.hold(self.resume(), "let a sandbox go on"))
             raise
         return self._made.facts()
 
@@ -141,6 +158,7 @@ class QemuContainer(BubblewrapContainer):
         self._hang_up()
 
     async def kill(self) -> None:
+        await self._rest_no_more()
         try:
             await super().kill()
         finally:
@@ -201,7 +219,7 @@ class QemuContainer(BubblewrapContainer):
                 await asyncio.wait({future, ended}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:
             raise EngineError(
-                EndCode.ENGINE_SILENT, "the machine does not answer in time", limit=f"{seconds:.0f} s"
+                EndCode.ENGINE_SILENT, f"the machine does not say {answer!r} in time", limit=f"{seconds:.0f} s"
             ) from error
         except OSError as error:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING) from error
@@ -257,53 +275,6 @@ class QemuContainer(BubblewrapContainer):
         for way in (self._talk, self._monitor):
             if way is not None:
                 way.close()
-
-
-class Made(NamedTuple):
-    """What a machine was made of: what has to be known of it again, by another process or at another time."""
-
-    root: Root
-    """Of the sandbox in it."""
-    machine: Machine
-    program: str
-    ends: hardware.Ends
-    uid: int
-    """The user's number within the machine."""
-    memory_bytes: int
-    processors: int
-
-    @property
-    def inside(self) -> Root:
-        """What QEMU sees of the host."""
-        return box.root(self.program, self.machine)
-
-    def words(self) -> tuple[str, ...]:
-        """Return what QEMU is started with."""
-        return hardware.words(self.program, box.FOLDER, self.memory_bytes, self.processors, self.ends)
-
-    def facts(self) -> dict[str, Any]:
-        """Return what has to be the same where a machine's state is read."""
-        return {
-            "machine": self.machine.identity,
-            "contents": self.machine.contents,
-            "memory_bytes": self.memory_bytes,
-            "processors": self.processors,
-            "uid": self.uid,
-        }
-
-    def state(self) -> dict[str, Any]:
-        """Return what another process has to be told, as plain JSON."""
-        return {
-            "image": self.root.name,
-            "ends": [*self.ends],
-            "uid": self.uid,
-            "memory_bytes": self.memory_bytes,
-            "processors": self.processors,
-        }
-
-    @classmethod
-    def read(cls, state: dict[str, Any]) -> Made:
-        """Undo `state`. Raises LookupError, TypeError, ValueError and `EngineError`."""
-        root = find_root(str(state["image"]))
-        numbers = [int(state[name]) for name in ("uid", "memory_bytes", "processors")]
-        return cls(root, find(root), needed(), hardware.Ends(*state["ends"]), *numbers)
+        if self._plan is not None:
+            self._plan.ways.close_theirs()
+        self._forget_state()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,25 +19,27 @@ from ...core.model import SandboxSpec
 from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
 from ..bubblewrap import errors, roots
-from ..bubblewrap.ahead import group_for
-from ..bubblewrap.arguments import ETC_MOUNTS
+from ..bubblewrap.arguments import mounts
 from ..bubblewrap.container import taken_over
 from ..bubblewrap.discovery import bubblewrap_program, reachable
 from ..bubblewrap.engine import BubblewrapEngine
-from ..bubblewrap.launch import Guest, drops, launch
+from ..bubblewrap.launch import drops
 from ..pipe import Pipe
-from . import box, hardware, places, ready, states
-from .container import ABILITIES, Made, QemuContainer
+from . import box, hardware, places, ready, states, taking
+from .beginning import MARK, Plan, Ways
+from .container import ABILITIES, QemuContainer
+from .made import Made
 
 if TYPE_CHECKING:
     from ..about import Condition, EngineInfo, Shown
 
-MARK = "SANDBOX_KERNEL_QEMU"
-"""The variable by which machines are found."""
-BUFFER_BYTES = 1 << 20
 PREPARE_SECONDS = 300.0
 NICENESS = 15
 """Of a machine of which a state is taken: somebody waits for another one."""
+PATIENCE = 5.0
+"""How many times as long that one may take to start."""
+UNFIT = frozenset({EndCode.ENGINE_FAILED, EndCode.ENGINE_SILENT})
+"""What is said of a machine whose state cannot be read, or does not come to life."""
 
 
 class QemuEngine(BubblewrapEngine):
@@ -56,6 +57,7 @@ class QemuEngine(BubblewrapEngine):
         """
         super().__init__(None, cgroup=cgroup)
         self._preload, self._folder, self._ahead_of_others = preload, folder, ahead
+        self._wanted: set[str] = set()
         self._undoing = Tasks()
         self._taking = Tasks(log_failed)
 
@@ -79,33 +81,37 @@ class QemuEngine(BubblewrapEngine):
             try:
                 return await self._start_from(spec, state)
             except EngineError as error:
-                if error.code is not EndCode.ENGINE_FAILED:
+                if error.code not in UNFIT:
                     raise
-                log_changed(key, error)  # QEMU cannot read it, and would not the next time
+                log_changed(key, error)  # nor would it start the next time
                 await asyncio.to_thread(states.remove, folder, key)
         container = await self._start(spec)
-        if self._ahead_of_others:
-            self._taking.start(self.prepare(spec), "taking a state of a machine")
+        if self._ahead_of_others and key not in self._wanted:
+            self._wanted.add(key)
+            self._taking.start(asyncio.to_thread(self._want, spec, folder, key), "taking a state of a machine")
         return container
+
+    def _want(self, spec: SandboxSpec, folder: Path, key: str) -> None:
+        """Have a state taken, unless that failed not long ago or is under way. This process need not outlive that."""
+        if why := states.failed(folder, key):
+            logging.getLogger("sandbox_kernel").warning("machines start from nothing: no state can be taken: %s", why)
+        elif not states.is_one_being_made(folder):
+            taking.begin(spec, self._preload, folder, cgroup=self._cgroup)
+        else:  # one at a time takes processors enough; whoever starts the next sandbox asks again
+            self._wanted.discard(key)
 
     async def _start_from(self, spec: SandboxSpec, state: states.State) -> QemuContainer:
         """Start a private copy of a state, which is closed, and claim it. Raises `EngineError`."""
         try:
-            container = await self._start(spec, (state.fd, state.facts))
+            return await self._start(spec, (state.fd, state.facts), claimed=True)
         finally:
             os.close(state.fd)
-        try:
-            container.claim()
-        except BaseException:
-            await asyncio.shield(self._undoing.hold(container.kill(), f"undo {container.id}"))
-            raise
-        return container
 
     async def prepare(self, spec: SandboxSpec) -> bool:
         """Take a state of a machine for sandboxes of this spec, unless there is one; return whether it was taken.
 
         It takes half a minute of a processor. None is taken of one with variables of its caller's or a way out.
-        Raises `EngineError` and OSError.
+        Raises `EngineError` and OSError; the reason is remembered for a while by those who would try again.
         """
         if not may_be_kept(spec):
             return False
@@ -113,25 +119,37 @@ class QemuEngine(BubblewrapEngine):
         if (folder / key / states.STATE).exists():
             return False
         with states.making(folder, key) as scratch:
-            if scratch is None:
+            if scratch is None or (folder / key / states.STATE).exists():  # another one was at it until now
                 return False
-            own = ready.spec_of(spec, self._preload)
-            async with asyncio.timeout(PREPARE_SECONDS):
-                container = await self._start(own, niceness=NICENESS)
-                try:
-                    await ready.get_ready(container, own)
-                    made = await ready.write_down(container, scratch)
-                finally:
-                    await container.kill()
-            await asyncio.to_thread(states.keep, folder, key, scratch, made)
+            try:
+                made = await self._written(ready.spec_of(spec, self._preload), scratch)
+                await asyncio.to_thread(states.keep, folder, key, scratch, made)
+            except (EngineError, OSError, TimeoutError) as error:
+                states.note_failure(folder, key, str(error) or repr(error))
+                raise
             return True
+
+    async def _written(self, own: SandboxSpec, scratch: Path) -> dict[str, Any]:
+        """Start a machine for nobody, and write it down when it is ready. Raises as `prepare` does."""
+        async with asyncio.timeout(PREPARE_SECONDS):
+            container = await self._start(own, niceness=NICENESS)
+            try:
+                await ready.get_ready(container, own, rehearse=True)
+                return await ready.write_down(container, scratch)
+            finally:
+                await container.kill()
 
     async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> QemuContainer:
         """Start a machine that goes on from what `save` wrote. Raises `EngineError` for what does not fit here."""
         return await self._start(spec, (fd, facts))
 
     async def _start(
-        self, spec: SandboxSpec, state: tuple[int, Mapping[str, Any]] | None = None, *, niceness: int = 0
+        self,
+        spec: SandboxSpec,
+        state: tuple[int, Mapping[str, Any]] | None = None,
+        *,
+        claimed: bool = False,
+        niceness: int = 0,
     ) -> QemuContainer:
         if spec.runtime is not None:
             raise EngineError(
@@ -155,35 +173,19 @@ class QemuEngine(BubblewrapEngine):
                 setting="image",
             )
         uid = spec.uid if state is None else _fitting(spec, machine, state[1])
-        ways = [_way(), _way()]
-        numbers = [theirs.fileno() for _, theirs in ways]
-        incoming = None if state is None else os.dup(state[0])
-        group = None
+        plan = Plan(bwrap, program, spec, root, machine, uid, Ways.new(), self._cgroup, niceness)
         try:
-            ends = hardware.Ends(numbers[0], numbers[1], incoming)
-            made = Made(root, machine, program, ends, uid, spec.limits.memory_bytes, box.count_of(spec))
-            wanted = box.wanted(spec)
-            group = group_for(spec, wanted, cgroup=self._cgroup)
-            own = replace(spec, command=made.words())
-            more = tuple(fd for fd in ends if fd is not None)
-            launched, mine = launch(bwrap, own, made.inside, group, Guest(wanted, more, MARK, niceness))
+            launched, made, monitor = plan.launch(None if state is None else state[0])
         except BaseException:
-            for way, _ in ways:
-                way.close()
-            if group is not None:
-                group.remove(0)
+            plan.ways.close()
             raise
-        finally:
-            for _, theirs in ways:
-                theirs.close()
-            if incoming is not None:
-                os.close(incoming)
-        container = QemuContainer(bwrap, launched, Pipe(mine), made, (ways[0][0], ways[1][0]))
+        container = QemuContainer(bwrap, launched, Pipe(plan.ways.pipe[0]), made, (plan, monitor))
+        patience = (PATIENCE if niceness else 1.0) / min(1.0, spec.limits.cpus)  # all is done by its processors
         try:
             if state is None:
-                await container.boot(spec, root)
+                await container.boot(spec, root, patience)
             else:
-                await container.begin_anew()
+                await container.begin_anew(patience, claimed=claimed)
         except BaseException:
             await asyncio.shield(self._undoing.hold(container.kill(), f"undo {container.id}"))
             raise
@@ -209,7 +211,9 @@ class QemuEngine(BubblewrapEngine):
         return (*await super().conditions(), *await asyncio.to_thread(conditions))
 
     async def shown(self, container: str) -> Shown:
-        return replace(await super().shown(container), mounts=ETC_MOUNTS)
+        found = await super().shown(container)
+        around = mounts(await asyncio.to_thread(box.root_of, places.needed()))
+        return replace(found, mounts=around, around_bytes=hardware.process_bytes(0), is_machine=True)
 
     def place(self, spec: SandboxSpec) -> tuple[Path, str]:
         """Return where a state for a spec lies, and its name there."""
@@ -241,13 +245,6 @@ def log_failed(name: str, error: BaseException) -> None:
 def log_changed(key: str, error: Exception) -> None:
     """Say that a state is refused."""
     logging.getLogger("sandbox_kernel").warning("the state %s is refused, and made anew: %s", key, error)
-
-
-def _way() -> tuple[socket.socket, socket.socket]:
-    mine, theirs = socket.socketpair()
-    for end in (mine, theirs):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
-    return mine, theirs
 
 
 def _fitting(spec: SandboxSpec, machine: places.Machine, facts: Mapping[str, Any]) -> int:

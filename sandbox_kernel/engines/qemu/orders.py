@@ -25,6 +25,11 @@ def anew() -> dict[str, Any]:
     return {"time_ns": time.time_ns(), "seed": base64.b64encode(os.urandom(SEED_BYTES)).decode()}
 
 
+def clock() -> dict[str, Any]:
+    """Return the order to set the clock."""
+    return {"op": "clock", "time_ns": time.time_ns()}
+
+
 def start(spec: SandboxSpec, root: Root) -> dict[str, Any]:
     """Return the order to start a sandbox for `spec`."""
     wanted = protections(spec)

@@ -19,20 +19,31 @@ import pwd
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import __version__
 from ...core.model import SandboxSpec
+from ...core.resources import PACKAGE, is_locked
 from .places import Machine
 
 FORMAT = 1
 STATE, FACTS = "state", "facts.json"
-KEPT = 4
+KEPT = 6
 """How many there are at most; the one that was used longest ago goes first."""
 LARGEST_FACTS = 1 << 16
-MAKING = ".making-"
+MAKING, FAILED = ".making-", ".failed"
+FAILED_SECONDS = 3600.0
+"""How long nobody tries again by himself; `build` does at once."""
+LONGEST_REASON = 500
+TRIES, TRY_SECONDS = 5, 0.02
+"""How often, and after how long, a lock is tried again."""
+IN_LIMITS = ("memory_bytes", "cpus", "pids", "open_files", "scratch_bytes", "tmp_bytes", "shm_bytes")
+"""The limits that a machine is made with, besides those in its command; the session keeps the others."""
+IN_A_STATE = ("warm", "renew", "anew")
+"""What runs in a state besides what its sandboxes are asked for with."""
 
 
 class State(NamedTuple):
@@ -59,8 +70,16 @@ def key_of(spec: SandboxSpec, machine: Machine, program: str, processors: int, p
     status = os.stat(program)  # noqa: PTH116 (as a string)
     parts = [
         *(__version__, FORMAT, machine.identity, machine.contents, program, status.st_size, status.st_mtime_ns),
-        *(processors, spec.limits, spec.command, sorted(spec.environment.items()), spec.watched, preload),
+        *(
+            processors,
+            *(getattr(spec.limits, name) for name in IN_LIMITS),
+            spec.command,
+            sorted(spec.environment.items()),
+            spec.watched,
+            preload,
+        ),
         _processor(),
+        *((PACKAGE / "container" / f"{name}.py").read_bytes() for name in IN_A_STATE),
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
@@ -82,7 +101,7 @@ def find(folder: Path, key: str) -> State | None:
         _own(status)
         if facts["format"] != FORMAT or facts["key"] != key:
             raise ChangedState("it is another one's")
-        if facts["looked"] != _look(status) and facts["digest"] != _digest(fd):
+        if facts["looked"] != look(status) and facts["digest"] != _digest(fd):
             raise ChangedState("its digest is not the one that was written down")
         os.utime(place)
         made = facts["made"]
@@ -106,11 +125,8 @@ def remove(folder: Path, key: str) -> None:
 def making(folder: Path, key: str) -> Iterator[Path | None]:
     """Yield an empty folder for a state that is about to be made; None if another process makes it."""
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-    lock = os.open(folder / f".{key}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+    lock = _locked(folder / f".{key}.lock", TRIES)
+    if lock is None:
         yield None
         return
     try:
@@ -123,6 +139,55 @@ def making(folder: Path, key: str) -> Iterator[Path | None]:
         os.close(lock)
 
 
+def is_one_being_made(folder: Path) -> bool:
+    """Return whether any process makes a state here."""
+    return any(is_locked(path) for path in folder.glob(".*.lock"))
+
+
+def _locked(path: Path, tries: int = 1) -> int | None:
+    """Return a lock of a file, open; None if others have it. It is the file's that has the name when it is returned."""
+    for turn in range(tries):
+        if turn:
+            time.sleep(TRY_SECONDS)  # who only asks whether it is held holds it for a moment
+        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_ino == path.stat().st_ino:  # else whoever had it has removed it meanwhile
+                return lock
+        os.close(lock)
+    return None
+
+
+def note_failure(folder: Path, key: str, why: str) -> None:
+    """Remember why a state could not be taken."""
+    with contextlib.suppress(OSError):
+        path = folder / f".{key}{FAILED}"
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(why[:LONGEST_REASON])
+
+
+def failed(folder: Path, key: str) -> str:
+    """Return why a state could not be taken not long ago, "" where nothing is known of that."""
+    return _reason(folder / f".{key}{FAILED}")
+
+
+def failures(folder: Path) -> list[str]:
+    """Return why states could not be taken of late."""
+    return sorted({why for path in folder.glob(f".*{FAILED}") if (why := _reason(path))})
+
+
+def _reason(path: Path) -> str:
+    try:
+        old = abs(time.time() - path.stat().st_mtime) > FAILED_SECONDS
+        if not old:
+            return path.read_text(encoding="utf-8", errors="replace")[:LONGEST_REASON]
+        path.unlink()
+    except OSError:
+        pass
+    return ""
+
+
 def _sweep(folder: Path, key: str) -> None:
     """Remove what processes left that ended while they made a state; whoever makes one holds the lock of its name."""
     for left in folder.glob(f"{MAKING}*"):
@@ -130,18 +195,14 @@ def _sweep(folder: Path, key: str) -> None:
         if other == key:
             shutil.rmtree(left, ignore_errors=True)
             continue
-        try:
-            lock = os.open(folder / f".{other}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-            (folder / f".{other}.lock").unlink(missing_ok=True)
-        except OSError:  # somebody is at it
-            continue
-        finally:
-            os.close(lock)
+        with contextlib.suppress(OSError):
+            if (lock := _locked(folder / f".{other}.lock")) is None:
+                continue  # somebody is at it
+            try:
+                shutil.rmtree(left, ignore_errors=True)
+                (folder / f".{other}.lock").unlink(missing_ok=True)
+            finally:
+                os.close(lock)
 
 
 def keep(folder: Path, key: str, scratch: Path, made: dict[str, Any]) -> None:
@@ -152,13 +213,14 @@ def keep(folder: Path, key: str, scratch: Path, made: dict[str, Any]) -> None:
         place.mkdir(mode=0o700)
         (scratch / STATE).rename(place / STATE)
         # The rename is the file's last change: what is looked at now is what is there from now on.
-        facts = {"format": FORMAT, "key": key, "digest": _digest(fd), "looked": _look(os.fstat(fd)), "made": made}
+        facts = {"format": FORMAT, "key": key, "digest": _digest(fd), "looked": look(os.fstat(fd)), "made": made}
     finally:
         os.close(fd)
     with os.fdopen(os.open(place / FACTS, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
         json.dump(facts, file)
     remove(folder, key)
     place.rename(folder / key)
+    (folder / f".{key}{FAILED}").unlink(missing_ok=True)
     there = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=_used)
     for path in there[:-KEPT]:
         shutil.rmtree(path, ignore_errors=True)
@@ -175,7 +237,8 @@ def _own(status: os.stat_result) -> None:
         raise ChangedState("it is not a file that only this user may read and write")
 
 
-def _look(status: os.stat_result) -> list[int]:
+def look(status: os.stat_result) -> list[int]:
+    """Return what tells that a file is another one, or was written to."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines import guard
@@ -538,3 +539,61 @@ def test_an_owner_is_told_from_a_later_process_with_its_number() -> None:
     assert not Owner(me.pid, me.started + 1).alive()
     assert not Owner.of(4_194_305).alive()
     assert Owner.parse("/somebody-elses") is None
+
+
+@pytest.mark.parametrize("times", [2, 100])
+async def test_a_pause_that_the_engine_gives_up_is_asked_for_again(
+    engine: DockerEngine, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """On a busy machine it does not see all processes stand still; it may never."""
+    container = await engine.start(make_spec())
+    try:
+        request, asked = engine.request, 0
+
+        async def busy(method: str, target: str, body: object = None) -> Any:
+            nonlocal asked
+            if target.endswith("/pause"):
+                asked += 1
+                if asked <= times:
+                    raise EngineError(EndCode.ENGINE_FAILED)
+            return await request(method, target, body)
+
+        monkeypatch.setattr(engine, "request", busy)
+        if times == 100:
+            with pytest.raises(EngineError):
+                await container.pause()
+        else:
+            await container.pause()
+        found = await engine.inspect(container.id)
+        assert found is not None
+        assert container.paused is found["State"]["Paused"] is (times == 2)
+        assert asked < 10
+    finally:
+        await container.kill()
+
+
+async def test_a_pause_that_the_engine_answers_too_late_is_taken_back(
+    engine: DockerEngine, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine does it all the same; whoever was told that it failed would never let it go on."""
+    container = await engine.start(make_spec())
+    try:
+        request = engine.request
+
+        async def late(method: str, target: str, body: object = None) -> Any:
+            answer = await request(method, target, body)
+            if target.endswith("/pause"):
+                raise EngineError(EndCode.ENGINE_SILENT)
+            return answer
+
+        monkeypatch.setattr(engine, "request", late)
+        with pytest.raises(EngineError):
+            await container.pause()
+        assert not container.paused
+        found = await engine.inspect(container.id)
+        assert found is not None
+        assert found["State"]["Paused"] is False
+        await container.send(b"still there")
+        assert await container.receive(11) == b"still there"
+    finally:
+        await container.kill()

@@ -35,8 +35,9 @@ pytestmark = [
 
 SLOW: dict[str, Any] = {"start_timeout": 300, "cell_timeout": 300, "idle_timeout": 1800}
 DRAWS = """
-import json, os, random, secrets, ssl, sys, uuid
+import json, os, random, secrets, sqlite3, ssl, sys, uuid
 drawn = [random.random(), str(uuid.uuid4()), str(uuid.uuid1()), secrets.token_hex(8), os.urandom(8).hex(),
+         sqlite3.connect(":memory:").execute("select hex(randomblob(16))").fetchone()[0],
          ssl.RAND_bytes(8).hex(), id(object()) and random.getrandbits(64)]
 if "numpy" in sys.modules:
     drawn.append(sys.modules["numpy"].random.random())
@@ -83,7 +84,8 @@ async def sandbox(folder: Path) -> AsyncIterator[AsyncSandbox]:
 
 
 def there(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """Return what is in the folder of snapshots, but for its lock, which comes with the first."""
+    return sorted(path.name for path in folder.glob("*") if path.name != ".lock")
 
 
 def code_of(error: pytest.ExceptionInfo[FileRefused]) -> str:
@@ -96,7 +98,7 @@ from sandbox_kernel import Sandbox
 from sandbox_kernel.files import snapshots
 snapshots.usual_folder = lambda: sys.argv[1]
 with Sandbox.from_snapshot(sys.argv[2]) as sandbox:
-    execution = sandbox.run_code("x += 1; (x, open('kept.txt').read(), In[1], running.poll())")
+    execution = sandbox.run_code(f"x += 1; (x, open('kept.txt').read(), In[{sys.argv[3]}], running.poll())")
     print(json.dumps([sandbox.id, execution.execution_count, execution.text, str(execution.error)]))
     print(sandbox.run_code("1 / 0").error.name, sandbox.files.read("kept.txt"))
 """
@@ -104,12 +106,12 @@ with Sandbox.from_snapshot(sys.argv[2]) as sandbox:
 
 async def test_today_s_work_goes_on_in_another_process(sandbox: AsyncSandbox, folder: Path) -> None:
     """Variables, files, history, the counter of cells, and a process of its own that runs; its id is new."""
-    await sandbox.run_code("x = 41\nopen('kept.txt', 'w').write('of today')")
+    of_today = await sandbox.run_code("x = 41\nopen('kept.txt', 'w').write('of today')")
     await sandbox.run_code("import subprocess; running = subprocess.Popen(['sleep', '10000'])")
     before = await sandbox.run_code("x")
     assert await sandbox.snapshot("today") == "today"
     assert stat.S_IMODE((folder / "today" / "content").stat().st_mode) == 0o600
-    command = [sys.executable, "-c", ANOTHER_PROCESS, str(folder), "today"]
+    command = [sys.executable, "-c", ANOTHER_PROCESS, str(folder), "today", str(of_today.execution_count)]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
     said, _ = await process.communicate()
     assert process.returncode == 0

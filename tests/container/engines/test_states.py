@@ -32,13 +32,14 @@ pytestmark = [
 RESTORES = int(os.environ.get("SANDBOX_KERNEL_TEST_RESTORES", "100"))
 
 DRAWS = """
-import importlib.util, json, multiprocessing, os, random, secrets, ssl, tempfile, time, uuid
+import importlib.util, json, multiprocessing, os, random, secrets, sqlite3, ssl, tempfile, time, uuid
 found = {
     "random": random.random(),
     "SystemRandom": random.SystemRandom().random(),
     "secrets": secrets.token_hex(),
     "urandom": os.urandom(16).hex(),
     "OpenSSL": ssl.RAND_bytes(16).hex(),
+    "SQLite": sqlite3.connect(":memory:").execute("select hex(randomblob(16))").fetchone()[0],
     "uuid1": uuid.uuid1().hex,
     "uuid4": uuid.uuid4().hex,
     "tempfile": next(tempfile._get_candidate_names()),
@@ -124,6 +125,27 @@ async def test_control_copies_that_do_not_begin_anew_draw_alike(engine: QemuEngi
     assert drawn[0]["random"] == drawn[1]["random"]
     assert drawn[0]["session"] == drawn[1]["session"]
     assert drawn[0]["urandom"] != drawn[1]["urandom"]  # the kernel's own were seeded before anything ran
+
+
+LOADED = """
+import json, os, sys
+from ipykernel import get_connection_file
+folder, names = os.path.dirname(get_connection_file()), ("executing", "pexpect", "IPython.core.magics.execution")
+links = [os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")]
+print(json.dumps({"loaded": [name in sys.modules for name in names], "count": get_ipython().execution_count,
+    "names": [name for name in get_ipython().user_ns if "hear" in name], "beside": sorted(os.listdir(folder)),
+    "open": [link for link in links if link.startswith(folder + "/") and not link.rsplit("/")[-1].startswith("s-")]}))
+"""
+
+
+async def test_a_copy_has_loaded_what_first_cells_load_and_its_way_to_begin_anew_is_gone(engine: QemuEngine) -> None:
+    container, _ = await started(engine)
+    try:
+        found = await said_by_a_cell(container, LOADED)
+    finally:
+        await container.kill()
+    assert found.pop("beside") == ["connection.json", "s-1", "s-2", "s-3", "s-4", "s-5"]
+    assert found == {"loaded": [True] * 3, "count": 1, "names": [], "open": []}
 
 
 async def test_a_report_of_another_claim_is_refused(engine: QemuEngine) -> None:

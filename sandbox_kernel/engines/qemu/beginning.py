@@ -1,0 +1,86 @@
+"""What a machine is started of, as often as that is done: a paused one that gave its memory back begins again.
+
+Imports bubblewrap's launch and what this folder has of a machine; it does not wait for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...core.model import SandboxSpec
+from ..bubblewrap.ahead import group_for
+from ..bubblewrap.launch import Guest, Launched, Way, launch, way
+from ..bubblewrap.roots import Root
+from . import box, hardware
+from .made import Made
+from .places import Machine
+
+MARK = "SANDBOX_KERNEL_QEMU"
+"""The variable by which machines are found."""
+
+
+class Ways(NamedTuple):
+    """What leads into a machine. Its ends are held here, too: what is on its way outlives QEMU's process."""
+
+    pipe: Way
+    words: Way
+
+    @classmethod
+    def new(cls) -> Ways:
+        return cls(way(), way())
+
+    def close(self) -> None:
+        for each in self:
+            for end in each:
+                end.close()
+
+    def close_theirs(self) -> None:
+        for _, theirs in self:
+            theirs.close()
+
+
+class Plan(NamedTuple):
+    """See the module."""
+
+    bwrap: str
+    program: str
+    spec: SandboxSpec
+    root: Root
+    machine: Machine
+    uid: int
+    """The user's number within the machine."""
+    ways: Ways
+    cgroup: bool = True
+    niceness: int = 0
+
+    def launch(self, state: int | None = None, gate: int | None = None) -> tuple[Launched, Made, socket.socket]:
+        """Start QEMU, from a state if an open file of one is given; return what it is, and our end of its monitor.
+
+        With a `gate`, it begins when the other end of that file says so. Raises `EngineError`.
+        """
+        spec = self.spec
+        wanted, (monitor, theirs) = box.wanted(spec), way()
+        incoming = None if state is None else os.dup(state)
+        group = None
+        try:
+            ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming)
+            count = box.count_of(spec)
+            made = Made(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory_bytes, count)
+            group = group_for(spec, wanted, cgroup=self.cgroup)
+            own = replace(spec, command=made.words())
+            more = tuple(fd for fd in ends if fd is not None)
+            guest = Guest(wanted, more, MARK, self.niceness, self.ways.pipe, gate)
+            launched, _ = launch(self.bwrap, own, made.inside, group, guest)
+        except BaseException:
+            monitor.close()
+            if group is not None:
+                group.remove(0)
+            raise
+        finally:
+            theirs.close()
+            if incoming is not None:
+                os.close(incoming)
+        return launched, made, monitor

@@ -1,0 +1,63 @@
+"""What a machine was made of: what has to be known of it again, by another process or at another time.
+
+Imports the roots, the box and the hardware.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..bubblewrap.roots import Root
+from ..bubblewrap.roots import find as find_root
+from . import box, hardware
+from .places import Machine, find, needed
+
+
+class Made(NamedTuple):
+    """See the module."""
+
+    root: Root
+    """Of the sandbox in it."""
+    machine: Machine
+    program: str
+    ends: hardware.Ends
+    uid: int
+    """The user's number within the machine."""
+    memory_bytes: int
+    processors: int
+
+    @property
+    def inside(self) -> Root:
+        """What QEMU sees of the host."""
+        return box.root(self.program, self.machine)
+
+    def words(self) -> tuple[str, ...]:
+        """Return what QEMU is started with."""
+        return hardware.words(self.program, box.FOLDER, self.memory_bytes, self.processors, self.ends)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what has to be the same where a machine's state is read."""
+        return {
+            "machine": self.machine.identity,
+            "contents": self.machine.contents,
+            "memory_bytes": self.memory_bytes,
+            "processors": self.processors,
+            "uid": self.uid,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return what another process has to be told, as plain JSON."""
+        return {
+            "image": self.root.name,
+            "ends": [*self.ends],
+            "uid": self.uid,
+            "memory_bytes": self.memory_bytes,
+            "processors": self.processors,
+        }
+
+    @classmethod
+    def read(cls, state: dict[str, Any]) -> Made:
+        """Undo `state`. Raises LookupError, TypeError, ValueError and `EngineError`."""
+        root = find_root(str(state["image"]))
+        numbers = [int(state[name]) for name in ("uid", "memory_bytes", "processors")]
+        return cls(root, find(root), needed(), hardware.Ends(*state["ends"]), *numbers)

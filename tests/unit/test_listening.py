@@ -1,0 +1,198 @@
+"""Who has no room for one more connection waits for a moment, and serves those that waited once there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sandbox_kernel.core.listening import Door
+from sandbox_kernel.engines.broker.engine import BrokerEngine
+from sandbox_kernel.kernel import keeper, launch
+from tests.support.cases import each
+from tests.support.kernels import WAIT, eventually
+from tests.support.launching import Place
+from tests.support.patience import within
+
+NO_ROOM = [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM]
+WATCHED_SECONDS = 1.0
+LITTLE = 0.3
+"""Of a processor, of which a loop that turns in circles takes all it gets."""
+
+
+class Scarce(socket.socket):
+    """A socket that listens in a process without room."""
+
+    fails: int | None = None
+    tries = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.tries += 1
+        if self.fails is not None:
+            raise OSError(self.fails, os.strerror(self.fails))
+        return super().accept()
+
+
+@each("number", NO_ROOM)
+def test_a_loop_without_room_for_a_connection_is_not_woken_for_it_again_and_again(number: int) -> None:
+    place = f"\0{os.urandom(16).hex()}"
+
+    async def tried() -> None:
+        with Scarce(socket.AF_UNIX) as sock, socket.socket(socket.AF_UNIX) as peer:
+            sock.bind(place)
+            sock.listen()
+            sock.fails = number
+            taken: list[socket.socket] = []
+            heard: list[int | None] = []
+            door = Door(sock, taken.append, no_room=lambda error: heard.append(error.errno), pause=0.02)
+            door.open()
+            peer.connect(place)
+            begin = time.monotonic()
+            async with within(10):
+                while sock.tries < 3:  # noqa: ASYNC110 (turns of this loop are what brings it about)
+                    await asyncio.sleep(0)
+            assert time.monotonic() - begin > 0.03
+            assert heard == [number] * 3
+            sock.fails = None
+            async with within(10):
+                while not taken:  # noqa: ASYNC110 (as above)
+                    await asyncio.sleep(0)
+            taken[0].close()
+            sock.fails = number
+            peer.close()
+            door.shut()
+            before = sock.tries
+            with socket.socket(socket.AF_UNIX) as other:
+                other.connect(place)
+                await asyncio.sleep(0.05)
+            assert sock.tries == before  # who has shut the door is not woken by a pause that is over
+
+    asyncio.run(tried())
+
+
+@contextlib.contextmanager
+def without_files(pid: int) -> Iterator[None]:
+    """Leave a process none but those that it has open."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    there = {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    most = next(number for number in count() if number not in there)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def rests(pid: int) -> bool:
+    """Return whether a process that is woken does little."""
+    process = psutil.Process(pid)
+    before = sum(process.cpu_times()[:2])
+    time.sleep(WATCHED_SECONDS)  # what it does meanwhile is what is measured
+    return sum(process.cpu_times()[:2]) - before < LITTLE * WATCHED_SECONDS
+
+
+@pytest.fixture
+def a_broker() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder:
+        path = f"{folder}/broker.sock"
+        command = [sys.executable, "-m", "sandbox_kernel", "broker", "--socket", path, "--engine", "docker", "--pool=0"]
+        few = (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        command = [*("prlimit", f"--nofile={few[0]}:{few[1]}"), *command]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                eventually(lambda: answers(path), WAIT, "the broker listens")
+                yield process, path
+            finally:
+                process.terminate()
+
+
+def answers(path: str) -> bool:
+    async def asked() -> bool:
+        return "version" in await BrokerEngine(f"broker://{path}").status()
+
+    try:
+        return asyncio.run(asked())
+    except Exception:
+        return False
+
+
+@each("suffix", ["", launch.SUFFIX])
+def test_a_broker_without_file_descriptors_rests_and_serves_who_waited(
+    a_broker: tuple[subprocess.Popen[bytes], str], suffix: str
+) -> None:
+    process, path = a_broker
+    kind = socket.SOCK_STREAM if suffix else socket.SOCK_SEQPACKET
+    with socket.socket(socket.AF_UNIX, kind) as peer:
+        peer.settimeout(WAIT)
+        with without_files(process.pid):
+            peer.connect(path + suffix)
+            assert rests(process.pid)
+        if suffix:
+            assert peer.recv(1) == b""  # the answer of a broker that has none ready
+        else:
+            peer.send(b'{"op": "status", "n": 1}')
+            assert b"version" in peer.recv(1 << 16)
+
+
+def test_a_broker_takes_as_many_file_descriptors_as_it_may(a_broker: tuple[subprocess.Popen[bytes], str]) -> None:
+    soft, hard = resource.prlimit(a_broker[0].pid, resource.RLIMIT_NOFILE)
+    assert soft == min(hard, 1 << 16)
+
+
+def test_prepared_kernels_are_to_be_had_again_once_there_are_file_descriptors() -> None:
+    place = Place()
+    try:
+        assert place.process is not None
+        out = Path(f"/proc/{place.process.pid}/fd/1")
+        eventually(lambda: str(out.readlink()) == os.devnull, WAIT, "it has all that it needs")
+        with without_files(place.process.pid):
+            launcher = place.start()
+            assert rests(place.process.pid)
+            eventually(lambda: "-m" in launched(launcher.pid), WAIT, "it starts as ever")
+        assert place.process.poll() is None
+        assert place.kernel_of(place.start())
+    finally:
+        place.close()
+
+
+def launched(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
+
+
+def test_a_keeper_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -> None:
+    """Else a restart of a kernel on a busy machine would end its sandbox."""
+    sock = Scarce(socket.AF_UNIX)
+    sock.bind(str(tmp_path / "socket"))
+    sock.listen()
+    sock.fails = errno.ENFILE
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        sock.fails = None
+
+    with (
+        sock,
+        socket.socket(socket.AF_UNIX) as peer,
+        pytest.MonkeyPatch.context() as patch,
+        Path(os.devnull).open() as file,
+    ):
+        patch.setattr(time, "sleep", sleep)
+        peer.connect(str(tmp_path / "socket"))
+        assert keeper.keep(sock, file.fileno(), b"{}", WAIT)
+        _, fds, _, _ = socket.recv_fds(peer, 4, 1)
+        os.close(fds[0])
+    assert len(slept) == 1
