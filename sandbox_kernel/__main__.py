@@ -25,9 +25,12 @@ def main(argv: list[str]) -> int:
         from .cli import main as command_line
 
         return command_line(argv)
-    from .kernel.head_start import kernel_main
+    from .kernel import launch
 
-    return kernel_main(argv)
+    launch.follow(argv)  # from here on it waits, where a copy of the kernel process before goes on
+    from .kernel.successor import run
+
+    return run(argv)
 
 
 def is_kernel(argv: list[str]) -> bool:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import EndCode
 from ..core.errors import EngineError, SandboxError
 from ..core.tasks import Tasks, log_defect
+from ..engines.abilities import PAUSE, Ability, abilities_of, demand
 from ..engines.broker import words
 from ..engines.broker.places import Peer, peer
+from ..engines.machines import Pausable
 from .answers import ANSWERS
 from .keeping import KEPT_ANSWERS
 from .kept import Kept
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
     from .daemon import Broker
     from .lent import Lent
 
-FIRST_SECONDS = 10.0
-"""For the first request; a connection without one is in others' way."""
+NEXT_SECONDS = 10.0
+"""For the next request; a connection without one, and without a sandbox, is in others' way."""
 AT_ONCE = 4
 MOST_REQUESTS = 1000
+OF_ITS_SANDBOX = {"pause", "resume"}
 
 Answer = dict[str, Any]
 
@@ -46,7 +49,7 @@ class Caller:
         self._tasks = Tasks(self._defect)
         self._busy = self._requests = 0
         self._starting = False
-        self._patience = self._loop.call_later(FIRST_SECONDS, self.hang_up)
+        self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._hear)
 
@@ -98,6 +101,8 @@ class Caller:
             serve = self._ops().get(op) if isinstance(op, str) else None
             if serve is None or type(number) is not int or self._busy >= AT_ONCE:
                 raise ValueError("no request")
+            if op in OF_ITS_SANDBOX and self.lent is not None:
+                self._requests -= 1  # there may be any number of these in a sandbox's life
         except (ValueError, LookupError, TypeError):
             self._broker.figures.refused("broker-improper")
             self.hang_up()
@@ -105,6 +110,12 @@ class Caller:
         self._patience.cancel()
         self._busy += 1
         self._tasks.start(self._serve(number, serve, said), f"request {op}", failed=lambda _: self.hang_up())
+
+    def _wait(self) -> None:
+        """Have the connection end if it is used for nothing, and nothing more is asked soon."""
+        self._patience.cancel()
+        if self.lent is None and not self._busy and self._socket.fileno() >= 0:
+            self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
 
     def _ops(self) -> dict[str, Callable[[Answer], Awaitable[Answer | None]]]:
         return {
@@ -114,15 +125,14 @@ class Caller:
             "begin": self._begin,
             "look": self._look,
             "kill": self._kill,
+            "pause": self._pause,
+            "resume": self._resume,
             **{op: self._asking(answer) for op, answer in (ANSWERS | KEPT_ANSWERS).items()},
         }
 
     def _asking(self, answer: Callable[[Broker, Caller, Answer], Awaitable[Answer]]) -> Any:
         async def ask(said: Answer) -> Answer:
-            found = await answer(self._broker, self, said)
-            if self.lent is None:  # one question a connection, or the next one soon
-                self._patience = self._loop.call_later(FIRST_SECONDS, self.hang_up)
-            return found
+            return await answer(self._broker, self, said)
 
         return ask
 
@@ -132,14 +142,13 @@ class Caller:
         except SandboxError as error:
             self._broker.figures.refused(error.code.code)
             answer = {"refused": words.refusal(error)}
-            if self.lent is None:
-                self._patience = self._loop.call_later(FIRST_SECONDS, self.hang_up)
         except (LookupError, TypeError, ValueError) as error:
             self._broker.figures.refused("broker-improper")
             improper = EngineError(EndCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
             answer = {"refused": words.refusal(improper)}
         finally:
             self._busy -= 1
+            self._wait()
         if answer is not None:
             self._say({**answer, "n": number})
 
@@ -162,6 +171,7 @@ class Caller:
                 "pipe": state["pipe"],
                 "warm": warm,
                 "introduced": lent.introduced,
+                "abilities": sorted(abilities_of(lent.container) & PAUSE),
             }
             self.lent = lent
             self._say({**answer, "n": said["n"]}, fd)
@@ -228,10 +238,31 @@ class Caller:
         await self._own().kill()
         return {}
 
+    async def _pause(self, said: Answer) -> Answer:
+        container = self._pausable()
+        await container.pause()
+        return {}
+
+    async def _resume(self, said: Answer) -> Answer:
+        await self._pausable().resume()
+        return {}
+
+    def _pausable(self) -> Pausable:
+        """Return the sandbox of this connection; one that is kept is asked by its broker whether it is there."""
+        lent = self._own()
+        if isinstance(lent, Kept):
+            raise EngineError(EndCode.ENGINE_CANNOT_PAUSE, "a detached sandbox cannot be paused")
+        container = lent.container
+        demand(Ability.PAUSE, container)
+        if not isinstance(container, Pausable):
+            raise EngineError(EndCode.ENGINE_CANNOT_PAUSE)
+        return container
+
     def _leave(self) -> None:
         lent, self.lent = self.lent, None
         if lent is not None:
             lent.leave()
+        self._wait()
 
     def _own(self) -> Lent:
         if self.lent is None:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import resource
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ OPERATORS_FILE = Path("/etc/sandbox-kernel/broker.toml")
 OWN_IDLE_SECONDS = 1800.0
 MOST_READY = 64
 MOST_METRICS_BYTES = 4096
+MOST_FILES = 1 << 16
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
@@ -69,6 +71,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from .kernels import Kernels
     from .pool import Pool
 
+    _room_for_files()
     path = options.socket or (OPERATORS if options.for_all else own())
     engine = make_own_engine(settings)
     sock, _lock = bound(Listening(path, options.for_all))
@@ -107,6 +110,14 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
         await kernels.close()
         if pages is not None:
             pages.close()
+
+
+def _room_for_files() -> None:
+    """Take as many file descriptors as this process may have: connections and sandboxes take some each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
+from ..core.listening import Door
 from ..core.tasks import Tasks
 from ..engines.broker import words
 from . import order
@@ -48,7 +49,6 @@ WAITING = 64
 STARTS = 2 * (os.cpu_count() or 1)
 """At once: more would only bring all of them near their time limit."""
 BACKLOG = 64
-ACCEPTED_AT_ONCE = 32
 END_SECONDS = 0.8
 """For what waits to be gone, before the process ends and takes it along."""
 REAP_PAUSE = 10.0
@@ -97,7 +97,7 @@ class Broker:
         self._used = time.monotonic()
         self._reaping: asyncio.Task[int] | None = None
         self._reaped = -REAP_PAUSE
-        self._closing: list[socket.socket] = []
+        self._doors: list[Door] = []
 
     @property
     def connections(self) -> int:
@@ -107,29 +107,25 @@ class Broker:
 
     def listen(self, sock: socket.socket) -> None:
         """Take callers from a socket that listens."""
-        sock.setblocking(False)
-        self._closing.append(sock)
-        asyncio.get_running_loop().add_reader(sock.fileno(), self._accept, sock)
+        door = Door(
+            sock,
+            self._taken,
+            no_room=lambda error: self._say(f"connections wait: one could not be taken: {error.strerror}"),
+        )
+        self._doors.append(door)
+        door.open()
 
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                sock, _ = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # no file descriptor is left: whoever waits, waits
-                self._say(f"a connection could not be taken: {error.strerror}")
-                return
-            self._used = time.monotonic()
-            caller = Caller(self, sock)
-            uid = caller.peer.uid
-            self._callers.add(caller)
-            self._by_user[uid] += 1
-            if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
-                own = self._by_user[uid] > CONNECTIONS_OF_A_USER
-                most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
-                self.figures.refused(EndCode.BROKER_BUSY.code)
-                caller.refuse(QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{most} connections at once"))
+    def _taken(self, sock: socket.socket) -> None:
+        self._used = time.monotonic()
+        caller = Caller(self, sock)
+        uid = caller.peer.uid
+        self._callers.add(caller)
+        self._by_user[uid] += 1
+        if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
+            own = self._by_user[uid] > CONNECTIONS_OF_A_USER
+            most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
+            self.figures.refused(EndCode.BROKER_BUSY.code)
+            caller.refuse(QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{most} connections at once"))
 
     def has_left(self, caller: Caller) -> None:
         if caller in self._callers:
@@ -275,11 +271,9 @@ class Broker:
 
     async def close(self) -> None:
         """Take nobody any more, end what waits, and let go of what callers have."""
-        loop = asyncio.get_running_loop()
-        for sock in self._closing:
-            if sock.fileno() >= 0:
-                loop.remove_reader(sock.fileno())
-                sock.close()
+        for door in self._doors:
+            door.shut()
+            door.socket.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 await asyncio.gather(self.pool.close(), self.keeping.close())

@@ -129,7 +129,7 @@ class Kept(Lent):
         owner, self._owner, self._told = self._owner, None, told
         self.pid, self.is_adrift = 0, True
         if owner is not None:
-            owner.pipe.finish()
+            owner.pipe.refuse()
             self._look_at_clock()
 
     async def begin(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Kept(Lent):
     def finish(self, kind: Any) -> None:
         """End it for a reason of the broker's."""
         self.verdict = self.verdict or ExitReason(kind=kind)
-        self._tasks.start(self.kill(), f"killing {self.container.id}")
+        self._end_alone()
 
     def over(self) -> None:
         """Let go of what is here, now that it is gone."""
@@ -262,9 +262,9 @@ class Kept(Lent):
         except wire.FrameError:
             self.finish("killed")
         finally:
-            if self._owner is not None:
-                async with self._owner.turn:
-                    self._owner.pipe.close()
+            if (owner := self._owner) is not None:
+                async with owner.turn:
+                    owner.pipe.close()
 
     async def _take(self, piece: Piece) -> None:
         if piece.first:

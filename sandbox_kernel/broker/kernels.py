@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ..core.listening import Door
 from ..core.resources import brought, environment_of_helpers
 from ..core.tasks import Tasks
 from .spare import under_pressure
@@ -48,6 +49,7 @@ class Kernels:
         self._say = say
         self._rest = rest_seconds
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        self._door = Door(self._socket, self._asked)
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._tasks = Tasks()
@@ -65,12 +67,11 @@ class Kernels:
         os.fchmod(self._socket.fileno(), 0o600)  # the mode of the file that bind makes
         self._socket.bind(self.path)
         self._socket.listen(BACKLOG)
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._asked)
+        self._door.open()
 
-    def _asked(self) -> None:
+    def _asked(self, sock: socket.socket) -> None:
         """Say that there is none, by hanging up, and see to it that there is one."""
-        with contextlib.suppress(OSError):
-            self._socket.accept()[0].close()
+        sock.close()
         if self._process is None and not self._preparing:
             self._preparing = True
             self._tasks.start(self._prepare(), "preparing kernels")
@@ -113,7 +114,7 @@ class Kernels:
             raise ValueError("the process ended")
         self._pidfd = os.pidfd_open(process.pid)
         loop.add_reader(self._pidfd, self._gone)
-        loop.remove_reader(self._socket.fileno())
+        self._door.shut()
 
     def _gone(self) -> None:
         """It has ended: another package lies on the disk, or somebody ended it."""
@@ -131,13 +132,12 @@ class Kernels:
             process.kill()
             _close(process)
             await asyncio.to_thread(process.wait)
-        if self._socket.fileno() >= 0:
-            loop.add_reader(self._socket.fileno(), self._asked)
+        self._door.open()
 
     async def close(self) -> None:
         """End it; the kernels that were forked go on."""
         if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._door.shut()
             self._socket.close()
             with contextlib.suppress(OSError):
                 os.unlink(self.path)  # noqa: PTH108 (as above)

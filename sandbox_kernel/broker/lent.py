@@ -72,7 +72,14 @@ class Lent:
     def end(self) -> None:
         """End it; nobody waits."""
         self._told = None
-        self._tasks.start(self.kill(), f"killing {self.container.id}")
+        self._end_alone()
+
+    def _end_alone(self) -> None:
+        self._tasks.start(self._killed(), f"killing {self.container.id}")
+
+    async def _killed(self) -> None:
+        with contextlib.suppress(SandboxError):  # an engine that has much to do takes longer, and its guard goes on
+            await self.kill()
 
     async def kill(self) -> None:
         """Return when it is gone. Raises `EngineError` if that is not to be had; what outlives this process goes on."""

@@ -49,7 +49,8 @@ def noted(data: bytes) -> dict[str, Any]:
         raise ValueError("a note is too long")
     said = words.unpacked(data)
     session, cell = said.get("session", {}), said.get("cell")
-    if "session" in said and len(data) > words.MOST_SESSION:
+    # It is written anew for the next owner, where a number or a letter can be longer than it came.
+    if words.size(said) > words.MOST_NOTE or words.size(session) > words.MOST_SESSION:
         raise ValueError("a note is too long")
     if not isinstance(session, dict) or not (cell is None or isinstance(cell, dict)):
         raise ValueError("that is no note")

@@ -12,7 +12,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from ..engines.select import (
     is_broker,
     make_engine,
 )
-from ..setup.install import NAME, check, install, uninstall, values_of
+from ..setup.install import NAME, check, install, settings_in_order, uninstall, values_of
 
 if TYPE_CHECKING:
     pass
@@ -198,16 +197,9 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.walls:
         return _walls(options)
-    rows = diagnose(check(_of_kernel(options.name) | options.values), name=options.name)
+    rows = diagnose(settings_in_order(options.name, options.values), name=options.name)
     print(as_json(rows) if options.json else table(rows, details=options.details))
     return FINE if all(row.ok for row in rows) else WRONG
-
-
-def _of_kernel(name: str) -> dict[str, Any]:
-    """Return the settings of an installed kernel; none if there is none, which is a row of the doctor's."""
-    with suppress(ConfigurationError):
-        return values_of(name)
-    return {}
 
 
 def _walls(options: argparse.Namespace) -> int:

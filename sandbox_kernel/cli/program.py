@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Sequence
 
 from ..core.errors import ConfigurationError, EngineError, SandboxError
+from ..core.resources import keep_ends_of_children
 from ..policy.shown import LogLines, ours
 from .arguments import parse
 from .commands import INTERRUPTED, PLATFORM, USAGE, WRONG
@@ -20,6 +21,7 @@ READER_GONE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors made on purpose are one paragraph, others a traceback."""
     _import_no_grammar()
+    keep_ends_of_children()
     try:
         options = parse(sys.argv[1:] if argv is None else list(argv))
         return _said(int(options.run(options)))

@@ -1,7 +1,7 @@
 """A door: the kernel process that a front end starts.
 
 - `keeper`: A process that holds the pipe for the seconds between two kernel processes of a restart.
-- `handover`: A container left with the keeper by one kernel process and taken by the next.
+- `handover`: A container parked by one kernel process and taken by the next one.
 - `heap`: Memory that large messages took, kept for the next one.
 - `guests`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
 - `doors`: The sockets on which clients knock, open from one kernel process to the next.
@@ -15,7 +15,9 @@
 - `parent`: The end of the process that started a kernel.
 - `alike`: Whether a process would have become what another one is.
 - `prepared`: A process in which all of a kernel is loaded, and from which kernels are forked.
+- `places`: A launcher's place in the world, taken over by another process.
 - `launch`: What a front end starts where one is prepared.
+- `successor`: A copy of a kernel process that ends for a restart: it keeps the container, and is the next kernel.
 - `guidance`: What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside it.
 - `state_message`: How the sandbox stands, for front ends that show it.
 - `kernel_info`: What a kernel says of itself: its language, its limits, and what its cells may reach.

@@ -26,6 +26,8 @@ class Launched(NamedTuple):
     """Sockets that listen already, by channel, as it says."""
     vain: str | None = None
     """Where it asked for a kernel that was prepared, and there was none: to be asked once there may be a broker."""
+    left: tuple[int, dict[str, Any]] | None = None
+    """The pipe and the state that the kernel process before left, if this one is its copy (`successor.py`)."""
 
 
 def fitting(connection: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, int]:

@@ -5,8 +5,9 @@ Imports the words of hints; what looks at the disk is loaded with the first ques
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..session.hints import Door
@@ -28,11 +29,12 @@ NOTEBOOK = Door(
 
 def lies_beside(paths: Sequence[str]) -> str | None:
     """Return the first of some relative paths that lies in the folder of the notebook; for another thread."""
-    return _beside()(paths)
+    return _beside(os.getpid())(paths)
 
 
-@cache
-def _beside() -> Beside:
+@lru_cache(maxsize=1)
+def _beside(pid: int) -> Beside:
+    """Return the folder of one process: a copy of it has another one, and has closed the file that this one has."""
     from ..files.beside import Beside
 
     return Beside()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
+from ..core.resources import keep_ends_of_children
 from ..engines.select import ask_ahead, make_engine
 from ..engines.shipping import new_spec
 from . import keeper, launch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..core.model import Settings
     from ..engines.base import Ahead
     from ..gateway.opening import WayOut
+    from .handover import Parked
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that imports may keep the loop waiting, each time."""
@@ -42,8 +44,12 @@ class HeadStart(NamedTuple):
 NOTHING_BEGUN = HeadStart()
 
 
-def kernel_main(argv: list[str], launched: Launched | None = None) -> int:
-    """Run a kernel with these arguments; returns its exit code, 2 for arguments without a connection file."""
+def kernel_main(argv: list[str], launched: Launched | None = None) -> tuple[int, Parked | None]:
+    """Run a kernel with these arguments; return its exit code, and what it left to be given to the next process.
+
+    The code is 2 for arguments without a connection file.
+    """
+    keep_ends_of_children()
     gc.disable()  # until all is loaded, which stays: looking through it takes a tenth of the start
     from ..config.sources import from_argv
 
@@ -54,13 +60,17 @@ def kernel_main(argv: list[str], launched: Launched | None = None) -> int:
         sys.stderr.write(f"sandbox-kernel: {error}\n")
         connection_file, settings = _connection_file(argv), error
         if connection_file is None:
-            return 2
+            return 2, None
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
-        return 2
-    begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
+        return 2, None
+    goes_on = launched is not None and launched.left is not None
+    begun = NOTHING_BEGUN
+    if not (goes_on or isinstance(settings, ConfigurationError)):
+        begun = head_start(connection_file, settings)
     if launch.ASKED in argv:
-        launched = Launched(os.getpid(), {}, launch.place_of(argv))
+        vain = launch.place_of(argv)
+        launched = launched._replace(vain=vain) if launched is not None else Launched(os.getpid(), {}, vain)
     return run_kernel(connection_file, settings, begun, launched)
 
 
@@ -88,11 +98,11 @@ def run_kernel(
     settings: Settings | ConfigurationError,
     begun: HeadStart = NOTHING_BEGUN,
     launched: Launched | None = None,
-) -> int:
-    """Run a kernel until its shutdown; returns the process's exit code. Its first container may be asked for already.
+) -> tuple[int, Parked | None]:
+    """Run a kernel until its shutdown; return the process's exit code, and what is to be left for the next process.
 
-    With an error in place of settings it starts nothing, and every cell is answered with that: where a person would
-    else see a kernel that dies again and again.
+    Its first container may be asked for already. With an error in place of settings it starts nothing, and every cell
+    is answered with that: where a person would else see a kernel that dies again and again.
     """
     import asyncio
 
@@ -101,13 +111,13 @@ def run_kernel(
     share_arena()  # importing what comes next takes a thread
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
 
-    async def run() -> int:
+    async def run() -> tuple[int, Parked | None]:
         engine = None
         if begun.ahead is not None and not isinstance(settings, ConfigurationError):
             engine = make_engine(settings, begun.ahead)  # which goes on, while the rest is loaded
-        proxy = await import_meanwhile("sandbox_kernel.kernel.proxy")
-        code: int = await proxy.Proxy(connection_file, connection, settings, begun, engine, launched=launched).run()
-        return code
+        module = await import_meanwhile("sandbox_kernel.kernel.proxy")
+        proxy = module.Proxy(connection_file, connection, settings, begun, engine, launched=launched)
+        return await proxy.run(), proxy.parked
 
     return asyncio.run(run())
 

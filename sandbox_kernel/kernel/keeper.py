@@ -30,6 +30,7 @@ MOST_DOORS = 8
 HOLD_SECONDS = 20.0
 """How long a successor may take to come: starting a Python process, on a busy machine."""
 MEET_SECONDS = 2.0
+NO_ROOM_SECONDS = 0.1
 MAX_STATE = 64 << 20
 
 
@@ -106,6 +107,9 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, doors: 
             peer, _ = listener.accept()
         except TimeoutError:
             break
+        except OSError:  # there is no room for whoever comes, who is the one that is waited for
+            time.sleep(min(left, NO_ROOM_SECONDS))
+            continue
         with peer:
             if not _same_user(peer):
                 continue
@@ -180,15 +184,16 @@ def main(argv: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
     listener_fd, path, (fd, *doors) = int(argv[0]), argv[1], map(int, argv[2:])
     state = sys.stdin.buffer.read()
-    file = _inode(path)
+    file = inode_of(path)
     with socket.socket(fileno=listener_fd) as listener:
         # Unlinked by who collected; else by this process, unless a later one has put its own there.
-        if not keep(listener, fd, state, HOLD_SECONDS, doors) and _inode(path) == file:
+        if not keep(listener, fd, state, HOLD_SECONDS, doors) and inode_of(path) == file:
             forget(path)
     return 0
 
 
-def _inode(path: str) -> int:
+def inode_of(path: str) -> int:
+    """Return the number of a file, -1 if there is none."""
     try:
         return os.stat(path).st_ino  # noqa: PTH116 (as above)
     except OSError:

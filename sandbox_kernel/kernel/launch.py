@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 OPERATORS = "/run/sandbox-kernel/broker.sock"
 PACKAGE = "sandbox_kernel"
+PLACE = "sandbox-kernel-"
+"""How the name of a place begins where a kernel process leaves something."""
 SUFFIX = ".kernels"
 """After the address of a broker, where kernels are to be had."""
+NEXT = ".next"
+"""After the place where a kernel process leaves what is its successor's (`keeper.py`): where that is to be had."""
 FLAG = "--engine="
 ASKED = "--Launcher.asked=1"
 """An argument of a kernel that asked for a process that is ready in vain; no setting, as it is of another class."""
@@ -60,13 +64,50 @@ def own_broker() -> str:
     try:
         _require_closed(runtime, {uid})
     except OSError:
-        import pwd
-
-        try:
-            return f"{pwd.getpwuid(uid).pw_dir}/.local/state/sandbox-kernel/broker.sock"
-        except KeyError:  # a user that no table names
-            return "/nonexistent"
+        return f"{_home(uid)}/.local/state/sandbox-kernel/broker.sock"
     return f"{runtime}/sandbox-kernel/broker.sock"
+
+
+def place_after(argv: "Sequence[str]") -> "str | None":
+    """Return where a copy of the kernel process before waits for these arguments; None where none does.
+
+    The places are those of `keeper.py`; a test holds them together.
+    """
+    try:
+        file = argv[argv.index("-f") + 1]
+        with open(file, encoding="ascii") as opened:  # noqa: PTH123 (pathlib is slow to import)
+            key = _after(opened.read(1 << 16), "key")
+    except (OSError, ValueError, LookupError):
+        return None
+    if not file.startswith("/") or "//" in file or "/." in file or "\\" in key:  # the name would be another
+        return None
+    try:
+        from _sha2 import sha256  # type: ignore[import-not-found]  # `hashlib` would load all of OpenSSL
+    except ImportError:
+        try:
+            from _sha256 import sha256  # type: ignore[import-not-found]
+        except ImportError:
+            from hashlib import sha256
+    name = PLACE + sha256(f"{file}\0{key}".encode()).hexdigest()[:32] + NEXT
+    me = posix.geteuid()
+    for folder in (file.rpartition("/")[0], f"/run/user/{me}", _home(me)):
+        path = f"{folder}/{name}"
+        try:
+            _require_closed(folder or "/", {me})
+            posix.stat(path)
+        except OSError:
+            continue
+        return path
+    return None
+
+
+def _home(user: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user).pw_dir
+    except KeyError:  # a user that no table names
+        return "/nonexistent"
 
 
 def stamp() -> bytes:
@@ -232,14 +273,27 @@ def main(argv: "list[str]") -> None:
         isolation = ("-I",) if sys.flags.isolated else ("-E", "-P")
         posix.execv(sys.executable, [sys.executable, *isolation, "-m", *argv])
     else:
-        code = end_with(*given)
-        if code < 0:
-            import _signal
+        stand_for(*given)
 
-            if -code != _signal.SIGKILL:
-                _signal.signal(-code, _signal.SIG_DFL)
-            posix.kill(posix.getpid(), -code)
-        posix._exit(code & 0xFF)  # noqa: SLF001 (public in `os`)
+
+def follow(argv: "Sequence[str]") -> None:
+    """Have a copy of the kernel process before be the kernel, and end as it does; return if there is none."""
+    path = place_after(argv)
+    given = hand_over(argv, path) if path is not None else None
+    if given is not None:
+        stand_for(*given)
+
+
+def stand_for(sock: "socket", pidfd: int) -> None:
+    """Live as long as a kernel, and end as it does."""
+    code = end_with(sock, pidfd)
+    if code < 0:
+        import _signal
+
+        if -code != _signal.SIGKILL:
+            _signal.signal(-code, _signal.SIG_DFL)
+        posix.kill(posix.getpid(), -code)
+    posix._exit(code & 0xFF)  # noqa: SLF001 (public in `os`)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,21 @@ for is this process's copy, which takes over what `launch.py` sends: its files, 
 
 from __future__ import annotations
 
-import fcntl
 import gc
+import math
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from contextlib import suppress
-from typing import NamedTuple
+from contextlib import ExitStack, suppress
 
-from . import launch
+from ..core.listening import PAUSE_SECONDS, taken_from
+from ..core.resources import keep_ends_of_children
+from . import successor
 from .alike import AlikeError, require_alike
-from .doors import Launched
+from .places import GONE_MEANWHILE, Launcher, receive, take_place
 
 MODULES = (
     *("asyncio", "ctypes", "concurrent.futures.thread", "resource"),
@@ -29,21 +30,10 @@ MODULES = (
 )
 """What an ordinary start has loaded by its first cell."""
 READY = b"up\n"
-REQUEST_SECONDS = 2.0
-"""For a launcher to say what it wants, and to hear that it gets it."""
 MOST_KERNELS = 256
-MOST_FILES = 4 + len(launch.CHANNELS)
 STALE = 75
 """The exit code of a copy that found other files on the disk than were loaded."""
 DECLINED = 74
-NO_COPIES = 1
-
-
-class Asked(NamedTuple):
-    argv: list[str]
-    environment: dict[bytes, bytes]
-    names: list[str]
-    files: list[int]
 
 
 class Prepared:
@@ -62,25 +52,51 @@ class Prepared:
         self.listener.setblocking(False)
         self._poll.register(self.listener, select.POLLIN)
         self._poll.register(sys.stdin.fileno(), select.POLLIN)
+        again = math.inf
         while True:
-            for descriptor, _ in self._poll.poll():
+            wait = None if again == math.inf else 1000 * max(0.0, again - time.monotonic())
+            for descriptor, _ in self._poll.poll(wait):
                 if descriptor == sys.stdin.fileno():
                     return
                 if descriptor == self.listener.fileno():
-                    with suppress(OSError):
-                        self._take(self.listener.accept()[0])
+                    if not self._answer():
+                        self._poll.unregister(self.listener)
+                        again = time.monotonic() + PAUSE_SECONDS
                 elif self._ended(descriptor) == STALE:
                     return
+            if time.monotonic() >= again:
+                self._poll.register(self.listener, select.POLLIN)
+                again = math.inf
+
+    def _answer(self) -> bool:
+        """Serve the next one; return whether there is room for more. Whoever gets no answer starts as ever."""
+        try:
+            if (sock := taken_from(self.listener)) is not None:
+                self._take(sock)
+        except OSError:
+            return False
+        return True
 
     def _take(self, sock: socket.socket) -> None:
-        pid, uid = credentials(sock)
-        if uid != os.geteuid() or pid <= 0 or len(self.kernels) >= MOST_KERNELS:
-            sock.close()
-            return
-        copy = os.fork()
-        if not copy:
-            self._become(sock, pid)  # which does not return
-        pidfd = os.pidfd_open(copy)
+        """Fork a kernel for whoever is there, and hang up on who is not to have one. Raises OSError without room."""
+        with ExitStack() as undo:
+            undo.callback(sock.close)
+            launcher = Launcher.of(sock)
+            if launcher is None:
+                return
+            with launcher:
+                if launcher.uid != os.geteuid() or len(self.kernels) >= MOST_KERNELS:
+                    return
+                copy = os.fork()
+                if not copy:
+                    self._become(sock, launcher)  # which does not return
+            try:
+                pidfd = os.pidfd_open(copy)
+            except OSError:  # nobody would hear of its end
+                os.kill(copy, signal.SIGKILL)
+                os.waitpid(copy, 0)
+                raise
+            undo.pop_all()
         self.kernels[pidfd] = copy, sock
         self._poll.register(pidfd, select.POLLIN)
 
@@ -94,130 +110,30 @@ class Prepared:
                 sock.sendall(b"%d" % code)
         return code
 
-    def _become(self, sock: socket.socket, launcher: int) -> None:
+    def _become(self, sock: socket.socket, launcher: Launcher) -> None:
         """Be a kernel, in the copy; ends the process."""
-        code = DECLINED
         try:
             self.listener.close()
             for pidfd, (_, other) in self.kernels.items():
                 os.close(pidfd)
                 other.close()
-            sock.settimeout(REQUEST_SECONDS)
             asked = receive(sock)
-            require_alike(launcher, asked.environment)
+            require_alike(launcher.pid, asked.environment)
+            if not launcher.is_there:
+                raise AlikeError(GONE_MEANWHILE)
             if self.files != loaded_files(self.files):
                 os._exit(STALE)
-            launched = take_over(asked, launcher)
-            pidfd = os.pidfd_open(os.getpid())
-            socket.send_fds(sock, [b"ready"], [pidfd])
-            os.close(pidfd)
-            if sock.recv(1) != launch.GO:
-                os._exit(DECLINED)
-            tie(sock)
+            with launcher:
+                launched = take_place(sock, asked, launcher.pid)
         except (OSError, ValueError, AlikeError):
             os._exit(DECLINED)
-        code = NO_COPIES
-        try:
-            from .head_start import kernel_main
-
-            code = kernel_main(asked.argv, launched)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            with suppress(OSError):
-                sock.sendall(b"%d" % (code & 0xFF))
-            os._exit(code)
-
-
-def credentials(sock: socket.socket) -> tuple[int, int]:
-    """Return the process and the user at the other end, as the system says."""
-    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(found[:4], sys.byteorder), int.from_bytes(found[4:8], sys.byteorder)
-
-
-def receive(sock: socket.socket) -> Asked:
-    """Return what a launcher wants. Raises ValueError for another's words, OSError when they do not come in time."""
-    deadline = time.monotonic() + REQUEST_SECONDS
-    data, files, _, _ = socket.recv_fds(sock, 1 << 16, MOST_FILES)
-    for file in files:
-        os.set_inheritable(file, False)  # the function above has no heed for flags
-    sections: list[bytes] = []
-    buffer = bytearray(data)
-    while len(sections) < 5:
-        while len(buffer) < 4 or len(buffer) < 4 + (size := int.from_bytes(buffer[:4], "big")):
-            if time.monotonic() > deadline or not (more := sock.recv(1 << 20)) or len(buffer) > launch.MOST_BYTES:
-                raise ValueError("it ends in the midst")
-            buffer += more
-        sections.append(bytes(buffer[4 : 4 + size]))
-        del buffer[: 4 + size]
-    magic, stamp, names, argv, environment = sections
-    if buffer or magic != launch.MAGIC or stamp != launch.stamp():
-        raise ValueError("another Python, or another version of this package")
-    doors = names.decode().split()
-    if len(files) != 4 + len(doors) or not set(doors) <= set(launch.CHANNELS):
-        raise ValueError("other files than it said")
-    pairs = (one.partition(b"=") for one in environment.split(b"\0") if one)
-    return Asked(
-        [os.fsdecode(word) for word in argv.split(b"\0")], {name: value for name, _, value in pairs}, doors, files
-    )
-
-
-def take_over(asked: Asked, launcher: int) -> Launched:
-    """Take what a launcher brought as if it had been this process's from its start. Raises OSError."""
-    os.setsid()
-    stdin, stdout, stderr, folder, *doors = asked.files
-    for number, file in enumerate((stdin, stdout, stderr)):
-        os.dup2(file, number)
-        os.close(file)
-    os.fchdir(folder)
-    os.close(folder)
-    os.environb.clear()
-    os.environb.update(asked.environment)
-    time.tzset()
-    sys.argv = [launch.__file__, *asked.argv]
-    show(asked)
-    return Launched(launcher, dict(zip(asked.names, doors, strict=True)))
-
-
-def show(asked: Asked) -> None:
-    """Have the lists of processes show the arguments of this kernel, and its notebook, in the room of this program's.
-
-    For people: where it cannot be, the kernel is as good without.
-    """
-    words = b"\0".join(os.fsencode(word) for word in (sys.executable, "-m", "sandbox_kernel", *asked.argv)) + b"\0"
-    notebook = b"JPY_SESSION_NAME"
-    variable = notebook + b"=" + asked.environment[notebook] if notebook in asked.environment else b""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as stat:  # noqa: PTH123 (a short way)
-        fields = stat.read().rpartition(b")")[2].split()
-        places = [int(field) for field in fields[45:49]]
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123 (as above)
-            for begin, end, text in ((places[0], places[1], words), (places[2], places[3], variable)):
-                memory.seek(begin)
-                memory.write(text[: end - begin - 1].ljust(end - begin, b"\0"))
-
-
-def tie(sock: socket.socket) -> None:
-    """Have the system end this process with the launcher, at once and whatever this process does. Raises OSError.
-
-    Nothing comes over the connection any more: when the system says that it can be read, that is its end.
-    """
-    fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(sock, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(sock, fcntl.F_SETFL, fcntl.fcntl(sock, fcntl.F_GETFL) | fcntl.FASYNC)
-    sock.setblocking(False)
-    with suppress(BlockingIOError):
-        if not sock.recv(1):  # it was gone before
-            os._exit(DECLINED)
+        successor.run_as_kernel(sock, asked.argv, launched)
 
 
 def loaded_files(known: dict[str, tuple[int, int, int]] | None = None) -> dict[str, tuple[int, int, int]]:
-    """Return the files of the modules that are loaded, or those that are `known`, and what tells of a change."""
-    paths = known if known is not None else {str(getattr(one, "__file__", None)) for one in sys.modules.values()}
+    """Return the files that were loaded, or those that are `known`, and what tells of a change."""
     found: dict[str, tuple[int, int, int]] = {}
-    for path in paths:
+    for path in known if known is not None else successor.loaded_files():
         with suppress(OSError):
             status = os.stat(path)  # noqa: PTH116 (there are hundreds)
             found[path] = status.st_ino, status.st_mtime_ns, status.st_size
@@ -243,6 +159,7 @@ def main(argv: list[str]) -> int:
     """Run as the process that is copied. Arguments: the descriptor of the socket, and room for longer ones."""
     import resource
 
+    keep_ends_of_children()
     # Each copy gets its launcher's, which it could not if this process had given up the right to more.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     files_before = loaded_files()

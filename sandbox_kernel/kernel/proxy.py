@@ -20,7 +20,7 @@ from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Engine
 from ..engines.refusal import Refusal
-from ..engines.select import make_engine
+from ..engines.select import is_broker
 from ..session import protocol
 from ..session.session import Session
 from . import doors, handover, keeper, launch
@@ -72,11 +72,13 @@ class Proxy:
         ahead = begun.ahead if asked is not None else None
         self._left = None
         if asked is None:
-            self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
+            known = launched.left if launched is not None else None
+            self._left = handover.collect(self.settings, self.meeting_place, wanted=not self.problem, known=known)
+        self.parked: handover.Parked | None = None  # for the next process, when the loop has ended
         self._way_out = way_out = self._opened(begun)
         engine: Engine
         if self.problem is None:
-            engine = made = asked or make_engine(self.settings)
+            engine = made = asked or handover.engine_of(self.settings, self._left)
             self.engine_address = made.address
         else:
             engine, self.engine_address = Refusal(self.problem), ""
@@ -102,7 +104,7 @@ class Proxy:
         self.sockets: FrontSockets
         self._stopping = asyncio.Event()
         self._cpu = (0.0, 0.0)
-        self._shutdown: tuple[Message, bytes] | None = None
+        self._shutdown: Message | None = None
         self._defect = noted_in(self.audit)
         self._tasks = Tasks(self._defect)
         self.opening = Opening(self.receive)
@@ -114,7 +116,8 @@ class Proxy:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         self._start_session()
         sockets = await import_meanwhile("sandbox_kernel.kernel.sockets")
-        gc.freeze()  # what was loaded stays, and is not looked through
+        if not gc.get_freeze_count():  # else all was loaded long ago, and what a session leaves is looked through
+            gc.freeze()
         gc.enable()
         self.sockets = sockets.FrontSockets(
             self.connection,
@@ -185,7 +188,7 @@ class Proxy:
         if request.type not in NO_WORK | QUIET:
             self._still_busy()
         if request.type == "shutdown_request":
-            self._shutdown = (request, client)
+            self._shutdown = request
             self._stopping.set()
 
     def _refuse(self, request: Message, client: bytes) -> None:
@@ -306,22 +309,26 @@ class Proxy:
 
     async def _stop(self) -> None:
         await self.files.close()
-        request = self._shutdown[0] if self._shutdown is not None else None
-        if request is None:
+        if (request := self._shutdown) is None:
             return
-        restart = bool(request.content.get("restart", False))
-        header = {"msg_type": "shutdown_reply"}
+        header, restart = {"msg_type": "shutdown_reply"}, bool(request.content.get("restart", False))
         content = {"status": "ok", "restart": restart}
         self.deliver(Message(channel="iopub", header=header, parent=request.header, content=content), None)
         if restart:
-            open_ones = doors.open_doors(self.connection)
-            try:
-                async with asyncio.timeout(SHUTDOWN_SECONDS):
-                    known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
-                    await handover.leave(self.session, self.meeting_place, known, listeners=heard, doors=open_ones)
-            except (SandboxError, TimeoutError, OSError) as error:
-                self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
-            finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Leave the container, and the sockets on which clients knock, for the next process."""
+        open_ones = doors.open_doors(self.connection)
+        known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
+        leave = handover.leave if is_broker(self.engine_address) else handover.park
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
+                self.parked = await leave(self.session, self.meeting_place, known, listeners=heard, doors=open_ones)
+        except (SandboxError, TimeoutError, OSError) as error:
+            self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
+        finally:
+            if self.parked is None:
                 for fd in open_ones.values():
                     os.close(fd)
 
@@ -329,8 +336,8 @@ class Proxy:
         """Remove what earlier kernels left that were killed between creating a container and starting it."""
         await self.session.settled()
         if self._vain is not None:
-            with contextlib.suppress(OSError):
-                launch.knock(self._vain).close()
+            with contextlib.suppress(OSError):  # who answers may be busy for as long as a knock waits
+                await asyncio.to_thread(lambda path: launch.knock(path).close(), self._vain)
         try:
             if count := await self.session.engine.reap():
                 self.audit("reaped", containers=count)

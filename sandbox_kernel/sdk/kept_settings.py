@@ -47,11 +47,7 @@ def check(settings: Settings) -> None:
     """Raise `ConfigurationError` for what this process would do for the cells, which are to outlive it."""
     for name in ("network", "secrets", "packages", "uploads", "downloads"):
         if getattr(settings, name):
-            raise ConfigurationError(
-                UsageCode.NOT_TOGETHER,
-                "what the caller's process does for cells ends with it, so a detached sandbox cannot have it",
-                setting=name,
-            )
+            raise ConfigurationError(UsageCode.OF_THE_CALLER, setting=name)
 
 
 def dumped(settings: Settings) -> str:
@@ -60,8 +56,8 @@ def dumped(settings: Settings) -> str:
     said["limits"] = asdict(settings.limits)
     said["monitor"] = None if settings.monitor is None else asdict(settings.monitor)
     text = json.dumps(said)
-    if len(text) > words.MOST_SETTINGS:
-        limit, value = format_bytes(words.MOST_SETTINGS), format_bytes(len(text))
+    if (size := words.size(text)) > words.MOST_SETTINGS:
+        limit, value = format_bytes(words.MOST_SETTINGS), format_bytes(size)
         raise ConfigurationError(
             UsageCode.NOT_TOGETHER,
             "the settings of a detached sandbox are too long to be kept",

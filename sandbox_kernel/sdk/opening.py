@@ -97,11 +97,7 @@ def _life(life: object, lifetime: object, *, detached: bool, tools: bool) -> obj
     if life is not None and lifetime is not None:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "timeout and lifetime are the same", setting="lifetime")
     if tools:
-        raise ConfigurationError(
-            UsageCode.NOT_TOGETHER,
-            "what the caller's process does for cells ends with it, so a detached sandbox cannot have it",
-            setting="tools",
-        )
+        raise ConfigurationError(UsageCode.OF_THE_CALLER, setting="tools")
     return life if lifetime is None else lifetime
 
 

@@ -37,7 +37,8 @@ class Pauses(Installs):
         A cell that runs is frozen with its clock, and goes on with `resume`; the code sees that the time of day has
         moved on. Until then every other call raises `SandboxPaused`. The end of a sandbox is not put off: its lifetime
         counts on, `kill` ends it, and it ends as unused after `idle_timeout` (seconds), counted from the pause.
-        Its memory is always kept. `strict` has no effect: what does not answer is frozen, too.
+        All that it has in memory is kept: there, or with the engine qemu after `pause_memory` (seconds) in a file that
+        is gone with this process. `strict` has no effect: what does not answer is frozen, too.
 
         Raises `ConfigurationError` for another `mode` than "full", `AbilityMissing` on an engine that cannot do it,
         `SandboxPaused` while a cell is being ended or a kernel started, `EngineError` if it does not come about, and

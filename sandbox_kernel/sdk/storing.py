@@ -12,18 +12,18 @@ from typing import Any, Self
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
-from ..core.model import MIB, Settings
+from ..core.model import Settings
+from ..core.tasks import made_in_thread
 from ..engines.abilities import Ability
+from ..engines.machines import state_bytes
 from ..files.snapshot_parts import Snapshot
-from ..files.snapshots import Store
+from ..files.snapshots import Draft, Store
 from ..session import remembered
 from .cell import submit_silently
 from .network import Network
 from .opening import OF_A_SERVICE, Opening
 from .pausing import Pauses
 
-MOST_BESIDE = 160 * MIB
-"""What a machine's state may have beside its memory."""
 MOST_FORKS = 20
 """At a time."""
 
@@ -78,7 +78,8 @@ class Stores(Pauses):
         self._require(Ability.SNAPSHOT)
         await self._ready(fresh=False)
         given = name if name is not None else f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        draft = await asyncio.to_thread(Store.of(self.settings).begin, given, self._most)
+        store, most = Store.of(self.settings), self._most
+        draft = await made_in_thread(lambda: store.begin(given, most), Draft.close)
         try:
             said = await self._saved(draft.content)
             await asyncio.to_thread(draft.commit, said)
@@ -109,7 +110,8 @@ class Stores(Pauses):
         self._check()
         self._require(Ability.FORK)
         await self._ready(fresh=False)
-        fd = await asyncio.to_thread(Store.of(self.settings).scratch, self._most)
+        store, most = Store.of(self.settings), self._most
+        fd = await made_in_thread(lambda: store.scratch(most), os.close)
         try:
             said = await self._saved(fd)
             name, place = self._session.id[:12], f"/proc/self/fd/{fd}"
@@ -184,7 +186,7 @@ class Stores(Pauses):
 
     @property
     def _most(self) -> int:
-        return self.settings.limits.memory_bytes + MOST_BESIDE
+        return state_bytes(self.settings.limits.memory_bytes)
 
     def _require(self, ability: Ability) -> None:
         self._session.standstill.demand(ability)

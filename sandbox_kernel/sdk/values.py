@@ -59,6 +59,7 @@ class SettingKeywords(TypedDict, total=False):
     network_certificates: str | None
     snapshots_size: str | int | None
     snapshots_age: str | float | None
+    pause_memory: str | float | None
     screen: str | None
     screen_threshold: int | None
     screen_rules: str | None

@@ -6,6 +6,7 @@ no request leaves it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 
 import nbformat
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webelement import WebElement
@@ -33,6 +35,10 @@ from tests.support.programs import program
 
 WAIT = 60.0
 """Seconds for what takes ten on a quiet machine."""
+ENDING = 60.0
+"""Seconds for a server to end with all its kernels, before it is killed and the test fails."""
+READS = 20
+"""Times that outputs are read until the page replaced none of them meanwhile."""
 QUIET = 2.0
 """Seconds without anything new, after which nothing is expected any more."""
 
@@ -140,8 +146,11 @@ class Lab:
         )
 
     def text(self, cell: int) -> list[str]:
-        """Return the outputs of a cell as a person reads them."""
-        return [one.text for one in self.output(cell).find_elements("css selector", ".jp-OutputArea-output")]
+        """Return the outputs of a cell as a person reads them, all of one moment: a page replaces what it shows."""
+        for _ in range(READS):
+            with contextlib.suppress(StaleElementReferenceException):
+                return [one.text for one in self.output(cell).find_elements("css selector", ".jp-OutputArea-output")]
+        pytest.fail(f"the outputs of cell {cell} were replaced {READS} times while they were read")
 
     def ask(self, path: str, method: str = "GET") -> Any:
         """Ask the server, not the page; None where it has nothing to say."""
@@ -271,7 +280,9 @@ def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[
     finally:
         process.send_signal(signal.SIGTERM)  # kernels and terminals are ended by the server
         try:
-            process.wait(30)
+            process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"JupyterLab did not end in {ENDING} s: {(folder / 'server.log').read_text()[-4000:]}")
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -65,7 +66,8 @@ def browser() -> Iterator[Chrome]:
         options.add_argument(switch)
     with TemporaryDirectory(prefix="focus-") as short:
         options.add_argument(f"--user-data-dir={short}/profile")
-        one = Chrome(options=options, service=Service(executable_path=driver))
+        environment = {**os.environ, "TMPDIR": short}  # it leaves a folder there when it is killed
+        one = Chrome(options=options, service=Service(executable_path=driver, env=environment))
         try:
             yield one
         finally:

@@ -174,6 +174,10 @@ print(matplotlib.get_backend(), plt.isinteractive(), plt.get_fignums(), len(pand
 print({key: value for key, value in matplotlib.rcParams.items() if value != matplotlib.rcParamsDefault[key]})
 print(pandas.get_option("display.max_rows"), pandas.get_option("plotting.backend"), numpy.get_printoptions())
 print(sorted(get_ipython().magics_manager.magics["line"]), get_ipython().events.callbacks)
+from dateutil.tz import tzlocal
+from packaging.version import Version
+print(isinstance(tzlocal(), tzlocal), isinstance(Version("1.0"), Version))
+print(pandas.Timestamp("2024-01-01", tz=tzlocal()).tz_convert("UTC"), pandas.tseries.frequencies.to_offset("D"))
 """
 AGAIN = """
 import sys, importlib

@@ -16,7 +16,7 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, Sandbox
 from sandbox_kernel.cli.ps_command import for_people
-from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
 from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -358,6 +358,10 @@ def test_what_cannot_outlive_its_caller_is_refused(keywords: dict[str, Any], set
     with pytest.raises(ConfigurationError) as caught:
         AsyncSandbox(**{"engine": "broker:///none", "detached": True, **keywords})
     assert caught.value.setting == setting
+    if setting in {"network", "secrets", "packages", "uploads", "tools"}:
+        assert caught.value.code is UsageCode.OF_THE_CALLER
+        assert "without detached=True" in caught.value.code.remedy
+        AsyncSandbox(**{"engine": "broker:///none", **keywords})  # the control: with its caller, it can be had
 
 
 @pytest.mark.parametrize("ending", ["", "\nraise SystemExit(3)", "\nimport os; os._exit(0)"])

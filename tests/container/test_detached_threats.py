@@ -258,6 +258,35 @@ async def test_a_cell_that_floods_a_broker_while_nobody_reads_is_ended(daemon: D
     assert not page
 
 
+PRETENDS = """
+kernel = get_ipython().kernel
+here, ident = kernel.get_parent(), kernel._parent_ident['shell']
+shell = kernel.shell_channel_thread.manager.get_subshell_to_shell_channel_socket(None)
+print('begun', flush=True)
+kernel.session.send(shell, 'execute_reply', {'status': 'ok'}, parent=here, ident=ident)
+kernel.session.send(kernel.iopub_socket, 'status', {'execution_state': 'idle'}, parent=here)
+while True: pass
+"""
+
+
+async def test_a_cell_that_pretends_to_have_ended_is_ended_by_the_next_one_s_clock_or_the_lifetime(
+    daemon: Daemon,
+) -> None:
+    """As with a thread that a cell leaves behind: its own time is over, and that of its sandbox is not."""
+    name = await killed_in_a_cell(daemon, PRETENDS, cell_timeout=3)
+    await until_done(daemon, name)
+    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
+    execution = await sandbox.run_code("1 + 1")  # which waits behind it
+    assert execution.error is not None
+    assert execution.error.code == EndCode.CELL_TIMEOUT.code
+    assert (await sandbox.run_code("1 + 1")).text == "2"
+    await sandbox.detach()
+    again = await killed_in_a_cell(daemon, PRETENDS, cell_timeout=3)
+    for one in (name, again):
+        await AsyncSandbox.set_timeout(one, 1, engine=daemon.address)
+        await until_ended(daemon, one)
+
+
 async def test_a_cell_that_nobody_reads_and_that_never_stops_is_interrupted(daemon: Daemon) -> None:
     """Or has no memory left, as its output waits to be read at the broker's pace; others are served meanwhile."""
     name = await killed_in_a_cell(daemon, "print('begun', flush=True)\nwhile True: print('x' * (1 << 20))")

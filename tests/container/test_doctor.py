@@ -258,6 +258,31 @@ def test_the_settings_of_the_installed_kernel_are_checked_unless_others_are_give
         assert address in rows["engine"]["found"]
 
 
+WRONG_VALUES = {"memory": "lots", "outputs": "all", "cell_timeout": "-1", "network": "no such rule", "image": "-v"}
+
+
+@pytest.mark.parametrize("setting", WRONG_VALUES)
+def test_a_wrong_value_of_an_installed_kernel_is_a_row_that_names_it(setting: str, kernelspec: Path) -> None:
+    """Who asks the doctor has given no wrong argument; the other rows are of the settings that are left."""
+    document = json.loads((kernelspec / "kernel.json").read_text())
+    flag = f"--{setting.replace('_', '-')}"
+    wrong = f"{flag}={WRONG_VALUES[setting]}"
+    document["argv"] += [wrong, "--engine=unix:///nonexistent/none.sock"]
+    (kernelspec / "kernel.json").write_text(json.dumps(document))
+    place = {"JUPYTER_PATH": str(kernelspec.parent.parent)}
+    done = run("--json", **place)
+    assert done.returncode == 1, done.stderr
+    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    row = rows["kernelspec"]
+    assert row["status"] == "wrong"
+    assert f"sandbox-python in {kernelspec}" in row["found"]
+    assert f"its setting {setting} is refused" in row["found"]
+    assert f"another {flag}" in row["remedy"]
+    assert "none.sock" in rows["engine"]["found"]
+    given = run("--json", wrong, **place)  # the control: one that is given here is a wrong argument
+    assert (given.returncode, given.stdout) == (2, "")
+
+
 @pytest.mark.parametrize("case", KERNELSPECS)
 def test_a_kernelspec_that_cannot_work(case: str, kernelspec: Path) -> None:
     """Each thing that would stop the kernel from starting is found before a front end finds it."""

@@ -27,6 +27,8 @@ from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
 IMAGE = "sandbox-kernel:base"
+DISK_BYTES = 512 << 20
+"""Of the engine's own disk, which has room for this image and little more."""
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("dockerd") is None, reason="needs root and dockerd for an engine of its own"
@@ -120,8 +122,10 @@ def own_engine() -> Iterator[OwnEngine]:
     # Not below tmp_path: the name of a unix socket has 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as folder:
         engine = OwnEngine(Path(folder))
-        engine.start()
+        (disk := engine.folder / "d").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0711", "none", disk], check=True)
         try:
+            engine.start()
             engine.load(IMAGE)
             yield engine
         finally:
@@ -242,3 +246,43 @@ def test_a_batch_run_whose_engine_goes_leaves_notebook_and_report(running: OwnEn
     running.ended()
     assert run(tmp_path, source, "--engine", running.url, "--image", IMAGE).code == 3
     assert "EngineUnavailable" in done.folder.joinpath("report.json").read_text(encoding="utf-8")
+
+
+def fill(path: Path) -> None:
+    """Take what is left of a disk, to its last byte."""
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+    assert not shutil.disk_usage(path.parent).free
+
+
+def test_an_engine_on_a_full_disk_refuses_a_start_and_all_else_goes_on(start_kernel: Start, running: OwnEngine) -> None:
+    """What runs runs, a start says why it cannot be and leaves nothing; with room again, all is well."""
+    with a_broker("--pool", "1", "--engine", running.url) as daemon:
+
+        def status() -> dict[str, int]:
+            return asyncio.run(daemon.engine().status())
+
+        def kernel() -> Kernel:
+            return start_kernel("--engine", daemon.address, "--image", IMAGE)
+
+        first = kernel()
+        first.run("kept = 42")
+        eventually(lambda: status()["ready"] == 1, 60, "one waits")
+        full = running.folder / "d/full"
+        fill(full)
+        assert first.run("kept").value == "42"
+        refused = kernel()  # which is not given the one that waited: that it is this kernel's could not be noted
+        result = refused.run("1 + 1")
+        print(result.ename, result.reply["evalue"], daemon.said())
+        assert result.ename == "EngineError"
+        assert "no space left on device" in result.reply["evalue"]
+        assert status()["all"] == 1
+        eventually(lambda: len(running.docker("ps", "--all", "--quiet").stdout.split()) == 1, 30, "one is left")
+        eventually(lambda: "could not be made ahead" in daemon.said(), 60, "the pool has tried")
+        full.unlink()
+        assert refused.run("1 + 1").value == "2"
+        assert first.run("kept").value == "42"
+        eventually(lambda: status()["ready"] == 1, 60, "the next one waits")

@@ -15,6 +15,7 @@ import pytest
 from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
 from sandbox_kernel.engines.select import addresses
 from sandbox_kernel.setup import machine
+from sandbox_kernel.setup.steps import Steps
 from tests.support.patience import Stopwatch
 
 
@@ -121,7 +122,7 @@ def test_settings_that_are_broken_are_not_overwritten(text: str) -> None:
 
 def test_long_work_says_that_it_is_alive() -> None:
     said: list[str] = []
-    steps = machine.Steps(said.append, every=0.01)
+    steps = Steps(said.append, every=0.01)
     with steps.during("waiting"):
         until = time.monotonic() + 5
         while len(said) < 3 and time.monotonic() < until:

@@ -125,6 +125,10 @@ async def test_a_paused_sandbox_ends_as_unused(keywords: dict[str, Any]) -> None
         with pytest.raises(SandboxDied):
             await sandbox.resume()
         assert (await sandbox.run_code("1 + 1")).text == "2", "the next call has a new one"
+        async with within(30):
+            timed = await sandbox.run_code("while True: pass", timeout=1)
+        assert timed.error is not None
+        assert timed.error.name == "CellTimeout", "whose cells have their limits"
 
 
 async def test_its_lifetime_counts_on(keywords: dict[str, Any]) -> None:
@@ -201,15 +205,34 @@ def test_without_await(image: str) -> None:
         assert (sandbox.is_paused, sandbox.run_code("x").text) == (False, "1")
 
 
-async def test_an_engine_that_cannot_says_so_at_once(image: str) -> None:
-    """A broker keeps its sandboxes running; nothing is started for the answer."""
+async def test_behind_a_broker_it_stands_still_and_goes_on(image: str) -> None:
+    address = shared("--anything", "--engine", "docker").address
+    async with AsyncSandbox(image=image, engine=address, **SMALL) as sandbox:
+        await sandbox.run_code("x = 41")
+        cell = await begun(sandbox, COUNTS, timeout=10)
+        assert (await sandbox.pause(), sandbox.is_paused) == (True, True)
+        await past(11)
+        assert not cell.done()
+        assert await sandbox.resume()
+        assert (await cell).error is None
+        assert (await sandbox.run_code("x + 1")).text == "42"
+        await sandbox.pause()
+        async with within(15):
+            assert await sandbox.kill()
+
+
+async def test_what_does_not_go_through_a_broker_says_so_at_once(image: str) -> None:
+    """Nothing is started for the answer, which says what to do."""
     address = shared("--anything", "--engine", "docker").address
     sandbox = AsyncSandbox(image=image, engine=address, **SMALL)
-    with pytest.raises(AbilityMissing) as caught:
-        await sandbox.pause()
-    assert (caught.value.code.code, caught.value.fault, sandbox.is_new) == (
-        "engine-cannot-pause", "configuration", True,
-    )  # fmt: skip
+    assert sandbox.abilities == {Ability.PAUSE}
+    for call in (sandbox.snapshot("s"), sandbox.fork(1)):
+        with pytest.raises(AbilityMissing) as caught:
+            await call
+        assert (caught.value.code.code, caught.value.fault, sandbox.is_new) == (
+            "broker-cannot-snapshot", "configuration", True,
+        )  # fmt: skip
+        assert "without a broker" in caught.value.code.remedy
     await sandbox.kill()
 
 

@@ -315,6 +315,7 @@ def test_files_and_the_audit_are_each_one_s_own(site: Site, people: tuple[Member
         (uploads / "whose.txt").write_text(one.user.name)
         for path in (uploads, uploads / "whose.txt"):
             os.chown(path, one.user.uid, one.user.gid)
+    sessions: dict[str, set[str]] = {}
     for one in people:
         with kernel_of(one) as kernel:
             assert said(kernel, "import os; open('whose.txt').read()") == repr(one.user.name)
@@ -329,8 +330,10 @@ def test_files_and_the_audit_are_each_one_s_own(site: Site, people: tuple[Member
         assert site.machine.run([COMMAND, "audit", "verify", str(audit)], one.user)
         denied = site.machine.run_as([COMMAND, "audit", "verify", str(audit)], other.user)
         assert denied.returncode != 0
-        sessions = {json.loads(line).get("session") for line in audit.read_text(encoding="utf-8").splitlines()}
-        assert sessions
+        lines = audit.read_text(encoding="utf-8").splitlines()
+        sessions[one.user.name] = {str(json.loads(line).get("session")) for line in lines} - {"None"}
+    assert all(sessions.values())
+    assert not set.intersection(*sessions.values())
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

@@ -18,6 +18,7 @@ from types import TracebackType
 
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.setup import machine as setup
+from sandbox_kernel.setup.steps import Steps
 from tests.modern import disk
 from tests.modern.machine import Disk, Machine, MachineLost, as_user
 from tests.modern.outcomes import Kept, Outcome, read, table, until_then
@@ -173,7 +174,7 @@ def checkout(made: Disk) -> str:
 def install_needed() -> None:
     """Install what makes the disk and runs it, where that is possible. Raises `SandboxError` where not."""
     if missing := [package for program, package in NEEDED.items() if shutil.which(program) is None]:
-        setup.install_packages([*missing, "debian-archive-keyring"], setup.Steps(print))
+        setup.install_packages([*missing, "debian-archive-keyring"], Steps(print))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

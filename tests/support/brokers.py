@@ -86,12 +86,13 @@ def read_anything(said: object) -> Order:
 class Daemon:
     """A broker in a process of its own."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="broker-"))
         self.path = str(self.folder / "broker.sock")
         command = [sys.executable, "-m", "tests.support.brokers", self.path, *options]
         self.log = (self.folder / "log").open("wb")
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self.log)
+        environment = {**os.environ, **(environment or {})}
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self.log, env=environment)
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], 60)
         said = self.process.stdout.readline() if ready else b""
@@ -129,8 +130,8 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def a_broker(*options: str) -> Iterator[Daemon]:
-    daemon = Daemon(*options)
+def a_broker(*options: str, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    daemon = Daemon(*options, environment=environment)
     try:
         yield daemon
     finally:

@@ -27,7 +27,7 @@ from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import Found, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.qemu.engine import MARK as QEMU_MARK
+from sandbox_kernel.engines.qemu.beginning import MARK as QEMU_MARK
 from sandbox_kernel.engines.qemu.engine import QemuEngine
 from sandbox_kernel.engines.qemu.places import qemu_program
 from tests.support.brokers import Daemon, RawBrokerEngine, shared

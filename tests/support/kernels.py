@@ -101,7 +101,9 @@ class Kernel:
                 return message_id, begin
 
     def containers(self) -> list[Listed]:
-        return containers_of(self.pid)
+        """Return what is this kernel's: its process's, or that of the copy for which that one stands."""
+        own = {one.pid for one in psutil.process_iter() if self.manager.connection_file in arguments_of(one)}
+        return [row for row in all_containers() if row.owner_pid in own]
 
     def close(self) -> None:
         self.client.stop_channels()
@@ -137,8 +139,12 @@ def replied(client: BlockingKernelClient, message_id: str, seconds: float) -> bo
     return False
 
 
+def all_containers() -> tuple[Listed, ...]:
+    return tuple(asyncio.run(make_engine(Settings(engine=ENGINE)).list()))
+
+
 def containers_of(pid: int) -> list[Listed]:
-    return [row for row in asyncio.run(make_engine(Settings(engine=ENGINE)).list()) if row.owner_pid == pid]
+    return [row for row in all_containers() if row.owner_pid == pid]
 
 
 def arguments_of(process: psutil.Process) -> list[str]:

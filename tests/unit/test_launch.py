@@ -18,7 +18,7 @@ import pytest
 
 from sandbox_kernel.broker import kernels as of_broker
 from sandbox_kernel.engines.broker import places
-from sandbox_kernel.kernel import doors, launch, prepared
+from sandbox_kernel.kernel import doors, keeper, launch, prepared
 from tests.support.cases import each
 from tests.support.kernels import WAIT, eventually
 from tests.support.launching import PROGRAM, SCRIPT, Place, file_of, listens, ports, state_of, turned, words_of
@@ -104,6 +104,18 @@ def test_a_kernel_that_is_killed_is_seen_as_that(shared: Place, number: int) -> 
     launcher = shared.start()
     os.kill(shared.kernel_of(launcher), number)
     assert launcher.wait(WAIT) == -number
+
+
+def test_one_who_ignores_the_end_of_children_starts_a_process_that_hears_of_it() -> None:
+    """That is passed on to children: a front end may be such a one, whose kernel started the broker."""
+    place = Place(("-c", f"import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); {PROGRAM}"))
+    try:
+        for _ in range(2):  # the second shows that the process is still there
+            launcher = place.start()
+            os.kill(place.kernel_of(launcher), signal.SIGKILL)
+            assert launcher.wait(WAIT) == -signal.SIGKILL
+    finally:
+        place.close()
 
 
 def test_arguments_that_are_wrong_end_as_ever(shared: Place) -> None:
@@ -287,6 +299,62 @@ def test_one_who_is_not_served_loses_little_time(what: str) -> None:
         place.close()
 
 
+GONE = """
+import os, pathlib, socket, subprocess, sys, time
+sys.path.insert(0, sys.argv[4])
+import launch
+path, file, goes = sys.argv[1], sys.argv[2], sys.argv[3] == "goes"
+def asked_by_a_child():
+    sock = socket.socket(socket.AF_UNIX)
+    child = os.fork()
+    if not child:
+        sock.connect(path)
+        os._exit(0) if goes else time.sleep(60)
+    return sock, child
+sock, child = asked_by_a_child()
+tries = 0
+while goes:
+    os.waitpid(child, 0)
+    pathlib.Path("/proc/sys/kernel/ns_last_pid").write_text(str(child - 1))
+    other = subprocess.Popen(["/bin/sleep", "60"])
+    if other.pid == child:
+        break
+    other.kill()
+    other.wait()
+    sock.close()
+    tries += 1
+    if tries == 100:
+        sys.exit("others have its number each time")
+    sock, child = asked_by_a_child()  # whoever has the first one's number may keep it for long
+while True:
+    try:
+        sock.getpeername()
+        break
+    except OSError:  # it is on its way
+        pass
+launch.knock = lambda path: sock
+found = launch.hand_over(["-f", file], path)
+print("served" if found else "declined", flush=True)
+os.kill(child, 9)
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/sys/kernel/ns_last_pid", os.W_OK), reason="only root chooses numbers")
+@each("goes", [True, False])
+def test_a_number_that_another_process_has_by_now_is_not_the_launcher_s(shared: Place, *, goes: bool) -> None:
+    """Somebody with fewer rights could connect, go, and have the kernel be like whoever gets its number."""
+    words = [shared.broker + launch.SUFFIX, shared.file(), "goes" if goes else "stays", str(Path(SCRIPT).parent)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", GONE, *words],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=False,
+        env={**os.environ, **of_broker.of_kernels()},
+    )
+    assert done.stdout == ("declined\n" if goes else "served\n"), done.stderr
+
+
 @root
 def test_another_user_cannot_have_a_kernel_and_cannot_give_one(shared: Place) -> None:
     """By the system's word: even where the folder and the socket were open to all."""
@@ -424,6 +492,38 @@ def test_both_ends_mean_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "OPERATORS", "/nonexistent")
     assert launch.place_of(["-f", "x", "--engine=broker"]) == places.own() + of_broker.SUFFIX
     assert launch.place_of(["--engine=docker", "--engine=broker:///x/b.sock"]) == "/x/b.sock.kernels"
+
+
+@pytest.mark.parametrize("folder", ["own", "open to others"])
+def test_both_kernel_processes_mean_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """The one that leaves something has all of Python, and the one that comes next to nothing of it."""
+    home = tmp_path / "home"
+    (runtime := tmp_path / "runtime").mkdir(mode=0o700)
+    home.mkdir(mode=0o700)
+    monkeypatch.setattr(launch, "_home", lambda user: str(home))
+    connection = runtime / "kernel-1.json"
+    connection.write_text(json.dumps({"shell_port": 1, "key": "3f-ab", "transport": "tcp"}))
+    argv = ["-f", str(connection), "--engine=docker"]
+    assert launch.place_after(argv) is None
+    if folder == "open to others":
+        runtime.chmod(0o777)
+    meeting = keeper.place(str(connection), "3f-ab")
+    listener, path = keeper.listen(keeper.Place((meeting.folders[0], str(home)), meeting.name))
+    with listener:
+        assert launch.place_after(argv) is None, "nothing but a keeper is there"
+        Path(path + launch.NEXT).touch()
+        assert launch.place_after(argv) == path + launch.NEXT
+        connection.write_text(json.dumps({"shell_port": 1, "key": "another", "transport": "tcp"}))
+        assert launch.place_after(argv) is None
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", '{"key": ""}', '{"key": "a\\u0041"}'])
+def test_a_connection_file_that_is_not_plain_has_nobody_before_it(tmp_path: Path, text: str) -> None:
+    (tmp_path / "one.json").write_text(text)
+    assert launch.place_after(["-f", str(tmp_path / "one.json")]) is None
+    assert launch.place_after(["-f"]) is None
 
 
 @each("argv", [[], ["--engine=docker"], ["--engine=auto"], ["--engine=broker://relative"], ["--engine=unix:///x"]])
