@@ -16,8 +16,8 @@ help: ## show the targets
 
 # The notebook is ours: where this user can limit neither memory nor processors, it runs all the same.
 demo: setup ## answer a question about real data in the sandbox; results go to output/
-	@echo "--- running notebooks/quickstart.ipynb in the sandbox"
-	@$(BIN)/python notebooks/demo.py --output output --limits best-effort
+	@echo "--- running notebooks/quickstart.ipynb in the sandbox; your broker keeps one ready for the next time, for half an hour"
+	@$(BIN)/python notebooks/demo.py --output output --limits best-effort --engine broker
 
 # SETTINGS are settings of both kernels, such as SETTINGS="--limits best-effort".
 lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folders for files in and out
@@ -87,11 +87,13 @@ test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: syste
 
 # Emulated, and slow by that: what every engine must do, what machines are besides, and every escape. It takes QEMU, mksquashfs,
 # apt for the kernel's package, and the image.
-test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends and every escape, with emulation
-	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 \
+test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends, files, words and every escape, emulated
+	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 --numprocesses auto --dist loadscope \
 		tests/container/engines/test_contract.py tests/container/engines/test_machines.py tests/container/engines/test_states.py \
 		tests/container/engines/test_standing.py tests/container/engines/test_snapshots.py \
-		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py $(PYTEST_ARGS)
+		tests/container/engines/test_resting.py tests/container/engines/test_hostile_guest.py \
+		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py \
+		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit \
@@ -104,8 +106,18 @@ lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.for-tests setup ## side by side with a stock ipykernel
+# The stock kernel that has pandas, for the first import of it, has an environment of its own.
+BENCH := .cache/bench
+bench: $(VENV)/.for-tests setup $(BENCH)/.installed ## side by side with a stock ipykernel; some twenty minutes
 	@$(BIN)/python -m benchmarks
+	@echo "--- sandboxes that are ready ahead, and many at once"
+	@$(BIN)/python -m benchmarks.broker --stock $(BENCH)/bin/python
+
+$(BENCH)/.installed:
+	@echo "--- installing a stock ipykernel with pandas into $(BENCH)"
+	@.ci/venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check ipykernel pandas
+	@touch $@
 
 # The tests run each fuzzer for some seconds. RUNS=100000 is a look; what is learned is kept in .cache/fuzz.
 RUNS := 1000000

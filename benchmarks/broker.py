@@ -13,10 +13,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -27,7 +27,7 @@ from sandbox_kernel.engines.broker.engine import BrokerEngine
 
 from . import crowd
 from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_sandbox, write_stock
-from .measures import start
+from .measures import start, start_at_once
 
 METRICS = "metrics.sock"
 READY_SECONDS = 180.0
@@ -101,10 +101,10 @@ def until_prepared(broker: psutil.Process, specs: KernelSpecManager) -> None:
     raise BenchmarkError("no kernel was prepared: the machine is busy")
 
 
-def first_import(name: str, specs: object) -> float:
+def first_import(name: str, specs: KernelSpecManager, *, lingers: bool = True) -> float:
     """From the call that starts a kernel to the end of its first cell, which loads pandas, in seconds."""
     begin = time.perf_counter()
-    kernel = Kernel(name, specs)  # type: ignore[arg-type]
+    kernel = Kernel(name, specs, lingers=lingers)
     try:
         cell = kernel.run(IMPORT)
         seconds = time.perf_counter() - begin
@@ -113,6 +113,10 @@ def first_import(name: str, specs: object) -> float:
         return seconds
     finally:
         kernel.stop()
+
+
+def has_pandas(python: str) -> bool:
+    return subprocess.run([python, "-c", "import pandas"], capture_output=True, check=False).returncode == 0
 
 
 def sdk(settings: dict[str, str]) -> float:
@@ -127,7 +131,7 @@ def shown(what: str, unit: str, values: Sequence[float], than: Sequence[float] =
     middle = statistics.median(values)
     ratio = f"  {middle / statistics.median(than):.2f} of the stock kernel's" if than else ""
     worst = sorted(values)[max(0, round(0.95 * len(values)) - 1)]
-    print(f"{what:56} {middle:8.3f} {unit}  p95 {worst:.3f}, least {min(values):.3f}{ratio}", flush=True)
+    print(f"{what:66} {middle:8.3f} {unit}  p95 {worst:.3f}, least {min(values):.3f}{ratio}", flush=True)
 
 
 def at_rest(broker: psutil.Process, address: str) -> None:
@@ -141,7 +145,7 @@ def at_rest(broker: psutil.Process, address: str) -> None:
         used = 100 * (_seconds(processes) - before[name]) / REST_SECONDS
         memory = sum(one.memory_full_info().pss for one in processes) / (1 << 20)
         what = f"a pool of {len(rows)} at rest, {name}"
-        print(f"{what:56} {used:8.2f} % of a processor, {memory:.0f} MiB", flush=True)
+        print(f"{what:66} {used:8.2f} % of a processor, {memory:.0f} MiB", flush=True)
 
 
 def _seconds(processes: list[psutil.Process]) -> float:
@@ -167,23 +171,27 @@ class Bench:
         self.address, self.broker, self.options = address, broker, options
         self.ready = Ready(address, str(folder / METRICS))
         self.settings = {"image": options.image, "engine": address}
-        self.specs = write_stock(folder)
+        self.specs = write_stock(folder, options.stock)
         write_sandbox(folder, SANDBOX, ["--image", options.image, "--engine", "docker"])
         write_sandbox(folder, WARM, ["--image", options.image, "--engine", address])
 
     def kernels(self) -> None:
         """Starts of kernels: the stock one, a cold one and one that was ready, in turn."""
+        table = "start to the first describe() of pandas"
         kinds: tuple[tuple[str, Callable[..., float]], ...] = (
             ("start to first result", start),
-            ("start to the first describe() of pandas", first_import),
+            ("start to first result, asked at once", start_at_once),
+            (table, first_import),
+            (f"{table}, asked at once", partial(first_import, lingers=False)),
         )
+        pandas = has_pandas(self.options.stock)
         self.ready.of_the_next_kind()
         start(WARM, self.specs)  # what is asked for once is ready the next time
         until_prepared(psutil.Process(self.broker), self.specs)
         for what, measure in kinds:
             values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
-            if measure is first_import and find_spec("pandas") is None:
-                del values[STOCK]  # this Python has no pandas: the sandboxes stand alone
+            if what.startswith(table) and not pandas:
+                del values[STOCK]  # its Python has no pandas: the sandboxes stand alone
             for _ in range(self.options.repetitions):
                 for one, taken in values.items():
                     call = partial(measure, one, self.specs)
@@ -219,6 +227,7 @@ ROWS = ("kernels", "calls", "pool", "at_once", "idle")
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description=__doc__)
     parser.add_argument("--image", default="sandbox-kernel:data")
+    parser.add_argument("--stock", metavar="PYTHON", default=sys.executable, help="runs the stock kernel; with pandas")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--sandboxes", type=int, default=50, help="at once")
     parser.add_argument("--cells", type=int, default=20, help="of each of these, two at least")
@@ -241,6 +250,7 @@ def main(arguments: list[str]) -> int:
             try:
                 assert process.stderr is not None
                 assert b"listening" in process.stderr.readline()
+                threading.Thread(target=process.stderr.read, daemon=True).start()  # else it waits for who reads it
                 bench = Bench(folder, f"broker://{path}", process.pid, options)
                 for row in options.only:
                     try:

@@ -116,19 +116,19 @@ async def at_once(broker: int, settings: dict[str, Any], sandboxes: int, cells: 
 
 async def idle(settings: dict[str, Any], count: int) -> None:
     """Show how soon each of many sandboxes that have nothing to do answers when it is asked, against one alone."""
-    async with asyncio.timeout(STEP_SECONDS):
-        alone = await AsyncSandbox.create(**settings)
-        one = await _answers([alone], 10 * ROUNDS)
-        turns = asyncio.Semaphore(AT_ONCE)
+    there: list[AsyncSandbox] = []
+    turns = asyncio.Semaphore(AT_ONCE)
 
-        async def create() -> AsyncSandbox:
-            async with turns:
-                return await AsyncSandbox.create(**settings)
+    async def create() -> None:
+        async with turns:
+            there.append(await AsyncSandbox.create(**settings))
 
-        made = await asyncio.gather(*(create() for _ in range(count - 1)), return_exceptions=True)
-    there = [alone, *(each for each in made if isinstance(each, AsyncSandbox))]
     try:
-        wrong = [each for each in made if isinstance(each, BaseException)]
+        async with asyncio.timeout(STEP_SECONDS):
+            await create()
+            one = await _answers(there, 10 * ROUNDS)
+            made = await asyncio.gather(*(create() for _ in range(count - 1)), return_exceptions=True)
+        wrong = [each for each in made if each is not None]
         if wrong:
             raise BenchmarkError(f"{count} at rest: {len(wrong)} did not start: {wrong[0]!r}")
         async with asyncio.timeout(STEP_SECONDS):

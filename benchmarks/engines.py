@@ -1,7 +1,8 @@
 """`python -m benchmarks --engines`: what each wall costs, side by side in one run, beside a stock ipykernel.
 
 The contestants are the engines and runtimes that answer here. One that does not is named with its reason. Bubblewrap is
-limited by a cgroup where this user may have one, as root may.
+limited by a cgroup where this user may have one, as root may. Machines of QEMU's are emulated, so they have a table of
+their own, with less to compute.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shutil
 import signal
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,16 +24,24 @@ import psutil  # type: ignore[import-untyped]
 from jupyter_client.kernelspec import KernelSpecManager
 
 from .kernels import STOCK, TWIN, BenchmarkError, Kernel, write_sandbox, write_stock
-from .measures import checked, memory, restart, start, trivial
+from .measures import checked, memory, restart, start, start_at_once, trivial
 from .memory import session_processes, shims
 
 RUNC, GVISOR, BUBBLEWRAP = "docker, runc", "docker, gVisor", "bubblewrap"
+QEMU, COLD = "qemu", "qemu from nothing"
 WALLS: Mapping[str, tuple[str, ...]] = {
     RUNC: ("--engine", "docker"),
     GVISOR: ("--engine", "docker", "--runtime", "runsc"),
     BUBBLEWRAP: ("--engine", "bubblewrap", "--limits", "best-effort"),
 }
 """Each wall, and the settings that choose it."""
+EMULATED: Mapping[str, tuple[str, ...]] = {
+    QEMU: ("--engine", "qemu"),
+    COLD: ("--engine", "qemu", "--network", "example.org"),  # no state is taken of one that has a way out
+}
+TAKING = "sandbox_kernel.engines.qemu"
+"""The process that takes a state of a machine, for which the first start is to wait."""
+TAKING_SECONDS = 400.0
 
 LOOP = "total = 0\nfor number in range(3_000_000):\n    total += number * number\n"
 MATRIX = "import numpy\nmatrix = numpy.random.default_rng(1).random((600, 600))\nfor _ in range(12): matrix @ matrix\n"
@@ -78,10 +89,26 @@ COSTS = (
 )
 
 
-def answering(folder: Path, specs: KernelSpecManager, settings: Sequence[str]) -> list[str]:
+PRODUCT = "import numpy\nmatrix = numpy.random.default_rng(1).random((600, 600))\nmatrix @ matrix\n"
+COSTS_EMULATED = (
+    Cost("start to first result, s", 6, 2, fresh=start),
+    Cost("start without 0.2 s, s", 6, 2, fresh=start_at_once),
+    Cost("restart to first result, s", 2, 1, live=restart),
+    Cost("cell 1 + 1, ms", 6, 2, against=TWIN, live=trivial),
+    Cost("loop in Python, s", 2, 1, live=seconds_of(LOOP)),
+    Cost("a product of matrices, s", 2, 1, live=seconds_of(PRODUCT)),
+    Cost("20 programs, s", 2, 1, live=seconds_of(PROGRAMS)),
+    Cost("1,000 files, s", 2, 1, live=seconds_of(FILES)),
+    Cost("idle session, MB", 2, 1, live=memory),
+)
+
+
+def answering(
+    folder: Path, specs: KernelSpecManager, settings: Sequence[str], walls: Mapping[str, tuple[str, ...]] = WALLS
+) -> list[str]:
     """Return the walls that have a sandbox here; of each other one its reason is printed."""
     found = []
-    for name, chosen in WALLS.items():
+    for name, chosen in walls.items():
         try:
             write_sandbox(folder, name, [*chosen, *settings])
             kernel = Kernel(name, specs)
@@ -152,18 +179,58 @@ def compare(settings: Sequence[str], *, quick: bool = False) -> int:
         walls = answering(folder, specs, settings)
         names = [STOCK, TWIN, *walls]
         print("\n" + " ".join([f"{'measure':<28}", *(f"{name:<18}" for name in names)]), flush=True)
-        for cost in COSTS:
-            try:
-                samples = take(cost, names, specs, cost.quick if quick else cost.repetitions)
-            except BenchmarkError as error:
-                print(f"{cost.title:<28} FAILED: {error}", flush=True)
-                failed = 1
-                continue
-            medians = {name: statistics.median(values) for name, values in samples.items()}
-            cells = [f"{value:.3g} ({value / medians[cost.against]:.2f}x)" for value in medians.values()]
-            print(" ".join([f"{cost.title:<28}", *(f"{cell:<18}" for cell in cells)]).rstrip(), flush=True)
+        failed |= table(COSTS, names, specs, quick=quick)
         print()
         for wall in walls:
             longest = max(until_gone(Kernel(wall, specs)) for _ in range(1 if quick else 5))
             print(f"kill -9 of the owner, {wall}: nothing left after {longest:.2f} s", flush=True)
+        failed |= compare_emulated(folder, specs, settings, quick=quick)
     return failed
+
+
+def table(costs: Sequence[Cost], names: Sequence[str], specs: KernelSpecManager, *, quick: bool) -> int:
+    """Print a row for each cost. Return 1 if something had no figure."""
+    failed = 0
+    for cost in costs:
+        try:
+            samples = take(cost, names, specs, cost.quick if quick else cost.repetitions)
+        except BenchmarkError as error:
+            print(f"{cost.title:<28} FAILED: {error}", flush=True)
+            failed = 1
+            continue
+        medians = {name: statistics.median(values) for name, values in samples.items()}
+        cells = [f"{value:.3g} ({value / medians[cost.against]:.2f}x)" for value in medians.values()]
+        print(" ".join([f"{cost.title:<28}", *(f"{cell:<18}" for cell in cells)]).rstrip(), flush=True)
+    return failed
+
+
+def compare_emulated(folder: Path, specs: KernelSpecManager, settings: Sequence[str], *, quick: bool) -> int:
+    """Print the same for machines, where they are set up; a line says with what they run. Return as `compare` does."""
+    print()
+    first, *others = EMULATED.items()
+    if not answering(folder, specs, settings, dict([first])):
+        return 0
+    program = shutil.which("qemu-system-x86_64") or ""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    print(f"{QEMU}: by {said.partition(chr(10))[0]}, emulating: KVM is not used")
+    until_taken()
+    for name, chosen in others:
+        write_sandbox(folder, name, [*chosen, *settings])
+    names = [STOCK, TWIN, QEMU]
+    print("\n" + " ".join([f"{'measure':<28}", *(f"{name:<18}" for name in names)]), flush=True)
+    failed = table(COSTS_EMULATED, names, specs, quick=quick)
+    cold = Cost("start from nothing, s", 2, 1, fresh=start)
+    failed |= table([cold], [STOCK, COLD], specs, quick=quick)
+    longest = max(until_gone(Kernel(QEMU, specs)) for _ in range(1 if quick else 5))
+    print(f"\nkill -9 of the owner, {QEMU}: nothing left after {longest:.2f} s", flush=True)
+    return failed
+
+
+def until_taken() -> None:
+    """Return when nobody takes a state any more: machines start from nothing until then, and share the processors."""
+    until = time.monotonic() + TAKING_SECONDS
+    time.sleep(1.0)  # its process is on its way
+    while time.monotonic() < until and any(
+        TAKING in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
+    ):
+        time.sleep(0.5)

@@ -49,11 +49,18 @@ class Load:
         """The same of one sandbox, before the others start."""
         self.errors: list[str] = []
         self.seconds: dict[str, float] = {}
+        self._made: list[AsyncSandbox] = []
         self.running = 0
         """Containers that were there when all had started."""
 
     async def run(self) -> None:
-        """Start all, use all, end all; each step of all of them at the same time."""
+        """Start all, use all, end all; each step of all of them at the same time. None is left, however it ends."""
+        try:
+            await self._run()
+        finally:
+            await asyncio.gather(*(one.kill() for one in self._made), return_exceptions=True)
+
+    async def _run(self) -> None:
         try:
             async with AsyncSandbox(**self.settings) as sandbox:  # the first one loads code, and is no sample
                 await sandbox.run_code("1")
@@ -86,7 +93,9 @@ class Load:
         return result
 
     async def _create(self) -> AsyncSandbox:
-        return await self._timed("create", AsyncSandbox.create(**self.settings))
+        made = await self._timed("create", AsyncSandbox.create(**self.settings))
+        self._made.append(made)
+        return made
 
     async def _use(self, sandbox: AsyncSandbox) -> None:
         await self._timed("file write", sandbox.files.write("in.bin", self.content))

@@ -129,6 +129,7 @@ def run(
             on_cell_executed=progress.on_executed,
         )
         say(f"Running {NOTEBOOK.name} on kernel {kernel or KERNEL} ...")
+        progress.started = time.monotonic()
         try:
             client.execute(cleanup_kc=True)
         except CellExecutionError as error:
