@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.record import keys
-from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install
+from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
 TURNS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -71,6 +71,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of pytest-xdist where all workers meet."""
     node.workerinput["turns"] = node.config.stash[TURNS].name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Show with a test that fails how its cells ended that did not end well: seldom does a failure come again."""
+    report = yield
+    if report.failed and said:
+        report.sections.append(("Cells that did not end well", "\n".join(said)))
+    if call.when == "teardown":
+        said.clear()
+    return report
 
 
 @pytest.fixture(scope="session")

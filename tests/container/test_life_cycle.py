@@ -19,7 +19,7 @@ import zmq
 from sandbox_kernel.container.process import LEASE
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session.link import PING_SECONDS
-from tests.support.kernels import WAIT, Kernel, all_containers, arguments_of, containers_of, eventually
+from tests.support.kernels import WAIT, Kernel, all_containers, arguments_of, containers_of, eventually, here_too
 from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
@@ -299,12 +299,12 @@ print(numpy.random.random())
 """
 
 
-def test_libraries_with_threads_compute_before_and_after_a_restart(start_kernel: Start) -> None:
+def test_libraries_with_threads_compute_before_and_after_a_restart(start_kernel: Start, image: str) -> None:
     """And what they draw by chance is not drawn again."""
     kernel = start_kernel()
     drawn = []
     for _ in range(3):
-        right, number = kernel.run(SOLVED).text().split()
+        right, number = here_too(kernel.run(SOLVED), image, SOLVED).text().split()
         assert right == "True"
         drawn.append(number)
         restarted(kernel)

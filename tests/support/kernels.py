@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
 import psutil
+import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -24,6 +27,8 @@ from tests.support.patience import SLOWNESS, STEP, Patience
 ENGINE = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE", "docker")
 WAIT = 60.0 * SLOWNESS
 """Seconds for what takes two on a quiet machine."""
+said: deque[str] = deque(maxlen=20)
+"""What the last cells that did not end well were, and how they ended: a test that fails shows it."""
 
 
 class Result:
@@ -48,6 +53,12 @@ class Result:
         """The plain text of the last result or display."""
         shown = [m for m in self.messages if m["msg_type"] in {"execute_result", "display_data"}]
         return str(shown[-1]["content"]["data"]["text/plain"]) if shown else ""
+
+    def end(self) -> str:
+        """Return how it ended, and what it was, shortly."""
+        [code, *_] = [m["content"]["code"] for m in self.messages if m["msg_type"] == "execute_input"] or [""]
+        said = f"{self.reply.get('status')} {self.ename} {self.reply.get('evalue', '')} {self.text('stderr')}"
+        return f"after {self.seconds:.2f} s: {code[:300]!r}: {said[:2000]}"
 
     def __repr__(self) -> str:
         return f"<{self.reply.get('status')} {self.ename} {self.reply.get('evalue', '')} {self.messages}>"
@@ -89,7 +100,10 @@ class Kernel:
         while True:
             reply = client.get_shell_msg(timeout=max(0.1, begin + timeout - time.monotonic()))
             if reply["parent_header"].get("msg_id") == message_id:
-                return Result(reply, messages, time.monotonic() - begin)
+                result = Result(reply, messages, time.monotonic() - begin)
+                if result.reply.get("status") != "ok":
+                    said.append(result.end())
+                return result
 
     def start(self, code: str, until: str = "execute_input", **kwargs: Any) -> tuple[str, float]:
         """Send a cell and return once the kernel runs it, or once the cell has sent a message of another type."""
@@ -109,6 +123,22 @@ class Kernel:
         self.client.stop_channels()
         if self.manager.has_kernel:
             self.manager.shutdown_kernel(now=not self.manager.is_alive())
+
+
+def here_too(result: Result, image: str, code: str, runtime: str = "runc") -> Result:
+    """Return a cell's result; skip the test if the cell did not end well, and its code fails without a session, too.
+
+    Libraries that compute choose their code by the processor, and a virtual one may not have all that it promises.
+    """
+    if result.reply["status"] != "ok":
+        command = ["docker", "run", "--rm", "--network", "none", "--runtime", runtime, "--workdir", "/tmp", image]
+        bare = subprocess.run(
+            [*command, "python3", "-c", code], check=False, capture_output=True, text=True, timeout=300
+        )
+        if bare.returncode:
+            pytest.skip(f"fails in a plain container of this machine, too: exit code {bare.returncode}, {bare.stderr}")
+    assert result.reply["status"] == "ok", result.end()
+    return result
 
 
 def connect(manager: KernelManager) -> BlockingKernelClient:
