@@ -17,6 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.record import keys
+from tests.support.brokers import end_unused
 from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
@@ -39,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: needs the machine for itself; no other worker runs a test meanwhile")
     config.addinivalue_line("markers", "slow: takes seconds, of an attack on time or of programs; not for every save")
     given = getattr(config, "workerinput", {})
+    if not given:
+        end_unused()
     if "turns" in given:
         config.pluginmanager.register(TurnsPlugin(Turns(Path(given["turns"])), given["workercount"]))
     elif config.getoption("numprocesses", None):

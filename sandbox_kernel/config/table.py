@@ -32,10 +32,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
                 'auto, docker, bubblewrap, qemu, broker, or the address of a socket: "unix:///..." or "broker:///..."',
             ),
             "What runs the sandboxes. docker: a local Docker socket. unix:///PATH: a socket with the same API. "
-            "bubblewrap: no root and no daemon needed. qemu: an emulated machine with its own kernel. broker: "
-            "`sandbox-kernel broker`, the operator's or the user's own; broker:///PATH: the one that listens there. "
-            "auto: the operator's broker if it answers this user, otherwise Docker, otherwise bubblewrap. If the "
-            "chosen engine then fails, cells end with an error; no other engine is tried.",
+            "bubblewrap: no root and no daemon. qemu: an emulated machine with its own kernel. broker: `sandbox-kernel "
+            "broker`, the operator's or the user's own; broker:///PATH: the one there. auto: the operator's broker if "
+            "it answers this user, otherwise Docker, otherwise bubblewrap; the user's own broker before these, if it "
+            "runs and has that engine. If the chosen engine fails, cells end with an error; no other engine is tried.",
         ),
         Setting(
             "runtime",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from .bubblewrap.roots import Root
 
 AUTO, DOCKER, BUBBLEWRAP, BROKER, QEMU = "auto", "docker", "bubblewrap", "broker", "qemu"
+
+
+def of_session(settings: Settings) -> Settings:
+    """Return the settings of a session's engine: in the place of "auto" the address of this user's own broker.
+
+    It has to listen, and to have the engine that `chosen` would take. Who looks after that engine, and after all that
+    is on it, asks the engine itself.
+    """
+    path = _own_broker(settings) if settings.engine == AUTO else None
+    return settings if path is None else replace(settings, engine=f"{BROKER}://{path}")
 
 
 def chosen(settings: Settings) -> str:
@@ -41,13 +52,26 @@ def _without_broker() -> str:
     return BUBBLEWRAP
 
 
+def _own_broker(settings: Settings) -> str | None:
+    """Return where this user's own broker listens, if it has the engine that is `chosen`."""
+    from .broker import places
+
+    if not os.path.lexists(path := places.own()) or (engine := chosen(settings)) == BROKER:
+        return None
+    from .docker.discovery import socket_path
+
+    return path if places.own_has(f"unix://{socket_path(None)}" if engine == DOCKER else engine) else None
+
+
 def explained(settings: Settings) -> str:
-    """Return which engine is `chosen`, and for "auto" why, as it is said to people."""
+    """Return which engine a session takes, and for "auto" why, as it is said to people."""
     engine = chosen(settings)
     if settings.engine != AUTO:
         return engine
     if engine == BROKER:
         return f"{engine}, the operator's, which answers this user"
+    if _own_broker(settings) is not None:
+        return f"{BROKER}, this user's own, which listens and has {engine}"
     if engine == BUBBLEWRAP:
         return f"{engine}, for no Docker answers this user"
     from .docker.discovery import answers
@@ -56,7 +80,7 @@ def explained(settings: Settings) -> str:
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
-    """Return the engine that the settings name. Nothing is connected before its first use.
+    """Return the engine that the settings name; a session's are those of `of_session`. Nothing is connected yet.
 
     What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up.
     """

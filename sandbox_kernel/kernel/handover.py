@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.resources import start_helper
-from ..engines.select import AUTO, make_engine
+from ..engines.select import AUTO, make_engine, of_session
 from . import keeper
 from .doors import NO_DOORS
 
@@ -65,7 +65,7 @@ def engine_of(settings: Settings, left: Left | None) -> Inspectable:
     """Return the engine of what was left, which no other can go on with: "auto" may take another one by now."""
     if left is not None and left.engine and settings.engine == AUTO:
         settings = replace(settings, engine=left.engine)
-    return make_engine(settings)
+    return make_engine(of_session(settings))
 
 
 class Parked(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.resources import keep_ends_of_children
-from ..engines.select import ask_ahead, make_engine
+from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec
 from . import keeper, launch
 from .doors import Launched
@@ -88,7 +88,7 @@ def head_start(connection_file: str, settings: Settings) -> HeadStart:
             return NOTHING_BEGUN
         way_out = way_out_of(settings)
         inside = way_out.inside if way_out is not None else None
-        return HeadStart(ask_ahead(settings, new_spec(settings, inside=inside)), way_out)
+        return HeadStart(ask_ahead(of_session(settings), new_spec(settings, inside=inside)), way_out)
     except (OSError, ValueError, AttributeError, SandboxError):
         return NOTHING_BEGUN
 

@@ -17,7 +17,7 @@ from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
 from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
-from ..engines.select import chosen, make_engine
+from ..engines.select import chosen, make_engine, of_session
 from ..files.names import FileLimits
 from ..session.session import Session
 from . import starts, variables
@@ -56,13 +56,14 @@ class AsyncSandbox(Outliving):
         opening = Opening.of(settings, keywords)
         self.settings = opening.settings
         self._detached = detached = opening.kept()
-        self._engine = chosen(self.settings) if detached is None else detached.address
+        taken = of_session(self.settings)
+        self._engine = chosen(taken) if detached is None else detached.address
         self.metadata, self.notebook_cell = opening.metadata, opening.notebook_cell
         self._cells: dict[str, Cell] = {}
         self._network = network = Network(self.settings, self._cells, opening.tools)
         self._session = Session(
             self.settings,
-            make_engine(self.settings) if detached is None else detached.engine,
+            make_engine(taken) if detached is None else detached.engine,
             Front(self._cells),
             inside=network.inside,
             service=network.service,

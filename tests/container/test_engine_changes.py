@@ -1,16 +1,26 @@
-"""Which engine "auto" takes changes while a kernel runs: an operator's broker comes, or goes."""
+"""Which engine "auto" takes changes while a session runs: an operator's broker, or the user's own, comes or goes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from sandbox_kernel import AsyncSandbox
+from sandbox_kernel.__main__ import main
+from sandbox_kernel.core.errors import SandboxError
+from sandbox_kernel.engines.broker import places
+from sandbox_kernel.engines.broker.engine import BrokerEngine
 from tests.support.brokers import Daemon, a_broker
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
@@ -18,25 +28,27 @@ from tests.support.kernels import Kernel
 PROGRAM = """
 import sys
 from sandbox_kernel.engines.broker import places
-places.OPERATORS = sys.argv.pop(1)
+whose, path = sys.argv.pop(1), sys.argv.pop(1)
+places.OPERATORS = path if whose == "operator" else "/nonexistent/broker.sock"
+places.own = lambda: path if whose == "own" else "/nonexistent/broker.sock"
 from sandbox_kernel.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Path:
-    """A place for the operator's broker that is the test's own."""
+def place(tmp_path: Path) -> Path:
+    """A place for a broker that is the test's own."""
     (tmp_path / "run").mkdir(mode=0o700)
     return tmp_path / "run/broker.sock"
 
 
-def start(folder: Path, operator: Path) -> Kernel:
+def start(folder: Path, whose: str, place: Path) -> Kernel:
     """Start a kernel with `engine = auto`."""
-    place = folder / "kernels" / "auto"
-    place.mkdir(parents=True, exist_ok=True)
-    argv = [sys.executable, "-c", PROGRAM, str(operator), "-f", "{connection_file}", "--image", IMAGE]
-    (place / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "auto", "language": "python"}))
+    spec = folder / "kernels" / "auto"
+    spec.mkdir(parents=True, exist_ok=True)
+    argv = [sys.executable, "-c", PROGRAM, whose, str(place), "-f", "{connection_file}", "--image", IMAGE]
+    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "auto", "language": "python"}))
     specs = KernelSpecManager(kernel_dirs=[str(folder / "kernels")])
     manager = KernelManager(kernel_name="auto", kernel_spec_manager=specs)
     manager.start_kernel()
@@ -48,33 +60,80 @@ def restart(kernel: Kernel) -> None:
     kernel.client.wait_for_ready(timeout=30)
 
 
+@pytest.mark.parametrize("whose", ["operator", "own"])
 @pytest.mark.parametrize("change", ["comes", "goes"])
 def test_a_restart_goes_on_with_the_sandbox_and_not_with_another_engine(
-    tmp_path: Path, operator: Path, change: str
+    tmp_path: Path, place: Path, change: str, whose: str
 ) -> None:
     def lent(daemon: Daemon) -> int:
         return len([row for row in asyncio.run(daemon.engine().list()) if row.state in {"running", "handed over"}])
 
     with a_broker() as daemon:
         if change == "goes":
-            operator.symlink_to(daemon.path)
-        kernel = start(tmp_path, operator)
+            place.symlink_to(daemon.path)
+        kernel = start(tmp_path, whose, place)
         try:
             kernel.run("open('kept.txt', 'w').write('yes')")
             assert lent(daemon) == (change == "goes")
             if change == "goes":
-                operator.unlink()
+                place.unlink()
             else:
-                operator.symlink_to(daemon.path)
+                place.symlink_to(daemon.path)
             for _ in range(2):
                 restart(kernel)
                 assert kernel.run("open('kept.txt').read()").value == "'yes'"
                 assert lent(daemon) == (change == "goes")
         finally:
             kernel.close()
-        another = start(tmp_path, operator)  # control: one that begins takes what is there now
+        another = start(tmp_path, whose, place)  # control: one that begins takes what is there now
         try:
             another.run("1 + 1")
             assert lent(daemon) == (change == "comes")
         finally:
             another.close()
+
+
+@pytest.fixture
+def ended(place: Path) -> Iterator[Path]:
+    """The same place, where a broker that a session has started is ended."""
+    yield place
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.connect(str(place))
+        process = psutil.Process(places.peer(sock).pid)
+        process.terminate()
+        process.wait(20)
+
+
+async def test_a_session_has_a_sandbox_again_when_the_user_s_own_broker_has_ended(
+    ended: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such a broker ends when it was unused for half an hour, and a notebook is open for longer."""
+    monkeypatch.setattr(places, "OPERATORS", "/nonexistent/broker.sock")
+    monkeypatch.setattr(places, "own", lambda: str(ended))
+
+    async def there(*command: str) -> str:
+        """Return what a command says, which asks the engine itself: it sees also what is there without a broker."""
+        assert await asyncio.to_thread(main, list(command)) == 0
+        return capsys.readouterr().out
+
+    async with AsyncSandbox(image=IMAGE) as direct:  # control: nobody listens, and nobody is started for it
+        assert (await direct.run_code("1 + 1")).text == "2"
+        assert not ended.is_symlink()  # noqa: ASYNC240 (of a test)
+        with a_broker() as daemon:
+            ended.symlink_to(daemon.path)  # noqa: ASYNC240 (as above)
+            async with AsyncSandbox(image=IMAGE) as sandbox:
+                assert (await sandbox.run_code("kept = 1; kept")).text == "1"
+                [row] = await daemon.engine().list()
+                assert (await daemon.engine().status())["yours"] == 1
+                shown = {each["container"] for each in json.loads(await there("ps", "--json"))}
+                assert row.container[:12] in shown
+                assert len(shown) >= 2
+                daemon.end()
+                ended.unlink()  # noqa: ASYNC240 (as above)
+                await there("reap")
+                assert (await sandbox.run_code("kept")).text == "1"  # what is lent goes on
+                await asyncio.to_thread(subprocess.run, ["docker", "rm", "-f", row.container], check=True)
+                with contextlib.suppress(SandboxError):
+                    await sandbox.run_code("1")  # says that it has ended
+                assert (await sandbox.run_code("1 + 1")).text == "2"
+                assert (await BrokerEngine(f"broker://{ended}").status())["yours"] == 1

@@ -15,6 +15,7 @@ import secrets
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from sandbox_kernel.broker import lent, order
 from sandbox_kernel.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.broker.daemon import Broker, Listening, bound, on_signals
@@ -31,7 +34,7 @@ from sandbox_kernel.broker.kernels import Kernels
 from sandbox_kernel.broker.order import Order
 from sandbox_kernel.broker.pool import Pool
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
-from sandbox_kernel.engines.broker import words
+from sandbox_kernel.engines.broker import places, words
 from sandbox_kernel.engines.broker.engine import BrokerEngine, digest
 from sandbox_kernel.engines.select import make_own_engine
 from tests.support import ROOT
@@ -194,6 +197,19 @@ def main() -> None:
     parser.add_argument("--file", type=Path)
     parser.add_argument("--adrift", type=float, help="seconds that a sandbox waits for its next owner")
     asyncio.run(serve(parser.parse_args()))
+
+
+def end_unused() -> None:
+    """End this user's own broker if nobody uses it: `engine = auto` would take it, and tests are of both ways."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(5)
+        sock.connect(places.own())
+        sock.send(words.packed({"op": "status", "n": 1}))
+        said = words.unpacked(sock.recv(words.MOST_BYTES))
+        if said.get("all") == 0:
+            process = psutil.Process(places.peer(sock).pid)
+            process.terminate()
+            process.wait(20)
 
 
 def a_request(**fields: Any) -> dict[str, Any]:

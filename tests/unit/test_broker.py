@@ -5,11 +5,16 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox_kernel import __version__
 from sandbox_kernel.broker import order
 from sandbox_kernel.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.broker.tally import HOUR, Tally
@@ -329,6 +334,99 @@ def test_a_broker_in_a_folder_in_which_others_may_write_is_not_believed(tmp_path
 def test_another_user_who_listens_in_a_folder_of_this_one_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match="another user"):
         require_own_ground(str(tmp_path / "broker.sock"), 4321)
+
+
+DOCKERS = "unix:///the/engine.sock"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes | None]]:
+    """What this user's own broker answers to one question after another: None is a connection that ends."""
+    tmp_path.chmod(0o700)
+    path, answers = str(tmp_path / "own.sock"), list[bytes | None]()
+    monkeypatch.setattr(places, "own", lambda: path)
+    monkeypatch.setattr(places, "OPERATORS", str(tmp_path / "none"))
+    monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.answers", lambda: True)
+    monkeypatch.setattr(
+        "sandbox_kernel.engines.docker.discovery.socket_path", lambda url: DOCKERS.removeprefix("unix://")
+    )
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            try:
+                caller, _ = listener.accept()
+            except OSError:
+                return
+            with caller:
+                if not (asked := caller.recv(words.MOST_BYTES)):  # it is not believed
+                    continue
+                answer = answers.pop(0) if words.unpacked(asked)["op"] == "status" else None
+                if answer == b"":  # it says nothing
+                    caller.recv(1)
+                elif answer is not None:
+                    caller.send(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield answers
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def says(**fields: Any) -> bytes:
+    return words.packed({"n": 1, "version": __version__, "engine": DOCKERS, **fields})
+
+
+def test_a_session_takes_the_user_s_own_broker_where_it_has_the_same_engine(own: list[bytes | None]) -> None:
+    auto = Settings()
+    own += [says()] * 2
+    assert select.of_session(auto).engine == f"broker://{places.own()}"
+    assert "this user's own" in select.explained(auto)
+    for named in ("docker", "bubblewrap", "qemu", "unix:///x.sock", "broker"):  # nobody is asked
+        assert select.of_session(Settings(engine=named)).engine == named
+    assert select.chosen(auto) == "docker"  # what people look after
+    assert not own
+
+
+STRANGE: dict[str, bytes | None] = {
+    "another version": says(version="0.0.1"),
+    "another engine": says(engine="bubblewrap"),
+    "no engine": words.packed({"n": 1, "version": __version__}),
+    "an end": None,
+    "nothing": b"",
+    "no JSON": b"\xff{",
+    "no object": b"[1]",
+    "depth": b"[" * 60_000,
+    "more than a packet": b" " * (words.MOST_BYTES + 1000) + says(),
+}
+
+
+@pytest.mark.parametrize("answer", STRANGE)
+def test_an_own_broker_that_does_not_fit_is_not_taken(own: list[bytes | None], answer: str) -> None:
+    own += [STRANGE[answer], says()]
+    begin = time.monotonic()
+    assert select.of_session(Settings()).engine == "auto"
+    assert time.monotonic() - begin < 5  # it is not waited for
+    assert select.of_session(Settings()).engine != "auto"  # control: it is asked again
+
+
+def test_an_own_broker_that_has_gone_or_lies_open_to_others_is_not_taken(
+    tmp_path: Path, own: list[bytes | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own.append(says())
+    tmp_path.chmod(0o777)
+    assert select.of_session(Settings()).engine == "auto"
+    tmp_path.chmod(0o700)
+    assert select.of_session(Settings()).engine != "auto"  # control
+    (left := tmp_path / "left.sock").touch()
+    monkeypatch.setattr(places, "own", lambda: str(left))
+    assert select.of_session(Settings()).engine == "auto"
+    monkeypatch.setattr(places, "own", lambda: str(tmp_path / "none.sock"))
+    assert select.of_session(Settings()).engine == "auto"
 
 
 def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_none(

@@ -22,7 +22,7 @@ from ..pipe import Pipe, Stream
 from . import words
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
-from .places import OPERATORS, SCHEME, path_of
+from .places import is_own, path_of
 
 if TYPE_CHECKING:
     from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
@@ -44,7 +44,7 @@ class BrokerEngine:
     def __init__(self, address: str = "broker") -> None:
         """`address` is "broker", or "broker:///path" of a socket."""
         self.path = path_of(address)
-        self._is_own = address == SCHEME and self.path != OPERATORS
+        self._is_own = is_own(self.path)
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 

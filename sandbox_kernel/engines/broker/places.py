@@ -21,6 +21,8 @@ SCHEME = "broker"
 OPERATORS = "/run/sandbox-kernel/broker.sock"
 FILE = "broker.sock"
 ANSWER_SECONDS = 1.0
+OWN_SECONDS = 0.25
+"""For a process of this user's to say what it is. Who has not by then is not waited for at each start."""
 CREDENTIALS = struct.Struct("3i")
 
 
@@ -69,6 +71,32 @@ def operators_answers() -> bool:
         except (OSError, EngineUnavailable):
             return False
     return True
+
+
+def is_own(path: str) -> bool:
+    """Return whether this user's own broker listens at `path`, or would."""
+    return path == own()
+
+
+def own_has(engine: str) -> bool:
+    """Return whether this user's own broker listens, is of this version, and has the engine with this address.
+
+    It is there since somebody named it, maybe with another version of this package and for another engine.
+    """
+    from ... import __version__
+    from . import words
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(OWN_SECONDS)
+        try:
+            sock.connect(own())
+            uid = peer(sock).uid
+            require_own_ground(own(), uid)
+            sock.send(words.packed({"op": "status", "n": 1}))
+            said = words.unpacked(sock.recv(words.MOST_BYTES))
+        except (OSError, ValueError, EngineUnavailable):
+            return False
+    return uid == os.geteuid() and (said.get("version"), said.get("engine")) == (__version__, engine)
 
 
 def require_own_ground(path: str, uid: int) -> None:
