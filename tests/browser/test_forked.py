@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 
 from tests.browser.lab import WAIT, Lab, eventually, install, running_lab
+from tests.browser.person import Person
 from tests.support.brokers import a_broker
 from tests.support.launching import words_of
 
@@ -40,6 +41,8 @@ def test_a_person_s_kernel_is_forked_and_restarts_and_ends_as_ever(tmp_path: Pat
             eventually(opened, "a kernel is forked", 4 * WAIT)
             [launcher], [before] = launchers(lab), forked()
             assert words_of(launcher.pid)[3].endswith("launch.py")
+            # The extension knows it as one of ours, whose files it may show.
+            Person(lab, tmp_path / "pictures").see(".sk-StatusLine-button", "no network")
             [kernel] = lab.ask("api/kernels")
             lab.ask(f"api/kernels/{kernel['id']}/restart", "POST")
             eventually(lambda: forked() and forked() != [before], "another kernel is forked")
