@@ -30,6 +30,7 @@ from ..engines.select import (
     explained,
     is_broker,
     make_engine,
+    without_own_broker,
 )
 from ..setup.install import NAME, check, install, settings_in_order, uninstall, values_of
 
@@ -66,7 +67,7 @@ def set_up(options: argparse.Namespace) -> int:
 
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
-    settings = check(options.values)
+    settings = without_own_broker(check(options.values))
     if is_broker(chosen(settings)):
         print(f"engine      {explained(settings)}")
     elif settings.engine == BUBBLEWRAP or not _container_engine(options, settings):

@@ -114,6 +114,22 @@ def make_own_engine(settings: Settings) -> Inspectable:
     return make_engine(replace(settings, engine=_without_broker()) if settings.engine == AUTO else settings)
 
 
+async def begin(engine: Inspectable) -> None:
+    """Have the user's own broker listen, if that is the engine, as a session does. Raises `EngineUnavailable`."""
+    if is_broker(engine.address):
+        from .broker.engine import BrokerEngine
+
+        await BrokerEngine(engine.address).begin()
+
+
+def without_own_broker(settings: Settings) -> Settings:
+    """Return the settings of the engine that the user's own broker takes, where they name that broker."""
+    from .broker.places import is_own, path_of
+
+    own = is_broker(settings.engine) and is_own(path_of(settings.engine))
+    return replace(settings, engine=AUTO) if own else settings
+
+
 def is_broker(engine: str) -> bool:
     """Return whether a name or an address is a broker's."""
     return engine == BROKER or engine.startswith(f"{BROKER}://")

@@ -21,7 +21,7 @@ from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
-from ..engines.select import AUTO, BUBBLEWRAP, QEMU, explained, make_engine
+from ..engines.select import AUTO, BUBBLEWRAP, QEMU, begin, explained, make_engine
 from .install import NAME, check
 from .rows import Check, Status
 
@@ -56,6 +56,7 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
         async with asyncio.timeout(TOTAL_SECONDS):
             engine = make_engine(settings)
             try:
+                await begin(engine)
                 info = await engine.info()
             except SandboxError as error:
                 return [await asyncio.to_thread(_no_engine, engine, error)]

@@ -20,7 +20,7 @@ from typing import Any
 from ..core.errors import SandboxError
 from ..core.model import MIB, Limits, Message, Settings
 from ..engines.about import EngineInfo, Inspectable, Shown
-from ..engines.select import BUBBLEWRAP, QEMU, chosen, make_engine
+from ..engines.select import BUBBLEWRAP, QEMU, begin, chosen, make_engine
 from ..sdk.client import AsyncSandbox, session_of
 from ..sdk.execution import Execution
 from . import cells, ends, outside, shows, standing
@@ -61,6 +61,7 @@ async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Exami
     """Try all that is wanted. Raises `SandboxError` if no sandbox can be started with these settings."""
     began = time.monotonic()
     engine = make_engine(settings)
+    await begin(engine)
     done = Examination(settings, await engine.info(), engine.address)
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-verify-") as scratch:
         place = Path(scratch)

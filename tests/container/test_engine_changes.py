@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -137,3 +138,24 @@ async def test_a_session_has_a_sandbox_again_when_the_user_s_own_broker_has_ende
                     await sandbox.run_code("1")  # says that it has ended
                 assert (await sandbox.run_code("1 + 1")).text == "2"
                 assert (await BrokerEngine(f"broker://{ended}").status())["yours"] == 1
+
+
+def test_a_machine_is_set_up_for_a_broker_of_the_user_s_own_that_nobody_has_started_yet(
+    ended: Path, tmp_path: Path
+) -> None:
+    """As its first session would have it; what the broker takes is set up before."""
+
+    def said(*command: str) -> str:
+        words = [sys.executable, "-c", PROGRAM, "own", str(ended), *command, "--engine", "broker"]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+    printed = said("setup", "--prefix", str(tmp_path / "prefix"))
+    assert re.search(r"^engine +docker ", printed, re.MULTILINE)
+    assert re.search(r"^image +sandbox-kernel:data$", printed, re.MULTILINE)
+    assert "everything a session needs is there" in printed
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.connect(str(ended))
+        psutil.Process(places.peer(sock).pid).terminate()
+        sock.settimeout(20)
+        assert sock.recv(1) == b""  # it is gone, and the next command has another
+    assert json.loads(said("doctor", "--json", "--image", IMAGE))["ok"] is True

@@ -116,6 +116,10 @@ class BrokerEngine:
     def address(self) -> str:
         return f"broker://{self.path}"
 
+    async def begin(self) -> None:
+        """Have the user's own broker listen, if this is it. Raises `EngineUnavailable`."""
+        (await self._connected()).close()
+
     async def status(self) -> dict[str, Any]:
         """Return what the broker says of itself: version, engine, what it has and what it refused."""
         return await self._query("status")
