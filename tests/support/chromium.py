@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 SECONDS = 3
 """How long the programs have in the page, from its load."""
@@ -104,22 +105,24 @@ def show(bodies: list[str], evil: Evil, folder: Path) -> list[str]:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        process = subprocess.Popen(
-            [
-                browser,
-                *SWITCHES,
-                f"--user-data-dir={folder}",
-                "--host-resolver-rules=MAP *.test 127.0.0.1",
-                f"http://127.0.0.1:{server.server_port}/page",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            assert done.wait(40), "the page did not come to its end"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-            server.shutdown()
+        with TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as short:
+            process = subprocess.Popen(
+                [
+                    browser,
+                    *SWITCHES,
+                    f"--user-data-dir={folder}",
+                    "--host-resolver-rules=MAP *.test 127.0.0.1",
+                    f"http://127.0.0.1:{server.server_port}/page",
+                ],
+                env={**os.environ, "TMPDIR": short},  # it leaves a folder there when it is killed
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                assert done.wait(40), "the page did not come to its end"
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(10)
+                server.shutdown()
     return asked
