@@ -30,6 +30,7 @@ from ..engines.select import (
     explained,
     is_broker,
     make_engine,
+    make_engine_of_all,
     without_own_broker,
 )
 from ..setup.install import NAME, check, install, settings_in_order, uninstall, values_of
@@ -321,9 +322,10 @@ def _install(options: argparse.Namespace) -> Path:
 
 def engine_call(options: argparse.Namespace, method: str | Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> Any:
     async def call() -> Any:
-        engine = make_engine(check(options.values))
+        settings = check(options.values)
         try:
             async with asyncio.timeout(SECONDS_FOR_LISTS):
+                engine = await make_engine_of_all(settings)
                 return await (getattr(engine, method)() if isinstance(method, str) else method(engine, *given))
         except TimeoutError:
             raise EngineUnavailable(

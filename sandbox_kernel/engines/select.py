@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.errors import ConfigurationError
+from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import SandboxSpec, Settings
 from ..core.usage_codes import UsageCode
 
@@ -128,6 +128,20 @@ def without_own_broker(settings: Settings) -> Settings:
 
     own = is_broker(settings.engine) and is_own(path_of(settings.engine))
     return replace(settings, engine=AUTO) if own else settings
+
+
+async def make_engine_of_all(settings: Settings) -> Inspectable:
+    """Return the engine to ask what is there: where the user's own broker does not listen, the one that it takes."""
+    engine = make_engine(settings)
+    if (behind := without_own_broker(settings)) is settings:
+        return engine
+    from .broker.engine import BrokerEngine
+
+    try:
+        await BrokerEngine(engine.address).status()
+    except EngineUnavailable:
+        return make_engine(behind)
+    return engine
 
 
 def is_broker(engine: str) -> bool:

@@ -149,6 +149,9 @@ def test_a_machine_is_set_up_for_a_broker_of_the_user_s_own_that_nobody_has_star
         words = [sys.executable, "-c", PROGRAM, "own", str(ended), *command, "--engine", "broker"]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
+    said("ps")  # starts nothing
+    said("reap")
+    assert not ended.exists()
     printed = said("setup", "--prefix", str(tmp_path / "prefix"))
     assert re.search(r"^engine +docker ", printed, re.MULTILINE)
     assert re.search(r"^image +sandbox-kernel:data$", printed, re.MULTILINE)
