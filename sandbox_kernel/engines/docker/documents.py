@@ -16,8 +16,31 @@ CONTENTS = f"{LABEL}.contents"
 """The label of an image of ours that says what went into it."""
 
 
+NUMBERS = (f"{LABEL}.uid", f"{LABEL}.memory")
+"""Labels that are numbers."""
+
+
+def lines(found: Any) -> list[dict[str, Any]]:
+    """Return the lines of the engine's list of containers (`GET /containers/json`).
+
+    What is being removed has no name any more, and is left out: Docker 20.10 may list it for as long as Docker runs.
+    Raises LookupError, TypeError or ValueError for what is no such list.
+    """
+    kept: list[dict[str, Any]] = []
+    for line in found:
+        names, labels = line["Names"], line["Labels"]
+        texts = (line["Id"], line["State"], line["Image"], *(names or ()))
+        if not (isinstance(labels, dict) and all(isinstance(text, str) for text in (*texts, *labels.values()))):
+            raise TypeError(f"a container with {labels!r} and {texts!r}")
+        for number in (line["Created"], *(labels.get(name) or 0 for name in NUMBERS)):
+            int(number)
+        if names:
+            kept.append(line)
+    return kept
+
+
 def listed(found: Mapping[str, Any]) -> Listed:
-    """Return a line of the engine's list of containers (`GET /containers/json`)."""
+    """Return what one of the lines says."""
     owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
     here = labels.get(f"{LABEL}.host") == host_name()
     return Listed(

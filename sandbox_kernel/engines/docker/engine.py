@@ -180,10 +180,7 @@ class DockerEngine:
     async def list(self) -> tuple[Listed, ...]:
         from .documents import listed
 
-        try:
-            return tuple(listed(found) for found in await self._ours())
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise odd("what runs", error) from error
+        return tuple(map(listed, await self._ours()))
 
     async def info(self) -> EngineInfo:
         from .documents import engine_info
@@ -298,8 +295,13 @@ class DockerEngine:
 
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")
-        found: Rows = await self.request("GET", f"/containers/json?all=1&filters={filters}")
-        return found
+        found = await self.request("GET", f"/containers/json?all=1&filters={filters}")
+        from .documents import lines
+
+        try:
+            return lines(found)
+        except (LookupError, TypeError, ValueError) as error:
+            raise odd("what runs", error) from error
 
     async def _lost(self) -> dict[str, dict[str, Any]]:
         """Return what the engine has of this host, and of this process's user, whose owner is dead, by identity."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.owner import Owner, host_name
-from tests.support.engines import DEAF, containers_of, receive_line
+from tests.support.engines import DEAF, IMAGE, containers_of, receive_line
 from tests.support.patience import within
 
 MakeSpec = Callable[..., SandboxSpec]
@@ -279,6 +280,62 @@ async def test_an_answer_to_a_start_that_makes_no_sense_is_an_engine_error(
     async with await asyncio.start_unix_server(answer, f"{tmp_path}/engine.sock"):
         with pytest.raises(EngineError, match="not understood"):
             await DockerEngine(f"{tmp_path}/engine.sock").start(make_spec())
+
+
+LINE: dict[str, Any] = {
+    "Id": "a" * 64,
+    "Names": ["/sandbox-kernel-1"],
+    "Image": IMAGE,
+    "State": "running",
+    "Created": 1,
+    "Labels": {f"{LABEL}.session": "1" * 16, f"{LABEL}.host": host_name()},
+}
+GHOST = LINE | {"Id": "b" * 64, "Names": [], "State": "removing"}
+"""Of a removal that raced with another one: the engine lists it as long as it runs, and knows nothing else of it."""
+
+
+async def what_runs(folder: Path, lines: object) -> tuple[list[str], list[str]]:
+    """Return what is listed, and what a clean-up removes, where the engine says that these run."""
+    removed: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        body = json.dumps(lines).encode()
+        if head.startswith("DELETE"):
+            removed.append(head.split()[1].partition("?")[0].rpartition("/")[2])
+            body = b"{}"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, f"{folder}/engine.sock"):
+        engine = DockerEngine(f"{folder}/engine.sock")
+        listed = [row.container for row in await engine.list()]
+        await engine.reap()
+    return listed, removed
+
+
+async def test_what_is_listed_without_a_name_is_gone_and_hides_nothing_else(tmp_path: Path) -> None:
+    exited = LINE | {"Id": "c" * 64, "State": "exited"}
+    assert await what_runs(tmp_path, [GHOST, exited, GHOST | {"Names": None}]) == (["c" * 12], ["c" * 64])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({name: None} for name in ("Id", "Image", "State", "Created", "Labels")),
+        {"Names": [7]},
+        {"Labels": {f"{LABEL}.uid": "x"}},
+        {"Labels": {f"{LABEL}.memory": "1G"}},
+        {"Labels": {f"{LABEL}.session": ["x"]}},
+    ],
+    ids=str,
+)
+async def test_a_list_that_is_none_is_an_engine_error(tmp_path: Path, change: dict[str, Any]) -> None:
+    for lines in ([LINE | change], [{name: value for name, value in LINE.items() if name not in change}], 7, [7]):
+        async with within(20):
+            with pytest.raises(EngineError, match="not understood"):
+                await what_runs(tmp_path, lines)
 
 
 async def test_an_engine_that_takes_no_seccomp_profile_is_refused_in_plain_words(tmp_path: Path) -> None:
