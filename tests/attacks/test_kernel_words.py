@@ -83,14 +83,17 @@ def still_works(sandbox: Sandbox) -> None:
 
 
 def test_control_what_is_written_there_is_heard(one: Sandbox) -> None:
-    done = run(
-        one,
-        """
+    for _ in range(3):  # the kernel's own thread may write there in the same moment, and then neither is understood
+        done = run(
+            one,
+            """
 kernel = get_ipython().kernel
 said = kernel.session.msg("stream", {"name": "stdout", "text": "written by hand"}, kernel.get_parent())
 connection(2).sendall(message([b"topic", *kernel.session.serialize(said)]))
 """,
-    )
+        )
+        if done.error is None:
+            break
     assert done.error is None
     assert "".join(done.logs.stdout) == "written by hand"
 

@@ -84,7 +84,7 @@ async def test_callbacks_are_called_while_the_cell_runs(sandbox: AsyncSandbox) -
         await sandbox.files.write("go", b"")
 
     execution = await sandbox.run_code(
-        "import os, sys, time\nprint('one', flush=True)\n"
+        "import os, sys, time\nsys.stdout.write('one\\n'); sys.stdout.flush()\n"
         "while not os.path.exists('go'): time.sleep(0.01)\n"
         "sys.stderr.write('two'); sys.stderr.flush()\ndisplay(3)\n1 / 0",
         on_stdout=written,
