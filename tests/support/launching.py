@@ -41,8 +41,11 @@ def file_of(launcher: subprocess.Popen[bytes]) -> str:
 
 
 def words_of(pid: int) -> list[str]:
-    """Return the arguments of a process as others see them."""
-    data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    """Return the arguments of a process as others see them; of one that has ended, none."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
     return [os.fsdecode(word) for word in data.split(b"\0") if word]
 
 
