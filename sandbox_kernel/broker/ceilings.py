@@ -103,6 +103,10 @@ UNSAID = Ceiling(images=(Settings().image, "sandbox-kernel:base"), runtimes=(DEF
 """What a file allows that does not say more: our own images, and the engine's own runtime."""
 
 
+OWN = Ceiling(own=True, sessions=None, limits=BEST_EFFORT)
+"""What a broker of the user's own allows without a file: its caller might have had each without it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The ceilings of all users of a broker."""

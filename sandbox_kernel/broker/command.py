@@ -47,13 +47,13 @@ def add_options(one: argparse.ArgumentParser) -> None:
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
     """Run until SIGTERM. Raises `ConfigurationError`."""
-    from .ceilings import Ceiling, Policy, load
+    from .ceilings import OWN, Policy, load
 
     file: Path | None = options.file or (OPERATORS_FILE if options.for_all else None)
     if options.check and file is None:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "--check needs --file, or --for-all")
     own = os.geteuid()
-    policy = load(file) if file is not None else Policy(everybody=Ceiling(own=True))
+    policy = load(file) if file is not None else Policy(everybody=OWN)
     if not options.for_all:
         policy = replace(policy, only=own)
     if options.check:
