@@ -88,6 +88,7 @@ test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: syste
 # Emulated, and slow by that: what every engine must do, what machines are besides, and every escape. It takes QEMU, mksquashfs,
 # apt for the kernel's package, and the image.
 test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends, files, words and every escape, emulated
+	@$(BIN)/sandbox-kernel build --engine qemu --kind data --from-image sandbox-kernel:data
 	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 --numprocesses auto --dist loadscope \
 		tests/container/engines/test_contract.py tests/container/engines/test_machines.py tests/container/engines/test_states.py \
 		tests/container/engines/test_standing.py tests/container/engines/test_snapshots.py \
