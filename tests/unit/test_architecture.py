@@ -50,10 +50,6 @@ SHIPPED = (
     *("walls", "guest"),
 )
 """What runs in the container; each imports those before it."""
-OF_A_READER = 350
-"""Lines of a file that are read at one sitting."""
-LONGER = {"config.table": 405}
-"""Files over that, and how long each may be at most. A file that fits again leaves this list."""
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 
 BREACHES = {
@@ -169,13 +165,6 @@ def test_all_that_is_in_the_container_s_room_is_shipped() -> None:
 @each("module", SHIPPED)
 def test_what_is_shipped_is_written_for_an_old_python(module: str) -> None:
     ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"), feature_version=(3, 9))
-
-
-@each("module", MODULES)
-def test_files_can_be_read_at_one_sitting(module: str) -> None:
-    lines = len(source_of(module).splitlines())
-    assert lines <= LONGER.get(module, OF_A_READER)
-    assert module not in LONGER or lines > OF_A_READER, f"{module} fits now; take it off the list"
 
 
 def ownerless(nodes: Collection[ast.AST]) -> list[str]:
