@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .hardening import Protections
 from .limit_watch import Place, own_folders
+from .owner import Owner
 
 NEEDED = ("memory", "pids", "cpu")
 WANTED = (*NEEDED, "cpuacct")
@@ -122,7 +123,7 @@ def make(name: str, wanted: Protections, within: Folders | None = None) -> Group
 
 def available(within: Folders | None = None) -> str | None:
     """Return why no cgroup can be made here, None if one can; it is tried."""
-    name = f"sandbox-kernel-try-{os.getpid()}-{os.urandom(4).hex()}"
+    name = Owner.of(os.getpid()).container_name("try")
     try:
         folders, version = new_folders(name, here() if within is None else within)
         group = Group(folders, version)
@@ -155,6 +156,38 @@ def folders_of(rows: list[str], name: str, within: Folders | None = None) -> lis
             if mount and os.path.isdir(folder):  # noqa: PTH112 (as above)
                 found.append(folder)
     return found
+
+
+def left_behind(within: Folders | None = None) -> set[str]:
+    """Return the folders of cgroups whose owner has ended, and which have no process of this process's namespace.
+
+    The owner is in the name. Where another process took the sandbox over, bubblewrap's own process is in it, and that
+    is of this namespace. What cannot be looked at is left alone.
+    """
+    own, found = here() if within is None else within, set()
+    parents = {folder for name, (_, folder) in own.items() if name in {*WANTED, FREEZER}}
+    parents |= set(_parents(*own[""])) if "" in own else set()
+    for folder in (f"{parent}/{name}" for parent in parents for name in os.listdir(parent)):  # noqa: PTH208 (as strings)
+        owner = Owner.parse(folder.rpartition("/")[2])
+        if owner is not None and not owner.alive() and all(map(_is_inside, processes(folder))):
+            found.add(folder)
+    return found
+
+
+def processes(folder: str) -> list[int]:
+    """Return the processes of a cgroup, 0 for one of another namespace; none if it is gone."""
+    with contextlib.suppress(OSError):
+        return [int(pid) for pid in Path(folder, "cgroup.procs").read_text(encoding="ascii").split()]
+    return []
+
+
+def _is_inside(pid: int) -> bool:
+    """Return whether a process is seen to be in a namespace of processes below this process's own."""
+    with contextlib.suppress(OSError):
+        for row in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if row.startswith("NSpid:"):
+                return len(row.split()) > 2
+    return False
 
 
 def remove(folders: list[str], seconds: float) -> bool:

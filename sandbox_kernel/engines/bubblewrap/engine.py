@@ -98,15 +98,26 @@ class BubblewrapEngine:
         """Do nothing: whose a sandbox is, is seen by who has its pipe."""
 
     async def reap(self) -> int:
-        """End sandboxes of which nobody has the pipe, and that their warden did not end; return how many."""
-        lost = await asyncio.to_thread(self._lost)
-        if not lost:
+        """End sandboxes of which nobody has the pipe, and that their warden did not end; return how many.
+
+        The cgroups that an owner and its warden left when both were killed count, too.
+        """
+        lost, left = await asyncio.to_thread(lambda: (self._lost(), cgroups.left_behind()))
+        if not lost and not left:
             return 0
         await asyncio.sleep(REAP_PAUSE)
-        lost &= await asyncio.to_thread(self._lost)
+        return await asyncio.to_thread(self._reap, lost, left)
+
+    def _reap(self, lost: set[Found], left: set[str]) -> int:
+        """End what is still lost at a second look."""
+        lost &= self._lost()
         for found in lost:
             _end(found, self.mark)
-        return len(lost)
+        left &= cgroups.left_behind()
+        for folder in left:
+            _end_all(folder)
+        cgroups.remove([*left], REAP_SECONDS)
+        return len({found.name for found in lost} | {Path(folder).name for folder in left})
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -232,7 +243,7 @@ def _may_end(pid: int) -> bool:
 
 def _end(found: Found, variable: str) -> None:
     """Kill a sandbox that is nobody's, and remove its cgroups."""
-    from .warden import kill, let_go_on
+    from .warden import kill
 
     try:
         monitor = os.pidfd_open(found.pid)
@@ -244,11 +255,19 @@ def _end(found: Found, variable: str) -> None:
             kill([monitor])
             folders = cgroups.folders_of(rows, found.name)
             for folder in folders:
-                let_go_on(folder)
-                for pid in Path(folder, "cgroup.procs").read_text(encoding="ascii").split():
-                    os.kill(int(pid), signal.SIGKILL)
+                _end_all(folder)
             cgroups.remove(folders, REAP_SECONDS)
     except OSError:
         pass  # it ended meanwhile
     finally:
         os.close(monitor)
+
+
+def _end_all(folder: str) -> None:
+    """Kill all that is in a cgroup; what is paused dies when it goes on."""
+    from .warden import let_go_on
+
+    let_go_on(folder)
+    for pid in filter(None, cgroups.processes(folder)):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

@@ -215,6 +215,55 @@ async def test_reap_ends_what_nobody_has_and_its_warden_did_not() -> None:
     await until_gone(session)
 
 
+def groups_of(session: str) -> list[Path]:
+    """Return the cgroups of a session that are there, whoever made them."""
+    parents = {Path(folder) for _, folder in cgroups.here().values()}
+    return sorted(found for parent in parents for found in parent.glob(f"sandbox-kernel-{session[:12]}-*"))
+
+
+@pytest.mark.parametrize("left", ["empty", "with processes", "paused"])
+@pytest.mark.usefixtures("_groups")
+async def test_reap_removes_the_cgroups_that_a_killed_owner_and_its_warden_left(left: str) -> None:
+    """Bubblewrap's own process, by which sandboxes are found, is killed with them: the cgroups are all that is left.
+
+    No sibling is left. All else that the system keeps for a sandbox belongs to its processes (pipes, mounts,
+    namespaces) and goes with the last of them, and these are in the cgroups; a file in a folder (sockets, states,
+    drafts) is swept by the next process that makes one there. A cgroup that was made for a try has such a name, too.
+    """
+    session = os.urandom(8).hex()
+    with an_owner(session) as owner:
+        found = next(each for each in sandboxes() if each.session == session)
+        first = psutil.Process(found.pid).children()[0]
+        for warden in wardens_of(owner.pid):
+            warden.kill()
+        owner.send_signal(signal.SIGSTOP)  # or it would end all of it itself
+        os.kill(found.pid, signal.SIGKILL)
+        if left == "empty":
+            first.kill()
+        async with within(10):
+            while runs(found.pid) or (left == "empty" and runs(first.pid)):  # noqa: ASYNC110 (as above)
+                await asyncio.sleep(0.005)
+        for folder in groups_of(session) if left == "paused" else []:
+            for name, word in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
+                if (folder / name).exists():
+                    (folder / name).write_text(word)
+        await UNDER.make().reap()
+        assert groups_of(session), "the control: their owner is there still"
+        owner.kill()
+        owner.wait()
+    assert groups_of(session), "the control: nobody else has removed them"
+    assert await UNDER.make().reap() >= 1
+    assert not groups_of(session)
+    assert not runs(first.pid)
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs; one that is nobody's child any more may stay a zombie."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 @pytest.mark.usefixtures("_groups")
 async def test_a_warden_that_was_ended_is_started_again_by_its_owner(start: Launch) -> None:
     container = await start(UNDER.spec(DEAF))
