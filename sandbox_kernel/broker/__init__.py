@@ -1,6 +1,7 @@
 """The daemon that owns an engine: it knows its callers, keeps sandboxes ready, and hands out pipes.
 
 - `order`: What a caller asks for, read against a table, and the spec that is made of it.
+- `accounts`: Which account of the machine the user id of a process stands for.
 - `ceilings`: What a user may have, and who says so; the operator's file.
 - `tally`: Who has how many sandboxes, and what was refused.
 - `pool`: Sandboxes that are ready before anybody asks.

@@ -131,7 +131,7 @@ class Policy:
             return self.everybody
         try:
             user = pwd.getpwuid(uid)
-        except KeyError:
+        except KeyError:  # who is served without an account is this process's own user (`accounts.py`)
             return self.everybody
         found = self.everybody
         mine = _groups_of(user)

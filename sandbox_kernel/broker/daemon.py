@@ -25,6 +25,7 @@ from ..core.listening import Door
 from ..core.tasks import Tasks
 from ..engines.broker import words
 from . import order
+from .accounts import require_account
 from .caller import Caller
 from .ceilings import Policy
 from .keeping import Keeping
@@ -121,6 +122,12 @@ class Broker:
         uid = caller.peer.uid
         self._callers.add(caller)
         self._by_user[uid] += 1
+        try:
+            require_account(uid)
+        except EngineError as error:
+            self.figures.refused(error.code.code)
+            caller.refuse(error)
+            return
         if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
             own = self._by_user[uid] > CONNECTIONS_OF_A_USER
             most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"

@@ -153,6 +153,11 @@ class EndCode(Code):
     )
     BROKER_BUSY = "limit", "as many wait for the broker as may", "Try again in a moment."
     BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", "Ask for what its operator allows."
+    BROKER_NO_ACCOUNT = (
+        "violation",
+        "the user id of who asks the broker is no account of this machine",
+        "Ask as a user that the machine knows: from a container, as the user who is root in it.",
+    )
     LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", "Ask for less, or make a new one in time."
     DETACHED_NOT_THERE = (
         "failure",

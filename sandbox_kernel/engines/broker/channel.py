@@ -103,6 +103,8 @@ class Channel:
         try:
             self._socket.send(words.packed({"op": op, **fields}))
         except OSError as error:
+            if "n" in fields and isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                return  # it hung up at once: why is still to be read, and then its end
             raise EngineUnavailable(EndCode.BROKER_UNAVAILABLE, "the broker is gone") from error
 
     def close(self) -> None:
