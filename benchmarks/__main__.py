@@ -115,9 +115,11 @@ def versions(specs: KernelSpecManager) -> dict[str, str]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """Return our own options, and the settings of the sandbox among the arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
+        allow_abbrev=False,
         description=__doc__,
         epilog="Other options are settings of the sandbox, such as --image NAME or --runtime runsc.",
     )
@@ -131,7 +133,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--engines", action="store_true", help="compare the engines and runtimes with each other")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
-    options, settings = parser.parse_known_args(arguments)
+    return parser.parse_known_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options, settings = parsed(arguments)
     if options.engines:
         return engines.compare(settings, quick=options.quick)
     chosen = [item for item in MEASURES if not options.only or item.name in options.only]
@@ -151,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{item.what + ', ' + item.unit:<32} FAILED: {error}", flush=True)
                 continue
             results.append(result)
-            print(*lines(result), sep="\n", flush=True)
+            print(*lines(result), *([f"  {item.counted}"] if item.counted else []), sep="\n", flush=True)
     if options.json:
         report = {"machine": machine, "versions": behind, "quick": options.quick, "results": results, "failed": failed}
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

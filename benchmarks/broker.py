@@ -225,7 +225,7 @@ ROWS = ("kernels", "calls", "pool", "at_once", "idle")
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description=__doc__, allow_abbrev=False)
     parser.add_argument("--image", default="sandbox-kernel:data")
     parser.add_argument("--stock", metavar="PYTHON", default=sys.executable, help="runs the stock kernel; with pandas")
     parser.add_argument("--repetitions", type=int, default=10)

@@ -140,7 +140,7 @@ def show(name: str, samples: list[Sample]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.crash", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.crash", description=__doc__, allow_abbrev=False)
     parser.add_argument("--sandboxes", type=int, default=50)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--memory", default="256M", help="of each sandbox")

@@ -217,7 +217,7 @@ def place() -> Iterator[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--share", type=float, default=10, help="percent of one processor; 0 is without a rest")
     parser.add_argument("--image", default="sandbox-kernel:data")

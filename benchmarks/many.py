@@ -194,7 +194,7 @@ async def main(options: argparse.Namespace) -> int:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.many", description=__doc__, allow_abbrev=False)
     parser.add_argument("--sandboxes", type=int, default=50)
     parser.add_argument("--cells", type=int, default=20, help="of each sandbox, two at least")
     parser.add_argument("--file-kib", type=int, default=1024, help="size of the file in KiB")

@@ -275,7 +275,7 @@ def until(condition: Callable[[], Any], began: float) -> Any:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument(
         "--sandboxes", type=int, default=2, help="of each kind: a process is faster or slower by its luck"

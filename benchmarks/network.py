@@ -282,7 +282,7 @@ def measure(authority: Path, ports: dict[str, int], arguments: argparse.Namespac
 
 def main() -> None:
     """Start the server, and measure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mebibytes", type=int, default=1024, help="of a download; 0 for none")
     parser.add_argument("--requests", type=int, default=300, help="small requests of a turn")
     parser.add_argument("--runtime", default=None, help="the sandbox's OCI runtime")

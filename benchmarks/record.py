@@ -38,7 +38,7 @@ def cost_of_a_write(folder: Folder, count: int = 5000) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     for name, default in (("lines", 100_000), ("workers", 8), ("kills", 200), ("seed", int(time.time()))):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()

@@ -133,7 +133,7 @@ def share(part: int, whole: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None, allow_abbrev=False)
     parser.add_argument("--fetch", type=Path, metavar="FOLDER", help="download sources with notebooks into a folder")
     parser.add_argument("--notebooks", type=Path, metavar="FOLDER", help="read the notebooks of a folder")
     options = parser.parse_args()

@@ -140,6 +140,7 @@ def replay(name: str, path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fuzz",
+        allow_abbrev=False,
         description=__doc__,
         epilog=f"What found something belongs into {FOUND.relative_to(ROOT)}/TARGET, under a name that says what.",
     )

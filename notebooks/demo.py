@@ -187,7 +187,8 @@ def shown(path: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description="Run the demo notebook in the sandbox. Other options are settings of the kernel, such as --image NAME or --memory 1G."
+        allow_abbrev=False,
+        description="Run the demo notebook in the sandbox. Other options are settings of the kernel, such as --image NAME or --memory 1G.",
     )
     parser.add_argument(
         "--output", type=Path, default=HERE.parent / "output", help="folder for the results (default: output)"

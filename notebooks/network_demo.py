@@ -70,7 +70,7 @@ def run(output: Path, settings: list[str]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("output/network"), metavar="FOLDER")
     options, settings = parser.parse_known_args()
     options.output.mkdir(parents=True, exist_ok=True)

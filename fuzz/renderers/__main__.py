@@ -89,7 +89,7 @@ def replay(path: Path) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m fuzz.renderers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m fuzz.renderers", description=__doc__, allow_abbrev=False)
     parser.add_argument("--documents", type=int, default=125_000, help="for each renderer and mode (%(default)s)")
     parser.add_argument("--start", type=int, default=0, help="how many come before the first one (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the same documents for the same seed (%(default)s)")

@@ -28,8 +28,6 @@ REST_SECONDS = 1.0
 """After somebody asked, who starts without it now and has a cell to run first."""
 UP_SECONDS = 60.0
 BACKLOG = 64
-ROOM = "-" * 4000
-"""For the arguments of a kernel, and a variable, which lists of processes show in the place of this process's."""
 
 
 class Kernels:
@@ -92,11 +90,11 @@ class Kernels:
 
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-I", "-m", MODULE, str(self._socket.fileno()), ROOM],
+            [sys.executable, "-I", "-m", MODULE, str(self._socket.fileno())],
             stdin=subprocess.PIPE,  # whose end is its own
             stdout=subprocess.PIPE,
             cwd="/",
-            env={**environment_of_helpers(), **of_kernels(), "ROOM": ROOM},
+            env={**environment_of_helpers(), **of_kernels()},
             pass_fds=[self._socket.fileno()],
             start_new_session=True,
         )

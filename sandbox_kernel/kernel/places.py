@@ -134,25 +134,7 @@ def take_over(asked: Asked, launcher: int) -> Launched:
     os.environb.update(asked.environment)
     time.tzset()
     sys.argv = [launch.__file__, *asked.argv]
-    show(asked)
     return Launched(launcher, dict(zip(asked.names, asked.files, strict=True)))
-
-
-def show(asked: Asked) -> None:
-    """Have the lists of processes show the arguments of this kernel, and its notebook, in the room of this program's.
-
-    For people: where it cannot be, the kernel is as good without.
-    """
-    words = b"\0".join(os.fsencode(word) for word in (sys.executable, "-m", "sandbox_kernel", *asked.argv)) + b"\0"
-    notebook = b"JPY_SESSION_NAME"
-    variable = notebook + b"=" + asked.environment[notebook] if notebook in asked.environment else b""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as stat:  # noqa: PTH123 (a short way)
-        fields = stat.read().rpartition(b")")[2].split()
-        places = [int(field) for field in fields[45:49]]
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123 (as above)
-            for begin, end, text in ((places[0], places[1], words), (places[2], places[3], variable)):
-                memory.seek(begin)
-                memory.write(text[: end - begin - 1].ljust(end - begin, b"\0"))
 
 
 def tie(sock: socket.socket) -> None:

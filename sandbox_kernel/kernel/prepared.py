@@ -156,7 +156,7 @@ def load() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run as the process that is copied. Arguments: the descriptor of the socket, and room for longer ones."""
+    """Run as the process that is copied. Argument: the descriptor of the socket."""
     import resource
 
     keep_ends_of_children()

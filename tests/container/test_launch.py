@@ -13,6 +13,7 @@ import pytest
 
 from sandbox_kernel.broker.kernels import SUFFIX
 from sandbox_kernel.engines.about import Listed
+from sandbox_kernel.engines.sightings import waits_for
 from tests.support.brokers import Daemon, a_broker
 from tests.support.kernels import WAIT, Kernel, eventually, replied
 from tests.support.launching import words_of
@@ -62,20 +63,11 @@ def waits(daemon: Daemon) -> bool:
 
 
 def owner(daemon: Daemon, kernel: Kernel) -> int:
-    """Return the process that was forked for a kernel: it has the sandbox, and shows the kernel's connection file."""
-    [pid] = {row.owner_pid for row in running(daemon)} & {
-        one.pid for one in psutil.process_iter() if kernel.manager.connection_file in words_or_none(one.pid)
-    }
+    """Return the process that was forked for a kernel: it has the sandbox, and the launcher waits for its end."""
+    [pid] = {row.owner_pid for row in running(daemon)} & waits_for(kernel.pid)
     assert pid is not None
     assert pid != kernel.pid
     return pid
-
-
-def words_or_none(pid: int) -> list[str]:
-    try:
-        return words_of(pid)
-    except OSError:
-        return []
 
 
 def test_a_forked_kernel_is_a_kernel(daemon: Daemon, start_kernel: Start, tmp_path: Path) -> None:

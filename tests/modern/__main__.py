@@ -178,7 +178,7 @@ def install_needed() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.modern", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.modern", description=__doc__, allow_abbrev=False)
     parser.add_argument("--only", metavar="TEXT", default="", help="only the steps that have this in their names")
     parser.add_argument("--again", action="store_true", help="also what was well before, in this checkout")
     parser.add_argument(

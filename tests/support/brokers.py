@@ -184,7 +184,7 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("path")
     parser.add_argument("--engine", default="docker")
     parser.add_argument("--anything", action="store_true")

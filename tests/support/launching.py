@@ -16,6 +16,7 @@ from typing import Any
 
 from sandbox_kernel.broker import kernels as of_broker
 from sandbox_kernel.core.resources import environment_of_helpers
+from sandbox_kernel.engines.sightings import waits_for
 from sandbox_kernel.kernel import launch
 from tests.support.kernels import WAIT, eventually
 
@@ -75,14 +76,14 @@ class Place:
 
     def prepare(self, program: Sequence[str] = ()) -> None:
         descriptor = self.listener.fileno()
-        command = [sys.executable, "-I", *(program or ("-m", of_broker.MODULE)), str(descriptor), of_broker.ROOM]
+        command = [sys.executable, "-I", *(program or ("-m", of_broker.MODULE)), str(descriptor)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[descriptor],
             cwd="/",
-            env={**environment_of_helpers(), **variables(), "ROOM": of_broker.ROOM},
+            env={**environment_of_helpers(), **variables()},
             start_new_session=True,
         )
         assert self.process.stdout is not None
@@ -116,15 +117,18 @@ class Place:
 
     def kernel_of(self, launcher: subprocess.Popen[bytes]) -> int:
         """Wait for the kernel that was forked for a launcher; return its number."""
-        file = file_of(launcher)
         found: list[int] = []
 
         def look() -> bool:
-            found[:] = [pid for pid in self.children() if file in words_of(pid) and listens(file)]
-            return bool(found)
+            found[:] = self.kernels_of(launcher.pid)
+            return bool(found) and listens(file_of(launcher))
 
         eventually(look, WAIT, "no kernel was forked")
         return found[0]
+
+    def kernels_of(self, launcher: int) -> list[int]:
+        """Return what was forked for a launcher: it waits for its end."""
+        return sorted(waits_for(launcher) & set(self.children()))
 
     def children(self) -> list[int]:
         assert self.process is not None

@@ -328,3 +328,30 @@ def test_bounds_of_tests_count_what_the_machine_had_to_give() -> None:
     tests = ROOT / "tests"
     found = {path for path in tests.rglob("*.py") if WALL_CLOCK.search(path.read_text(encoding="utf-8"))}
     assert {str(path.relative_to(tests)) for path in found} == EXPECTED_TO_RUN_OUT
+
+
+def test_no_parser_of_ours_guesses_at_the_beginning_of_an_option() -> None:
+    """Some hand what they do not know on, as settings: `--engine docker` was taken for `--engines` of benchmarks.
+
+    All parsers in all Python files are looked at, so none is left that could take one option for another.
+    """
+    folders = ("benchmarks", "fuzz", "images", "notebooks", "sandbox_kernel", "tests")
+    texts = {path: path.read_text(encoding="utf-8") for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": {keyword.arg: keyword.value for keyword in node.keywords}
+        for path, text in texts.items()
+        if "node_modules" not in path.parts and re.search(r"Parser\(|add_parser\(", text)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and _called(node.func) in {"ArgumentParser", "Parser", "add_parser"}
+    }
+    assert len(found) > 10
+    guesses = [place for place, given in found.items() if not _is_false(given.get("allow_abbrev"))]
+    assert guesses == []
+
+
+def _called(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False

@@ -1,0 +1,71 @@
+"""What the benchmarks take for an option of theirs, and what for a part of a session."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psutil
+
+from benchmarks import measures, memory
+from benchmarks.__main__ import parsed
+from benchmarks.kernels import MARK
+from sandbox_kernel.engines.sightings import PREPARED
+from tests.support.cases import each
+from tests.support.launching import Place, file_of
+
+
+@each("words", [["--engine", "docker"], ["--engin=docker"], ["--on", "start"], ["--j", "file"], ["--qu"]])
+def test_what_is_no_option_of_theirs_is_a_setting(words: list[str]) -> None:
+    """`--engine docker` was read as `--engines`, and compared all engines with each other."""
+    options, settings = parsed(words)
+    assert settings == words
+    assert (options.engines, options.quick, options.only, options.json) == (False, False, None, None)
+
+
+def test_their_own_options_are_read() -> None:
+    """The control."""
+    options, settings = parsed(["--engines", "--quick", "--only", "start", "--engine", "docker"])
+    assert (options.engines, options.quick, options.only) == (True, True, ["start"])
+    assert settings == ["--engine", "docker"]
+
+
+def test_a_session_is_its_launcher_and_its_kernel_and_nothing_that_all_share() -> None:
+    """A kernel that was forked is found, and neither what it was forked from nor another session's."""
+    place = Place()
+    try:
+        mark = {name: f"{number:032x}" for number, name in enumerate(("one", "other"))}
+        launchers = {name: place.start(env={MARK: mark[name]}) for name in mark}
+        for name, launcher in launchers.items():
+            manager = SimpleNamespace(connection_file=file_of(launcher))
+            kernel = cast("Any", SimpleNamespace(name=name, mark=mark[name], manager=manager))
+            forked = place.kernel_of(launcher)
+            assert memory.host_processes(kernel) == {psutil.Process(launcher.pid), psutil.Process(forked)}
+        assert place.process is not None
+        assert PREPARED in psutil.Process(place.process.pid).cmdline()[3].encode()
+    finally:
+        place.close()
+
+
+def test_a_broker_that_a_session_started_is_no_part_of_it() -> None:
+    """Whatever it inherited. The control is a process with other arguments."""
+    mark = "f" * 32
+    program = "import sys; print('up', flush=True); sys.stdin.read()"
+    kernel = cast("Any", SimpleNamespace(name="", mark=mark, manager=SimpleNamespace(connection_file="/none.json")))
+    started = [
+        psutil.Popen(["python3", "-c", program, word], env={**os.environ, MARK: mark}, stdin=-1, stdout=-1, text=True)
+        for word in ("broker", PREPARED.decode(), "a-kernel")
+    ]
+    try:
+        assert [one.stdout.readline() for one in started] == ["up\n"] * 3
+        assert memory.host_processes(kernel) == {psutil.Process(started[2].pid)}
+    finally:
+        for one in started:
+            one.communicate("")
+
+
+def test_the_row_of_memory_says_what_it_counts() -> None:
+    [row] = [item for item in measures.MEASURES if item.name == "memory"]
+    assert row.counted
+    assert "not counted: a broker" in " ".join(row.counted.split())
