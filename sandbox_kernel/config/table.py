@@ -126,7 +126,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "output_limit",
             "output_bytes",
             size(KIB),
-            "Output of one cell. A cell that exceeds it ends with OutputLimit.",
+            "Output of one cell. A cell that exceeds it ends with OutputLimit. A message counts as a quarter of the "
+            "memory that it takes here, if that is more; what a program builds from one answer may be four times this.",
         ),
         Setting(
             "output_messages",

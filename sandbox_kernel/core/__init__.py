@@ -21,6 +21,7 @@
 - `texts`: JSON that is mostly long texts, parsed without a copy of the whole.
 - `tasks`: Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 - `listening`: Connections taken from a socket that listens; where there is no room for one more, none for a moment.
+- `allowance`: What one answer of a sandbox may make this process build.
 - `weight`: What a piece of JSON will cost in memory, found before it is parsed.
 - `extras`: How the packages of an extra are installed.
 - `zone`: The time zone of this machine.

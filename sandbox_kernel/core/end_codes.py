@@ -35,6 +35,12 @@ class EndCode(Code):
     MESSAGE_TOO_HEAVY = "limit", "the cell sent a message that is not taken in: {why}", _LESS
     OUTPUT_TOO_SLOW = "limit", "the cell's output takes too long to check", "Show simpler or smaller output."
     REPLY_TOO_LARGE = "limit", "the reply is too large", "Ask for less at once."
+    ANSWER_TOO_LARGE = (
+        "limit",
+        "an answer of the sandbox would become too much in this process",
+        "Answer with less at once, with text, or with a file in /mnt/data.",
+    )
+    ANSWER_UNREADABLE = "violation", "an answer of the sandbox cannot be read: {why}", _FORGED
     RUN_TIMEOUT = "limit", "the run took longer than its time limit", "Raise --total-timeout."
 
     # --- kernels ---

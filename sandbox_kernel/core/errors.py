@@ -287,6 +287,13 @@ class ProtocolError(SandboxError):
     usual = MessageCode.IMPROPER
 
 
+class AnswerError(SandboxError, ValueError):
+    """An answer of a sandbox to this program is not what it should be, or would become too much here."""
+
+    fault = "user code"
+    usual = EndCode.ANSWER_UNREADABLE
+
+
 class FileRefused(SandboxError):
     """A file may not enter or leave the sandbox; it is always said why, by a code."""
 

@@ -275,6 +275,8 @@ class Message:
     buffers: tuple[bytes, ...] = ()
     plain: bool = False
     """Known to hold printable ASCII only, so that a large text need not be searched again for what it does not hold."""
+    memory: int = field(default=0, compare=False)
+    """Bytes that the content of a display or a comm takes, rounded up; 0 for what is only text."""
     work: int = 0
     """Microseconds that a browser needs for what it shows, as far as the output policy counted them."""
 

@@ -1,73 +1,70 @@
 """Values that code in the sandbox hands over as an answer: smolagents' tagged JSON, read without trusting it.
 
 The framework's own reader lets the JSON choose the type and size of arrays, and opens any kind of image. Here nothing
-is unpickled, nothing is built whose size the JSON does not pay for, and a path is one that opens nothing on this host.
+is unpickled, everything is built within one allowance, and a path is one that opens nothing on this host.
 
-Imports nothing of this package; numpy and Pillow only for answers that are arrays and images.
+numpy and Pillow are imported only for answers that are arrays and images.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
 import io
-import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..core.allowance import MAX_DIGITS, Allowance, at_most, digits, improper
+from ..core.codes import EndCode
+from ..core.errors import AnswerError
+
 PREFIX = "safe:"
-MAX_DEPTH = 100
-MAX_PIXELS = 50_000_000
+PIXEL_BYTES = 8
+"""Of a decoded image: four, and what decoders hold beside them."""
+LINE_PIXELS = 16
+"""What each line of an image costs beside its pixels."""
+SCANS = 16
+"""Of a progressive JPEG, that cost as much as one; a few bytes are another look at each pixel."""
+MAX_PATH = 4096
 _NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 
 
-class AnswerError(ValueError):
-    """An answer is not what it should be."""
-
-
-def read(text: str) -> Any:
+def read(text: str, allowance: Allowance) -> Any:
     """Return the value of an answer. Raises `AnswerError`."""
     if not text.startswith(PREFIX):
-        raise AnswerError("the answer is not JSON with types")
-    try:
-        return _value(json.loads(text[len(PREFIX) :]), 0)
-    except AnswerError:
-        raise
-    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
-        raise AnswerError(f"the answer is not JSON with types: {type(error).__name__}") from error
+        raise AnswerError(EndCode.ANSWER_UNREADABLE, "the answer is not JSON with types")
+    with improper(TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        return _value(allowance.json(text[len(PREFIX) :], copies=2), allowance)
 
 
-def image(data: str) -> Any:
+def image(data: str, allowance: Allowance) -> Any:
     """Return a PNG or JPEG in base64 as an image of Pillow, decoded. Raises `AnswerError`."""
     import PIL.Image
+    from PIL.PngImagePlugin import MAX_TEXT_CHUNK, MAX_TEXT_MEMORY
 
-    try:
-        found = PIL.Image.open(io.BytesIO(base64.b64decode(data)), formats=("PNG", "JPEG"))
-        if found.width * found.height > MAX_PIXELS:
-            raise AnswerError(f"the image has more than {MAX_PIXELS:,} pixels")
+    raw = allowance.base64(data)
+    # Compressed texts and profiles of a PNG, which Pillow unpacks when it opens one.
+    allowance.take(raw.count(b"iCCP") * MAX_TEXT_CHUNK + (b"zTXt" in raw or b"iTXt" in raw) * MAX_TEXT_MEMORY)
+    with improper(Exception):  # a decoder of images raises whatever it likes
+        found = PIL.Image.open(io.BytesIO(raw), formats=("PNG", "JPEG"))
+        looks = 1 + raw.count(b"\xff\xda") // SCANS * (found.format != "PNG")
+        allowance.take(PIXEL_BYTES * (found.width + LINE_PIXELS) * found.height * looks)
         found.load()
-    except AnswerError:
-        raise
-    except Exception as error:  # a decoder of images raises whatever it likes
-        raise AnswerError(f"the image cannot be read: {type(error).__name__}") from error
     return found
 
 
-def _value(value: Any, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        raise AnswerError(f"the answer is nested more than {MAX_DEPTH} deep")
+def _value(value: Any, allowance: Allowance) -> Any:
     if isinstance(value, list):
-        return [_value(item, depth + 1) for item in value]
+        return [_value(item, allowance) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("__type__")
     build = _TYPES.get(kind) if isinstance(kind, str) else None
     if build is None:
-        return {key: _value(item, depth + 1) for key, item in value.items()}
-    return build(value, lambda item: _value(item, depth + 1))
+        return {key: _value(item, allowance) for key, item in value.items()}
+    return build(value, lambda item: _value(item, allowance), allowance)
 
 
 def _array(value: dict[str, Any]) -> Any:
@@ -80,21 +77,34 @@ def _array(value: dict[str, Any]) -> Any:
     return numpy.array(value["data"], dtype=value["dtype"])
 
 
+def _decimal(text: str) -> Decimal:
+    number = Decimal(digits(text))
+    at_most(abs(number.adjusted()), MAX_DIGITS, "digits")  # as many as an int of it would have
+    return number
+
+
+def _path(text: str) -> PurePosixPath:
+    at_most(len(text), MAX_PATH, "characters of a path")
+    return PurePosixPath(text)
+
+
 _Item = Callable[[Any], Any]
-_TYPES: dict[str, Callable[[dict[str, Any], _Item], Any]] = {
-    "tuple": lambda value, item: tuple(map(item, value["data"])),
-    "set": lambda value, item: set(map(item, value["data"])),
-    "frozenset": lambda value, item: frozenset(map(item, value["data"])),
-    "dict_with_complex_keys": lambda value, item: {item(key): item(inner) for key, inner in value["data"]},
-    "bytes": lambda value, item: base64.b64decode(value["data"]),
-    "complex": lambda value, item: complex(value["real"], value["imag"]),
-    "datetime": lambda value, item: datetime.datetime.fromisoformat(value["data"]),
-    "date": lambda value, item: datetime.date.fromisoformat(value["data"]),
-    "time": lambda value, item: datetime.time.fromisoformat(value["data"]),
-    "timedelta": lambda value, item: datetime.timedelta(seconds=value["total_seconds"]),
-    "Decimal": lambda value, item: Decimal(value["data"]),
-    "Path": lambda value, item: PurePosixPath(value["data"]),
-    "ndarray": lambda value, item: _array(value),
-    "PIL.Image": lambda value, item: image(value["data"]),
-    "dataclass": lambda value, item: {key: item(inner) for key, inner in value["data"].items()},
+_TYPES: dict[str, Callable[[dict[str, Any], _Item, Allowance], Any]] = {
+    "tuple": lambda value, item, _: tuple(map(item, value["data"])),
+    "set": lambda value, item, left: set(left.distinct(map(item, value["data"]))),
+    "frozenset": lambda value, item, left: frozenset(left.distinct(map(item, value["data"]))),
+    "dict_with_complex_keys": lambda value, item, left: dict(
+        zip(left.distinct(item(key) for key, _ in value["data"]), [item(one) for _, one in value["data"]], strict=True)
+    ),
+    "bytes": lambda value, item, left: left.base64(value["data"]),
+    "complex": lambda value, item, _: complex(value["real"], value["imag"]),
+    "datetime": lambda value, item, _: datetime.datetime.fromisoformat(value["data"]),
+    "date": lambda value, item, _: datetime.date.fromisoformat(value["data"]),
+    "time": lambda value, item, _: datetime.time.fromisoformat(value["data"]),
+    "timedelta": lambda value, item, _: datetime.timedelta(seconds=value["total_seconds"]),
+    "Decimal": lambda value, item, _: _decimal(value["data"]),
+    "Path": lambda value, item, _: _path(value["data"]),
+    "ndarray": lambda value, item, _: _array(value),
+    "PIL.Image": lambda value, item, left: image(value["data"], left),
+    "dataclass": lambda value, item, _: {key: item(inner) for key, inner in value["data"].items()},
 }

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.allowance import at_most
 from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
+from ..core.errors import AnswerError, ConfigurationError
 from ..files.places import open_folder
 from . import code_of, failure, missing, printed, timed_out, told
 
@@ -138,7 +139,11 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                 task = asyncio.ensure_future(self.sandbox.run_code(magic + block.code, timeout=self._timeout))
                 cancellation_token.link_future(task)
                 execution = await task
-                exit_code, code = self._collect(execution, outputs, files), code_of(execution)
+                try:
+                    exit_code, code = self._collect(execution, outputs, files), code_of(execution)
+                except AnswerError as error:
+                    outputs.append(str(error))
+                    exit_code, code = 1, error.code.code
                 findings += execution.findings
                 if exit_code:
                     break
@@ -189,18 +194,19 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         )
         if data:
             try:
-                files.append(self._save(base64.b64decode(data), suffix))
+                self._save(base64.b64decode(data), suffix, files)
             except binascii.Error:
                 outputs.append("[an image that cannot be read]")
         if result.html:
-            files.append(self._save(result.html.encode("utf-8", "replace"), ".html"))
+            self._save(result.html.encode("utf-8", "replace"), ".html", files)
         if text := told(result):
             outputs.append(text)
 
-    def _save(self, data: bytes, suffix: str) -> Path:
+    def _save(self, data: bytes, suffix: str, files: list[Path]) -> None:
+        at_most(len(files) + 1, self.sandbox.settings.limits.folder_files, "files", "folder_files")
         with open_folder(self.output_dir, make=True) as place, place.create(f"{uuid.uuid4().hex}{suffix}") as file:
             file.write(data)
-            return place.path / file.commit()
+            files.append(place.path / file.commit())
 
     def _to_config(self) -> SandboxCodeExecutorConfig:
         return SandboxCodeExecutorConfig(

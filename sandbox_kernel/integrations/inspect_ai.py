@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
+from ..core.allowance import Allowance
 from ..core.codes import Survived, UsageCode
-from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.errors import AnswerError, ConfigurationError, FileRefused, SandboxError
 from . import failure, missing
 
 try:
@@ -214,12 +215,9 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         finally:
             self._turn.release()
         try:
-            reply = json.loads(text.strip().rpartition("\n")[2])
-        except (ValueError, RecursionError):
-            reply = None
-        if not isinstance(reply, dict):
-            raise SandboxUnavailableError("the sandbox gave no proper answer")
-        return reply
+            return Allowance(self.sandbox.settings.limits).last_line([text])
+        except AnswerError as error:
+            raise SandboxUnavailableError(f"the sandbox gave no proper answer: {error}") from None
 
     def _check_there(self) -> None:
         """Raise `SandboxUnavailableError` once the sandbox was lost: another one would be empty."""

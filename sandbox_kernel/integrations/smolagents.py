@@ -7,13 +7,15 @@ come back as JSON: nothing is ever unpickled. A sandbox that lost its kernel get
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.allowance import Allowance
+from ..core.errors import AnswerError
 from ..gateway.tools import Tool as HostTool
 from ..policy.shown import plain
 from . import code_of, failure, missing, printed
-from .answers import AnswerError, image, read
+from .answers import image, read
 
 try:
     from smolagents import AgentLogger, LogLevel, Tool
@@ -201,14 +203,14 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         for result in execution.results:
             if result.is_main_result:
                 picture = result.png or result.jpeg
-                try:
-                    return image(picture) if picture else None if result.text is None else plain(result.text)
-                except AnswerError as error:
-                    raise AgentError(str(error), self.logger) from error
+                return self._read(image, picture) if picture else None if result.text is None else plain(result.text)
         return None
 
     def _deserialize_final_answer(self, encoded_value: str, allow_pickle: bool = False) -> Any:
+        return self._read(read, encoded_value)
+
+    def _read(self, reader: Callable[[str, Allowance], Any], answer: str) -> Any:
         try:
-            return read(encoded_value)
+            return reader(answer, Allowance(self.sandbox.settings.limits))
         except AnswerError as error:
-            raise AgentError(str(error), self.logger) from error
+            raise StepFailed(str(error), self.logger, error.code.code) from error

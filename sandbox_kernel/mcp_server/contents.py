@@ -99,7 +99,7 @@ class Writer:
         if text is None and result.markdown:
             text = result.markdown
         if text is None and result.json is not None:
-            text = orjson.dumps(result.json, option=orjson.OPT_INDENT_2, default=str).decode()
+            text = orjson.dumps(result.json, default=str).decode()  # indented, what is deep would be mostly spaces
         page = result.html
         if page is not None and (text is None or "<iframe" in page):
             if "<iframe" in page or "<img" in page or len(page) > self._limits.text_characters:

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.codes import EndCode, Survived, UsageCode
+from ..core.allowance import Allowance
+from ..core.codes import EndCode, Note, Survived, UsageCode
 from ..core.errors import (
+    AnswerError,
     CellTimeout,
     CommandError,
     CommandExitException,
@@ -48,8 +50,6 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 0.5
 INPUT_BYTES = 256 << 10
 BUFFER_BYTES = 4 << 20
 """What the sandbox keeps of a command until it is fetched."""
-PIECE_CHARACTERS = 600 << 10
-"""Of one piece as it comes, in base64; the agent's own are smaller."""
 NOT_RUN = 126
 """The exit code of a command that the screen did not let through, as a shell has it."""
 DEFAULT_SECONDS = UsualSeconds(60.0)
@@ -88,13 +88,13 @@ class Requests:
             raise CommandExitException(exit_code=NOT_RUN, stdout="", stderr="", error=str(error))
         if error is not None and error.from_sandbox:
             raise _ENDS.get(error.name, CommandError)(EndCode.COMMAND_GONE, error.value, kept=error.kept)
-        try:
-            reply = json.loads("".join(execution.logs.stdout).strip().rpartition("\n")[2])
-        except (ValueError, RecursionError):
-            reply = None
-        if error is not None or not isinstance(reply, dict):
+        if error is not None:
             raise CommandError(EndCode.COMMAND_UNANSWERED)
-        return reply
+        try:
+            return Allowance(self.settings.limits).last_line(execution.logs.stdout)
+        except AnswerError as wrong:
+            note = Note(wrong.code, wrong.message)
+            raise CommandError(note, limit=wrong.limit, value=wrong.value, setting=wrong.setting) from None
 
     async def _run(self, code: str, reads: str) -> Execution:
         if (run := self._bound()) is None:
@@ -224,8 +224,6 @@ class Following:
     def _piece(self, piece: object) -> list[Said]:
         match piece:
             case [int(number), int(stream), str(data)] if stream in _STREAMS and number > self._after:
-                if len(data) > PIECE_CHARACTERS:
-                    raise CommandError(EndCode.COMMAND_UNANSWERED)
                 try:
                     content = base64.b64decode(data, validate=True)
                 except ValueError:

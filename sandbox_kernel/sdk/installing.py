@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..core.allowance import Allowance
 from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
+from ..core.errors import AnswerError, ConfigurationError
 from ..core.model import Settings
 from .execution import Execution
 
@@ -73,7 +74,6 @@ class Installs:
             """Nobody wants to hear of anything before the end."""
 
         execution = await self._run(code, INSIDE_SECONDS, False, frozenset(), hear, reads="")
-        try:
-            return json.loads("".join(execution.logs.stdout).strip().rpartition("\n")[2])
-        except (ValueError, RecursionError):
-            return None
+        with suppress(AnswerError):
+            return Allowance(self.settings.limits).last_line(execution.logs.stdout)
+        return None

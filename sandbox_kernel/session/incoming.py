@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ..core.allowance import MEMORY_FACTOR
 from ..core.codes import Note
 from ..core.errors import ProtocolError
 from ..core.model import Message
@@ -43,6 +44,9 @@ class Incoming:
         return message
 
     async def pass_on(self, message: Message, size: int) -> None:
-        """Give a message of a kernel that is ready to the request it belongs to."""
+        """Give a message of a kernel that is ready to the request it belongs to.
+
+        What it becomes in memory counts as well as what came: a cell may send many messages, and a program keeps them.
+        """
         verdict = await asyncio.to_thread(self._outputs.judge, message) if size >= MEDIUM else None
-        self._outputs.receive(message, size, verdict)
+        self._outputs.receive(message, max(size, message.memory // MEMORY_FACTOR), verdict)

@@ -198,6 +198,7 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
         header=header,
         parent=parent,
         metadata=metadata,
+        memory=weight.kept(parts[3]) if channel == "iopub" and header["msg_type"] != "stream" else 0,
         plain=_is_plain(parts[3]),
         content=_known(header["msg_type"], _object(texts.take(parts, 3, max_message, MEMORY_FACTOR))),
         buffers=tuple(parts[4:]),

@@ -128,6 +128,20 @@ async def test_what_is_shown_becomes_files_of_the_output_folder(
     assert {file.parent for file in result.output_files} == {tmp_path / "new" / "folder"}
 
 
+async def test_what_blocks_show_is_so_many_files_at_most(tmp_path: Path) -> None:
+    """A block may display a hundred thousand times, and each display would be a file of this machine."""
+    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+
+    show = "from IPython.display import HTML\nfor number in range({}): display(HTML('<b>1</b>'))"
+    async with SandboxCodeExecutor(output_dir=tmp_path, folder_files=20) as executor:
+        result = await execute(executor, show.format(15), show.format(15))
+        assert (result.exit_code, result.error_code) == (1, "answer-too-large")
+        assert "Limit: 20 files. Reached: 21 files." in result.output
+        assert "folder_files" in result.output
+        assert len(result.output_files) == len([*tmp_path.iterdir()]) == 20  # noqa: ASYNC240 (of a test)
+        assert (await execute(executor, show.format(15))).exit_code == 0
+
+
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_cancelled_token_interrupts_the_block_and_the_kernel_lives_on(executor: SandboxCodeExecutor) -> None:
     from autogen_core import CancellationToken

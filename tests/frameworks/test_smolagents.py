@@ -128,6 +128,27 @@ def test_an_answer_that_is_a_pickle_is_not_opened(executor: SandboxExecutor, tmp
     assert not list(tmp_path.iterdir())
 
 
+MANY_IMAGES = """
+import base64, io, json, PIL.Image
+file = io.BytesIO()
+PIL.Image.new("L", (6000, 6000)).save(file, "PNG")
+image = {"__type__": "PIL.Image", "data": base64.b64encode(file.getvalue()).decode()}
+class FinalAnswerException(BaseException): pass
+raise FinalAnswerException("safe:" + json.dumps([image] * 30))
+"""
+
+
+def test_an_answer_of_many_images_is_a_step_that_says_the_limit(executor: SandboxExecutor) -> None:
+    """Each has fewer pixels than one image may have; together they are a thousand million."""
+    from sandbox_kernel.integrations.smolagents import StepFailed
+
+    with pytest.raises(StepFailed, match=r"Limit: 512\.0 MiB of memory.* Setting to change: output_limit") as caught:
+        executor(MANY_IMAGES)
+    assert caught.value.code == "answer-too-large"
+    one = executor(MANY_IMAGES.replace("* 30", ""))
+    assert one.output[0].size == (6000, 6000)
+
+
 class Trap:
     """Would leave a file where it is unpickled."""
 
