@@ -1,9 +1,7 @@
-"""A kernel that is a copy of another one draws as it would have drawn had it been started by itself.
+"""A kernel that is a copy of one whose cells ran draws again what Python's own libraries and numpy drew before.
 
 Run in the kernel, before the first cell, of a sandbox that began from a snapshot. The system's own random numbers are
-seeded by then; what a process drew of them earlier, and goes on from, is drawn again here.
-A kernel of which a state is taken rehearses before: what a first cell and a first error load is then loaded in each
-copy, and it waits to be told that it is one. Standard library only.
+seeded by then. What other libraries drew, and go on from, stays alike. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,11 +10,6 @@ import os
 import sys
 import time
 from typing import Any
-
-WAYS = ("anew", "begun")
-"""As `renew` calls its pipes."""
-LOADED_LATER = ("pexpect", "IPython.core.magics.execution", "IPython.core.magics.namespace")
-"""What IPython loads with the first command of a shell, `%time` and `?`."""
 
 
 def begin_here() -> None:
@@ -46,41 +39,6 @@ def begin_here() -> None:
     _own_session()
 
 
-def rehearse_here() -> None:
-    """Do what first cells do, and begin anew when the agent says so (`renew`), by a pipe beside the connection file."""
-    import asyncio
-    import ctypes  # noqa: F401 (what begins anew needs it, and then somebody waits)
-
-    shell: Any = sys.modules["IPython"].get_ipython()
-    shell.display_formatter.format(0)
-    try:
-        _fail()
-    except LookupError:
-        shell.InteractiveTB.structured_traceback(*sys.exc_info())
-    for name in LOADED_LATER:
-        try:
-            __import__(name)
-        except ImportError:
-            pass  # another version's
-    connection: Any = sys.modules["ipykernel.connect"]
-    folder = os.path.dirname(connection.get_connection_file())
-    paths = [os.path.join(folder, name) for name in WAYS]
-    hear = os.open(paths[0], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    say = os.open(paths[1], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    for path in paths:
-        os.unlink(path)  # no cell finds them
-    loop = asyncio.get_running_loop()
-
-    def told() -> None:
-        loop.remove_reader(hear)
-        os.close(hear)
-        begin_here()
-        os.write(say, b"\n")
-        os.close(say)
-
-    loop.add_reader(hear, told)
-
-
 def _seed_sqlite() -> None:
     """Have SQLite ask the system again: it has one generator for a process, which IPython's history has begun."""
     sqlite = sys.modules.get("_sqlite3")
@@ -91,10 +49,6 @@ def _seed_sqlite() -> None:
             ctypes.CDLL(sqlite.__file__).sqlite3_randomness(0, None)
         except (AttributeError, ImportError, OSError, TypeError):
             pass  # it is built in, where its functions have no names
-
-
-def _fail() -> None:
-    raise LookupError
 
 
 def _forget(name: str, **values: object) -> None:

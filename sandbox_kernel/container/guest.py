@@ -4,7 +4,7 @@ A machine has one sandbox, and a kernel of its own around it. This process is ro
 sandbox: it has it made (`walls`), and then only carries bytes between the one serial port and the sandbox's stdin and
 stdout. By a second port of the same device, which no process of the sandbox has, the host says what to start and is
 told how that ended. After a restore from a snapshot the host says the time and seeds the kernel's random numbers, and
-nothing of the sandbox runs before.
+nothing of the sandbox runs before. Of a machine of which a state is taken it watches who draws random numbers.
 Runs in the machine, where the host ships its source: standard library only, and Python 3.9 and later.
 """
 
@@ -15,6 +15,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import struct
@@ -22,7 +23,19 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from .walls import GROUP, become, libc, limit, separate, write
+from .walls import (
+    GROUP,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    become,
+    called,
+    libc,
+    limit,
+    mount,
+    separate,
+    write,
+)
 
 PORTS = "/sys/class/virtio-ports"
 READ = 1 << 15
@@ -58,6 +71,46 @@ def leave() -> NoReturn:
     """Switch the machine off."""
     libc.reboot(POWER_OFF)
     os._exit(0)
+
+
+class Draws:
+    """Who draws random numbers of this machine's kernel, as the kernel's own tracing sees it.
+
+    Every way to them leads through these functions: the system call, both devices, and the kernel's file of UUIDs. The
+    processor's own instructions and the vDSO, which no trace sees, are switched off (`engines/qemu/hardware.py`).
+    """
+
+    FOLDER = "/sys/kernel/tracing"
+    FUNCTIONS = ("get_random_bytes_user", "proc_do_uuid")
+    MARK = re.compile(r"sys_getrandom\(.*: 1, flags: 2\)")
+    """How a kernel says that it loads the next of what may draw nothing (`launcher`): nothing else asks for this."""
+    ROW = re.compile(r"^ *.{1,16}-(\d+) +\[\d+\] \S+ +[\d.]+: (.*)$", re.MULTILINE)
+
+    def __init__(self) -> None:
+        """Begin to watch. Raises OSError where the kernel cannot."""
+        mount("tracefs", self.FOLDER, "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        probes = ["p:draws/%s %s\n" % (function, function) for function in self.FUNCTIONS]
+        write(self.FOLDER + "/kprobe_events", "".join(probes))
+        write(self.FOLDER + "/events/syscalls/sys_enter_getrandom/enable", "1")
+        write(self.FOLDER + "/events/draws/enable", "1")
+
+    def end(self, agent: int) -> dict[str, object]:
+        """Return how many marks there were, and after which of them anyone drew but the agent; watch no more."""
+        write(self.FOLDER + "/tracing_on", "0")
+        with open(self.FOLDER + "/trace") as file:
+            rows = [(int(pid), what) for pid, what in self.ROW.findall(file.read())]
+        write(self.FOLDER + "/events/enable", "0")
+        write(self.FOLDER + "/kprobe_events", "")
+        called(libc.umount2(self.FOLDER.encode(), 0), "umount")
+        marks, drew, of_mark = 0, set(), False
+        for pid, what in rows:
+            if self.MARK.match(what):
+                marks, of_mark = marks + 1, True
+            elif of_mark:
+                of_mark = False  # what the mark itself drew
+            elif marks and pid not in {os.getpid(), agent}:
+                drew.add(marks)
+        return {"marks": marks, "drew": sorted(drew)}
 
 
 class Words:
@@ -147,8 +200,8 @@ def ooms() -> int:
 class Carrier:
     """Carries bytes both ways, holding no more than one piece each way, until the sandbox has ended."""
 
-    def __init__(self, pipe: int, words: Words, sandbox: Sandbox, wake: int) -> None:
-        self.pipe, self.words, self.sandbox, self.wake = pipe, words, sandbox, wake
+    def __init__(self, pipe: int, words: Words, sandbox: Sandbox, wake: int, draws: Draws | None) -> None:
+        self.pipe, self.words, self.sandbox, self.wake, self.draws = pipe, words, sandbox, wake, draws
         self.inward = self.outward = b""
         self.written = 0
         self.tail = b""
@@ -243,6 +296,9 @@ class Carrier:
             if "seed" in said:
                 begin_anew(base64.b64decode(said["seed"]), said["time_ns"])
             self.words.say("thawed", ok=freeze(False))
+        elif said["op"] == "draws" and self.draws is not None:
+            draws, self.draws = self.draws, None
+            self.words.say("draws", **draws.end(self.sandbox.pid))
         elif said["op"] == "clock":
             time.clock_settime_ns(time.CLOCK_REALTIME, said["time_ns"])
             self.words.say("clock")
@@ -304,12 +360,13 @@ def main() -> None:
     wanted = words.wait("start")
     begin_anew(base64.b64decode(wanted.pop("seed")), wanted.pop("time_ns"))
     try:
+        draws = Draws() if wanted.pop("watched_draws") else None
         sandbox = Sandbox(wanted)
     except OSError as error:
         words.say("refused", why=str(error))
         words.wait("never")
     words.say("started")
-    carrier = Carrier(pipe, words, sandbox, wake)
+    carrier = Carrier(pipe, words, sandbox, wake, draws)
     carrier.run()
     carrier.end()
     if words.over:

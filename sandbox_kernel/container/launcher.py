@@ -11,11 +11,12 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
     from typing import Any
 
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from .prepared import PREPARED, Prepared, given_by
 
 LINE = "--IPKernelApp.exec_lines="
+GATE = "--gate="
+"""Where a kernel waits of which a state is taken: its connection file, a colon, and modules to import before."""
+IMPORTED, GO = "imported", "go"
+"""Pipes beside the connection file: the kernel writes one byte to the first, and the agent one to the other."""
+REPEATED = ("random", "numpy.random")
+"""What draws when it is imported and can be made to draw again, by its function `seed`."""
+LOADED_LATER = ("pexpect", "IPython.core.magics.execution", "IPython.core.magics.namespace")
+"""What IPython loads with the first command of a shell, `%time` and `?`."""
 DEBUGGER = "ipykernel.debugger"
 PROMISED = {
     "debugpy": (),
@@ -41,7 +50,8 @@ def main() -> None:
     if launcher is not None and launcher.origin is not None:
         sys.argv[0] = launcher.origin  # by which programs see where they run
     lines = [each[len(LINE) :] for each in sys.argv if each.startswith(LINE)]
-    sys.argv = [each for each in sys.argv if not each.startswith(LINE)]
+    gate = [each[len(GATE) :] for each in sys.argv if each.startswith(GATE)]
+    sys.argv = [each for each in sys.argv if not each.startswith((LINE, GATE))]
     made = getattr(sys.modules["__main__"], "made", str)
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
     prepared = given_by(PREPARED)
@@ -55,8 +65,49 @@ def main() -> None:
     application: Any = kernelapp.IPKernelApp
     load_pdb_later(application)
     application.init_gui_pylab = settled(getattr(application, "init_gui_pylab", None))
+    if gate:
+        wait_at_gate(gate[0], prepared)
     application.initialize = starting(application.initialize, lambda shell: run(lines, shell, made), prepared)
     kernelapp.launch_new_instance()
+
+
+def wait_at_gate(gate: str, prepared: Prepared | None) -> None:
+    """Import what kernels import, and wait: each copy of this process goes on from here when it is told to.
+
+    Nothing of it may have drawn random numbers by then, for each copy would go on from the same ones. What does so when
+    it is imported, and can be told to draw again, is imported first. The machine sees what draws after that, and by the
+    marks for which import (`guest.Draws`).
+    """
+    connection, _, modules = gate.rpartition(":")
+    folder = os.path.dirname(connection)
+    ways = [os.path.join(folder, name) for name in (IMPORTED, GO)]
+    if not os.path.exists(ways[0]):
+        return  # a later kernel of the same sandbox
+    settle()
+    named = [name for name in modules.split(",") if name]
+    load(REPEATED if named else REPEATED[:1])
+    for names in ([*(prepared.index if prepared is not None else ()), *LOADED_LATER], *([name] for name in named)):
+        os.getrandom(1, os.GRND_RANDOM)  # the mark: nothing else asks in this way
+        load(names)
+    say, hear = os.open(ways[0], os.O_WRONLY | os.O_CLOEXEC), os.open(ways[1], os.O_RDONLY | os.O_CLOEXEC)
+    for path in ways:
+        os.unlink(path)  # no cell finds them
+    os.write(say, b"\n")
+    os.read(hear, 1)
+    os.close(say)
+    os.close(hear)
+    for name in REPEATED:
+        if name in sys.modules:
+            sys.modules[name].seed()
+
+
+def load(names: Iterable[str]) -> None:
+    """Import modules, as far as they are there: one that fails is the cell's own to meet."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: S112
+            continue
 
 
 def starting(

@@ -1,7 +1,6 @@
-"""An agent in a machine that began from a state: its kernel draws again while the agent looks at what it is now.
+"""An agent in a machine of which a state is taken: its kernel has imported its modules, and waits at a gate.
 
-The kernel waits at two pipes (`anew`), from before the state was taken: a cell would take ten times as long, for where
-code is emulated, what runs for the first time is what takes time.
+A copy of the machine is claimed, and its kernel goes on from the gate (`launcher`), where it has drawn nothing yet.
 Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later. It ships
 with what states are taken of, and with nothing else.
 """
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 
 from .agent import Agent
 
@@ -18,35 +16,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-WAYS = ("anew", "begun")
-"""Pipes beside the connection file: the agent writes one byte to the first, and the kernel one to the other."""
-SECONDS = 60.0
-"""How long the kernel may take; the host gives up earlier."""
-
 
 def renewing(kind: type[Agent]) -> type[Agent]:
     """Return such an agent; `kind` is one that waits for a claim."""
 
     class Renewing(kind):  # type: ignore[valid-type, misc]
-        """Claimed, it looks at itself while its kernel draws again, and answers when both are done."""
+        """Says when its kernel is at the gate. Claimed, it opens the gate and looks at itself."""
 
         def begin(self, *rest: Any) -> None:
-            paths = [os.path.join(self.kernel.folder, name) for name in WAYS]
-            for path in paths:
-                os.mkfifo(path, 0o600)
+            paths = [os.path.join(self.kernel.folder, name) for name in self.config["gate"]]
             # Both ends: so the kernel finds somebody at the other one whenever it opens its own.
             self.ways = [os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in paths]
+            self.poller.register(self.ways[0], select.POLLIN)
             super().begin(*rest)
 
+        def hear(self, kernel: Any, ready: dict[int, int]) -> None:
+            if self.ways and self.ways[0] in ready:
+                self.poller.unregister(self.ways[0])
+                self.event("kernel_imported", number=kernel.number)
+            super().hear(kernel, ready)
+
         def look(self) -> dict[str, object]:
-            to_kernel, from_kernel = self.ways
-            os.write(to_kernel, b"\n")
-            seen: dict[str, object] = super().look()
-            if not select.select([from_kernel], [], [], SECONDS)[0]:
-                sys.stderr.write("the kernel does not begin anew\n")
-                os._exit(1)
+            os.write(self.ways[1], b"\n")
             for fd in self.ways:
                 os.close(fd)
+            self.ways = []
+            seen: dict[str, object] = super().look()
             return seen
 
     return Renewing

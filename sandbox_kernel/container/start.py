@@ -62,7 +62,7 @@ def main(calls: bytes) -> None:
         from .warm import waiting
 
         kind = waiting(kind)
-    if "renew" in config:
+    if "gate" in config:
         from .renew import renewing
 
         kind = renewing(kind)

@@ -130,6 +130,11 @@ class EndCode(Code):
         "this engine cannot take a snapshot of a sandbox, nor begin from one or fork it",
         "Use engine = qemu, whose sandboxes are machines of their own; or keep files, and run the code again.",
     )
+    STATE_HAS_DRAWN = (
+        "failure",
+        "what drew random numbers is not kept in the state of a machine: each copy would go on from the same ones",
+        "Take a module that draws out of the setting preload: cells import it in their own sandbox.",
+    )
     BROKER_CANNOT_SNAPSHOT = (
         "failure",
         "a snapshot of a sandbox does not go through a broker, nor does a fork, nor what begins from one",

@@ -28,6 +28,8 @@ MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
 MODULES_OF_A_WATCH = ("watch",)
 MODULES_OF_A_POOL = ("warm",)
 MODULES_OF_A_COPY = ("renew",)
+GATE = ("imported", "go")
+"""The pipes of `container/launcher.py`."""
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -168,11 +170,6 @@ def anew_line() -> str:
     return _line("anew", "begin_here()")
 
 
-def rehearsal_line() -> str:
-    """Return a line by which a kernel of which a state is taken is ready for copies to begin anew."""
-    return _line("anew", "rehearse_here()")
-
-
 def launcher_line() -> str:
     """Return the program of a kernel (`container/launcher.py`)."""
     return CODES + _line(*LAUNCHER)
@@ -231,7 +228,8 @@ def agent_command(
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
     the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
-    its kernel has imported `preload` by then. Of one that is `copied`, too, copies are claimed, and begin anew.
+    its kernel has imported `preload` by then. Of one that is `copied`, too, copies are claimed: its kernel waits
+    at a gate, where it has drawn no random numbers.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
@@ -255,7 +253,8 @@ def agent_command(
             f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
-            *(["--IPKernelApp.exec_lines=" + preload_line(preload)] if preload else []),
+            *(["--IPKernelApp.exec_lines=" + preload_line(preload)] if preload and not copied else []),
+            *(["--gate={connection_file}:" + ",".join(preload)] if copied else []),
         ],
     }
     given = {**(variables or {}), **(inside.environment if inside is not None else {})}
@@ -274,7 +273,7 @@ def agent_command(
         config["warm"] = True
     if copied:
         modules += MODULES_OF_A_COPY
-        config["renew"] = True
+        config["gate"] = GATE
     return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
 
 

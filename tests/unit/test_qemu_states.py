@@ -170,18 +170,18 @@ def test_whatever_a_state_depends_on_makes_another_name() -> None:
     assert states.key_of(replace(SPEC, limits=Limits(cell_seconds=7, start_seconds=9)), *asked[1:]) == name
 
 
-def test_what_a_state_is_taken_of_waits_and_begins_anew() -> None:
+def test_what_a_state_is_taken_of_waits_at_a_gate() -> None:
     own = ready.spec_of(SPEC, ("numpy",))
     assert (own.session_id, own.uid) != (SPEC.session_id, SPEC.uid)
-    assert "'renew': " in own.command[-1]
+    assert "'gate': " in own.command[-1]
     assert "'warm': True" in own.command[-1]
-    assert "numpy" in own.command[-1]
-    assert "'renew': " not in shipping.agent_command(Limits())[-1]
+    assert "'--gate={connection_file}:numpy'" in own.command[-1]
+    assert "'gate': " not in shipping.agent_command(Limits())[-1]
     with pytest.raises(ValueError, match="no agent"):
         ready.spec_of(replace(SPEC, made_of=None), ())
 
 
-def test_two_that_begin_anew_from_one_state_draw_differently() -> None:
+def test_two_copies_that_begin_anew_draw_differently() -> None:
     before = random.getstate()
     try:
         drawn = []

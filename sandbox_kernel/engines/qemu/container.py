@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,7 @@ BOOT_SECONDS = 60.0
 THAW_SECONDS = 20.0
 """How long a copy of a state may take to say its first word; one that does not is begun from nothing, and in time."""
 ANSWER_SECONDS = 15.0
+DRAWS_SECONDS = 75.0
 SIGKILL = 9
 
 
@@ -78,19 +79,30 @@ class QemuContainer(Resting):
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 
-    async def boot(self, spec: SandboxSpec, root: Root, patience: float = 1.0) -> None:
+    async def boot(self, spec: SandboxSpec, root: Root, patience: float = 1.0, *, watch_draws: bool = False) -> None:
         """Have the machine start the sandbox, and return when its program runs. Raises `EngineError`.
 
-        `patience` is how many times as long as usual that may take.
+        `patience` is how many times as long as usual that may take. With `watch_draws`, `drawn` can be asked.
         """
         await self.running()
         await self._asked(None, "up", BOOT_SECONDS * patience)
         seconds = ANSWER_SECONDS * patience
-        said = await self._asked(orders.start(spec, root), "started", seconds, other="refused")
+        said = await self._asked(orders.start(spec, root, watch_draws=watch_draws), "started", seconds, other="refused")
         if said["op"] == "refused":
             why = str(said.get("why"))[:300]
             text = why.replace("[Errno 2] No such", "no such")
             raise EngineError(EndCode.ENGINE_FAILED, f"the machine did not start the sandbox: {text}")
+
+    async def drawn(self, modules: Sequence[str]) -> set[str]:
+        """Return which of these modules drew random numbers when the kernel imported them, before it came to its gate.
+
+        Raises `EngineError` if the kernel did so by itself: each copy of it would go on from the same numbers.
+        """
+        said = await self._asked({"op": "draws"}, "draws", DRAWS_SECONDS)
+        drew = said.get("drew")
+        if said.get("marks") != 1 + len(modules) or not isinstance(drew, list) or 1 in drew:
+            raise EngineError(EndCode.STATE_HAS_DRAWN)
+        return {module for number, module in enumerate(modules, 2) if number in drew}
 
     def claim(self) -> None:
         """Tell an agent that waits, and is a copy, that it has an owner: it begins anew, and shows what it is."""

@@ -122,22 +122,34 @@ class QemuEngine(BubblewrapEngine):
             if scratch is None or (folder / key / states.STATE).exists():  # another one was at it until now
                 return False
             try:
-                made = await self._written(ready.spec_of(spec, self._preload), scratch)
+                made = await self._written(spec, scratch)
                 await asyncio.to_thread(states.keep, folder, key, scratch, made)
             except (EngineError, OSError, TimeoutError) as error:
                 states.note_failure(folder, key, str(error) or repr(error))
                 raise
             return True
 
-    async def _written(self, own: SandboxSpec, scratch: Path) -> dict[str, Any]:
-        """Start a machine for nobody, and write it down when it is ready. Raises as `prepare` does."""
-        async with asyncio.timeout(PREPARE_SECONDS):
-            container = await self._start(own, niceness=NICENESS)
-            try:
-                await ready.get_ready(container, own, rehearse=True)
-                return await ready.write_down(container, scratch)
-            finally:
-                await container.kill()
+    async def _written(self, spec: SandboxSpec, scratch: Path) -> dict[str, Any]:
+        """Start a machine for nobody, and write it down when its kernel is at its gate. Raises as `prepare` does.
+
+        A module that draws random numbers when it is imported is left out, and the machine is started again.
+        """
+        modules = self._preload
+        while True:
+            async with asyncio.timeout(PREPARE_SECONDS):
+                own = ready.spec_of(spec, modules)
+                container = await self._start(own, niceness=NICENESS)
+                try:
+                    await ready.get_ready(container, own, until="kernel_imported")
+                    drew = await container.drawn(modules)
+                    if not drew:
+                        return await ready.write_down(container, scratch)
+                finally:
+                    await container.kill()
+            logging.getLogger("sandbox_kernel").warning(
+                "%s: %s. Setting: preload.", EndCode.STATE_HAS_DRAWN.text, ", ".join(sorted(drew))
+            )
+            modules = tuple(module for module in modules if module not in drew)
 
     async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> QemuContainer:
         """Start a machine that goes on from what `save` wrote. Raises `EngineError` for what does not fit here."""
@@ -183,7 +195,7 @@ class QemuEngine(BubblewrapEngine):
         patience = (PATIENCE if niceness else 1.0) / min(1.0, spec.limits.cpus)  # all is done by its processors
         try:
             if state is None:
-                await container.boot(spec, root, patience)
+                await container.boot(spec, root, patience, watch_draws=bool(niceness))
             else:
                 await container.begin_anew(patience, claimed=claimed)
         except BaseException:

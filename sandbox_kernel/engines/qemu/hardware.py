@@ -36,8 +36,12 @@ FEATURES = {
     "-mon": "QEMU's monitor on a socket of the host's that no device leads to",
 }
 
-KERNEL_LINE = "quiet panic=-1 random.trust_cpu=off mitigations=off no_timer_check tsc=reliable ipv6.disable=0"
-"""The machine has one sandbox and no other secret: what keeps one's data from another's guesses is outside of it."""
+KERNEL_LINE = "quiet panic=-1 random.trust_cpu=off mitigations=off no_timer_check tsc=reliable ipv6.disable=0 vdso=0"
+"""The machine has one sandbox and no other secret: what keeps one's data from another's guesses is outside of it.
+
+Without a vDSO and without the processor's own random numbers, all that a program draws is asked of the kernel, where a
+machine of which a state is taken sees it.
+"""
 
 
 class Ends(NamedTuple):
@@ -70,7 +74,7 @@ def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends)
     parts = [
         program,
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-M", MACHINE, "-accel", f"tcg,tb-size={TRANSLATED_BYTES // MIB}", "-cpu", "max"),
+        *("-M", MACHINE, "-accel", f"tcg,tb-size={TRANSLATED_BYTES // MIB}", "-cpu", "max,-rdrand,-rdseed"),
         *("-smp", str(count), "-m", f"{memory_bytes(sandbox_bytes) // MIB}M"),
         *("-kernel", f"{folder}/kernel", "-initrd", f"{folder}/initrd", "-append", KERNEL_LINE),
         *("-drive", f"if=none,id=root,format=raw,readonly=on,file={folder}/root.squashfs"),

@@ -30,12 +30,13 @@ def clock() -> dict[str, Any]:
     return {"op": "clock", "time_ns": time.time_ns()}
 
 
-def start(spec: SandboxSpec, root: Root) -> dict[str, Any]:
-    """Return the order to start a sandbox for `spec`."""
+def start(spec: SandboxSpec, root: Root, *, watch_draws: bool = False) -> dict[str, Any]:
+    """Return the order to start a sandbox for `spec`; `watch_draws` has the machine note who draws random numbers."""
     wanted = protections(spec)
     return {
         "op": "start",
         **anew(),
+        "watched_draws": watch_draws,
         "command": list(spec.command),
         "environment": {**root.environment, **wanted.environment},
         "uid": wanted.uid,

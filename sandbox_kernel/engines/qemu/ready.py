@@ -17,15 +17,13 @@ from ...container import wire
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
-from ..shipping import command_of, new_uid, rehearsal_line
+from ..shipping import command_of, new_uid
 from . import states
 from .container import QemuContainer
 
 MOST_FRAME = 4 << 20
 MOST_FRAMES = 100
 PING_SECONDS = 10.0
-CONTENT = 3
-"""Which part of a kernel's message that is, after the header, the parent and the metadata."""
 
 
 def spec_of(spec: SandboxSpec, preload: tuple[str, ...]) -> SandboxSpec:
@@ -36,14 +34,14 @@ def spec_of(spec: SandboxSpec, preload: tuple[str, ...]) -> SandboxSpec:
     return replace(spec, session_id=os.urandom(16).hex(), uid=new_uid(), command=command)
 
 
-async def get_ready(container: QemuContainer, spec: SandboxSpec, *, rehearse: bool = False) -> None:
-    """Return when it was attested and its kernel is up; with `rehearse`, when that has done what first cells do, too.
+async def get_ready(container: QemuContainer, spec: SandboxSpec, *, until: str = "kernel_ready") -> None:
+    """Return when it was attested and its agent says that its kernel is so far.
 
     Raises `EngineError` for one that says anything else.
     """
     staying = asyncio.create_task(_stay(container))
     try:
-        await _ready(container, spec, rehearse=rehearse)
+        await _ready(container, spec, until)
     finally:
         staying.cancel()
         await asyncio.gather(staying, return_exceptions=True)
@@ -57,27 +55,17 @@ async def _stay(container: QemuContainer) -> None:
         await container.send(ping)
 
 
-async def _ready(container: QemuContainer, spec: SandboxSpec, *, rehearse: bool) -> None:
-    attested, awaited = False, {wire.SHELL, wire.IOPUB}
-    name = os.urandom(16).hex()
-    async for kind, said in _frames(container):
-        op = said[0].get("op") if kind == wire.AGENT else None
+async def _ready(container: QemuContainer, spec: SandboxSpec, until: str) -> None:
+    attested = False
+    async for said in _words(container):
+        op = said.get("op")
         if op == "hello" and not attested:
-            await container.attest(said[0].get("report"), spec)
+            await container.attest(said.get("report"), spec)
             attested = True
-        elif op == "kernel_ready" and attested:
-            if not rehearse:
-                return
-            await container.send(_cell(name, rehearsal_line()))
+        elif op == until and attested:
+            return
         elif op == "kernel_exited":
             raise EngineError(EndCode.ENGINE_FAILED, "the machine's kernel ended before it was ready")
-        elif kind in awaited and len(said) > CONTENT and said[1].get("msg_id") == name:
-            if kind == wire.SHELL and said[CONTENT].get("status") != "ok":
-                raise EngineError(EndCode.ENGINE_FAILED, f"the kernel cannot rehearse: {str(said[CONTENT])[:300]}")
-            if kind == wire.SHELL or said[CONTENT].get("execution_state") == "idle":
-                awaited.discard(kind)
-            if not awaited:
-                return
     reason = await container.wait()
     why = f"{reason.kind}, exit code {reason.exit_code}"
     if reason.detail:
@@ -85,28 +73,22 @@ async def _ready(container: QemuContainer, spec: SandboxSpec, *, rehearse: bool)
     raise EngineError(EndCode.ENGINE_FAILED, f"the machine ended before it was ready ({why})")
 
 
-async def _frames(container: QemuContainer) -> AsyncIterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield what comes, as JSON, and not without an end. Raises `EngineError`."""
+async def _words(container: QemuContainer) -> AsyncIterator[dict[str, Any]]:
+    """Yield what the agent says, and not without an end. Raises `EngineError`."""
     decoder, count = wire.Decoder(MOST_FRAME), 0
     while data := await container.receive():
         try:
             for kind, parts in decoder.feed(data):
-                said = [json.loads(part) for part in parts[: 1 if kind == wire.AGENT else CONTENT + 1]]
                 count += 1
-                if count > MOST_FRAMES or not said or not all(isinstance(each, dict) for each in said):
-                    raise ValueError("not what an agent says")
-                yield kind, said
+                if count > MOST_FRAMES:
+                    raise ValueError("it does not end")
+                if kind == wire.AGENT:
+                    said = json.loads(parts[0])
+                    if not isinstance(said, dict):
+                        raise ValueError("not what an agent says")
+                    yield said
         except (wire.FrameError, ValueError) as error:
             raise EngineError(EndCode.ENGINE_FAILED, f"the machine's agent sent no frames: {error!r}") from error
-
-
-def _cell(name: str, code: str) -> bytes:
-    """Return a request to the kernel of which nothing is left in it."""
-    header = {"msg_id": name, "msg_type": "execute_request", "session": "rehearsal", "username": "host"}
-    header |= {"version": "5.3", "date": "2000-01-01T00:00:00Z"}
-    content = {"code": code, "silent": True, "store_history": False, "user_expressions": {}, "allow_stdin": False}
-    parts = [json.dumps(part).encode() for part in (header, {}, {}, {**content, "stop_on_error": False})]
-    return b"".join(wire.encode(wire.SHELL, parts))
 
 
 async def write_down(container: QemuContainer, scratch: Path) -> dict[str, Any]:

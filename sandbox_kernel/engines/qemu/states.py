@@ -29,7 +29,7 @@ from ...core.model import SandboxSpec
 from ...core.resources import PACKAGE, is_locked
 from .places import Machine
 
-FORMAT = 1
+FORMAT = 2
 STATE, FACTS = "state", "facts.json"
 KEPT = 6
 """How many there are at most; the one that was used longest ago goes first."""
@@ -42,7 +42,7 @@ TRIES, TRY_SECONDS = 5, 0.02
 """How often, and after how long, a lock is tried again."""
 IN_LIMITS = ("memory_bytes", "cpus", "pids", "open_files", "scratch_bytes", "tmp_bytes", "shm_bytes")
 """The limits that a machine is made with, besides those in its command; the session keeps the others."""
-IN_A_STATE = ("warm", "renew", "anew")
+IN_A_STATE = ("warm", "renew")
 """What runs in a state besides what its sandboxes are asked for with."""
 
 
