@@ -20,6 +20,7 @@ from nbformat.v4 import output_from_msg
 
 from ..core.codes import Note, OutputCode
 from ..core.model import Message
+from ..policy.lines import settled
 
 Nodes = list[nbformat.NotebookNode]
 
@@ -91,14 +92,7 @@ class Captured(OutputWidget):
         """Make the pieces of a stream that follow each other one output."""
         if not isinstance(self.outputs, list):
             return  # it was born with something else
-        joined: Nodes = []
-        for (kind, name), group in groupby(self.outputs, _kind):
-            if kind == "stream":
-                text = "".join(str(one.get("text", "")) for one in group)
-                joined.append(nbformat.NotebookNode(output_type=kind, name=name, text=text))
-            else:
-                joined.extend(group)
-        self.outputs = self.executor.widget_state[self.comm_id]["outputs"] = joined
+        self.executor.widget_state[self.comm_id]["outputs"] = _joined(self.outputs)
 
 
 class Outputs:
@@ -158,7 +152,14 @@ class Outputs:
         for widget in self._client.comm_objects.values():
             widget.join()
         self._client.set_widgets_metadata()
-        return str(nbformat.v4.writes(self.notebook)) + "\n"
+        live = [(cell, cell.outputs) for cell in self.notebook.cells if cell.cell_type == "code"]
+        try:
+            for cell, outputs in live:
+                cell.outputs = _joined(outputs)
+            return str(nbformat.v4.writes(self.notebook)) + "\n"
+        finally:
+            for cell, outputs in live:
+                cell.outputs = outputs  # a line may yet be drawn over
 
     def _flush(self) -> None:
         (name, message), pieces = self._stream, self._pieces
@@ -223,6 +224,18 @@ def _as_jupyter(message: Message) -> dict[str, Any]:
         "content": dict(message.content),
         "buffers": list(message.buffers),
     }
+
+
+def _joined(outputs: Nodes) -> Nodes:
+    """Return outputs in which the pieces of a stream that follow each other are one, as it stands when all is drawn."""
+    joined: Nodes = []
+    for (kind, name), group in groupby(outputs, _kind):
+        if kind == "stream":
+            text = settled("".join(str(one.get("text", "")) for one in group))
+            joined.append(nbformat.NotebookNode(output_type=kind, name=name, text=text))
+        else:
+            joined.extend(group)
+    return joined
 
 
 def _kind(output: Any) -> tuple[Any, Any]:

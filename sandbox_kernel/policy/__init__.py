@@ -2,6 +2,7 @@
 
 - `verdict`: What a filter says: a verdict and its notes.
 - `plain`: JSON of bounded depth whose keys cannot reach into a browser's objects.
+- `lines`: Text in which a line ends in one way, and markup in which Markdown reads nothing.
 - `marks`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.
 - `terminal`: Text with colours and without any other power over a terminal.
 - `tex_words`: Macros and environments that only draw: an allow-list.

@@ -26,6 +26,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
+from . import lines
 from .blocks import Block, blocks
 from .packed import LIBRARY, MAX_CODE, SIGNS, Packer
 
@@ -232,7 +233,7 @@ def _framed(body: str, hashes: list[str], source: str) -> str:
     allowed = " ".join([*hashes, RUNNER_HASH])
     inner = _START.format(_CSP.format(allowed), _STYLE) + body + _ENDING
     outer = _START.format(_CSP.format(f"{WATCH_HASH} {allowed}"), _FILL) + _BEFORE + _quote(inner) + _AFTER
-    return _PAGE.format(_height(source), _quote(outer))
+    return _PAGE.format(_height(source), lines.joined(_quote(outer)))
 
 
 def _packed(source: str, found: list[Block], leaves_out: Callable[[str], bool] | None, packer: Packer) -> str:
@@ -279,7 +280,7 @@ def size(source: str) -> int:
 def unwrapped(source: str) -> str | None:
     """Return what `source` is made of, if it is exactly what `wrap` makes of something, else None."""
     match = _WRAPPED.fullmatch(source)
-    inner = _SRCDOC.search(_unquote(match[1])) if match else None
+    inner = _SRCDOC.search(_unquote(match[1].replace("&#10;", "\n"))) if match else None
     if not inner:
         return None
     document = _unquote(inner[1])

@@ -16,7 +16,7 @@ from html import escape as _escape
 from html import unescape
 
 from ..core.codes import OutputCode
-from . import css, frame, html_cost, html_missed, html_plain, tex
+from . import css, frame, html_cost, html_missed, html_plain, lines, tex
 from .blocks import contents
 from .html_sanitiser import CLASS, CONTROLS, clean, cleared
 from .marks import MAX_TURNS, MAX_WORD, bounded, lighter, parted, parted_pieces, sought, turns
@@ -67,7 +67,7 @@ def render(
     if not html_cost.is_costly(source) and not html_cost.is_crowded(source) and not _is_program(source):
         return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
-        source = CONTROLS.sub("", unescape(page[1]))
+        source = CONTROLS.sub("", lines.ended(unescape(page[1])))
     if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes)
     if frame.loads_scripts(source):
@@ -91,7 +91,7 @@ def _sanitised(source: str, notes: Notes) -> str:
     """Do the same to a source of which it is known already that it has no controls, and that it can be parsed."""
     if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not html_cost.is_long(source):
         notes.work += html_cost.work(source)
-        return parted(source)
+        return lines.markup(parted(source))
     if unwrapped := _unwrap(source, notes):
         return unwrapped
     styles = contents(source, "style")
@@ -206,8 +206,10 @@ def _typeset(kept: str, notes: Notes) -> str:
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
+    kept = lines.markup(kept)
     sheet, fits = "", len(styles) <= MAX_STYLES
     if fits and styles.strip() and not css.is_costly(styles, kept.count("<")):
+        styles = lines.sheet(styles)
         sheet = css.stylesheet(styles, "") or ""
     if not sheet and (styles.strip() or not fits):
         notes.add(OutputCode.HTML_STYLE)

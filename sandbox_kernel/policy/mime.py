@@ -7,12 +7,12 @@ first of it: a start takes in none, and they are a tenth of what it would import
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import charts, raster, terminal
+from . import charts, lines, raster, terminal
 from .packed import Packer
 from .plain import NotPlainError, plain, values
 from .raster import MAGIC, image_type
@@ -177,28 +177,14 @@ def _is_image(name: str, value: str) -> bool:
 def _as_text(value: str, kept: dict[str, Any]) -> None:
     """Keep the source for readers of text, if the kernel gave them no more than the name of an object."""
     if str(kept.get("text/plain", "<")).startswith("<"):
-        kept["text/plain"] = terminal.clean(value)
+        kept["text/plain"] = terminal.clean(lines.ended(value))
 
 
 def _texts(value: Any) -> Any:
     """Return JSON whose strings are texts without power over a terminal; the same object if they are."""
     # All in one, a line each, as nothing that matters goes over the end of a line: a table has hundreds of thousands.
-    whole = "\n".join(_strings(value))
+    whole = "\n".join(lines.strings(value))
     return value if terminal.clean(whole) == whole else _cleaned(value)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield each string of some JSON, keys too."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            yield from one
-            waiting += one.values()
-        elif isinstance(one, (list, tuple)):
-            waiting += one
 
 
 def _cleaned(value: Any) -> Any:
@@ -218,9 +204,10 @@ def _say(kept: dict[str, Any], line: str) -> None:
     from . import html
 
     if "text/markdown" in kept and "text/html" not in kept:
-        kept["text/html"] = f"<p>{html.escape(kept.pop('text/markdown'))}</p>"  # words only, and the line is more
+        # Words only, and the line is more.
+        kept["text/html"] = lines.markup(f"<p>{html.escape(kept.pop('text/markdown'))}</p>")
     if "text/html" in kept:
-        said = f"<div><small>{html.escape(line)}</small></div>"
+        said = lines.markup(f"<div><small>{html.escape(line)}</small></div>")
         kept["text/html"] = kept["text/html"].removesuffix(said) + said
     else:
         text = kept.get("text/plain")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from ..core.model import Message, OutputMode
-from . import replies, terminal, widgets
+from . import lines, replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .errors import error
 from .mime import Bundles
@@ -74,32 +74,33 @@ class OutputPolicy:
             "update_display_data": self._display,
             "clear_output": self._clear,
             "execute_input": lambda message, notes: replies.texts(plain(message.content)),
-            "status": lambda message, notes: plain(message.content),
-            "debug_event": lambda message, notes: plain(message.content),
+            "status": lambda message, notes: replies.texts(plain(message.content)),
+            "debug_event": lambda message, notes: replies.texts(plain(message.content)),
             "input_request": self._input,
-            "shutdown_reply": lambda message, notes: plain(message.content),
+            "shutdown_reply": lambda message, notes: replies.texts(plain(message.content)),
         }
 
-    def apply(self, message: Message, place: Place | None = None) -> Verdict:
+    def apply(self, sent: Message, place: Place | None = None) -> Verdict:
         """Decide on one message out of the container, whose type and headers were checked before.
 
         With the place in a notebook that a display will have, it may do without a library that other cells brought.
         """
         self._place = place
-        if self.mode == "trusted" or (message.plain and _is_text(message)):
-            return Verdict(message)
+        if self.mode == "trusted" or (sent.plain and _is_text(sent)):
+            return Verdict(sent)
         notes = Notes()
         try:
+            message = _ended(sent)
             content, buffers = self._comm(message, notes) or (self._content(message, notes), ())
         except NotPlainError as error:
-            return Verdict(None, (noted(OutputCode.NOT_PLAIN, type=named(message.type), why=error.why),))
+            return Verdict(None, (noted(OutputCode.NOT_PLAIN, type=named(sent.type), why=error.why),))
         except RefusedError as error:
             return Verdict(None, (error.note,))
         metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
-        if content == message.content and metadata == message.metadata and buffers == message.buffers:
-            return Verdict(message, tuple(notes), notes.work)
+        if content == sent.content and metadata == sent.metadata and buffers == sent.buffers:
+            return Verdict(sent, tuple(notes), notes.work)
         return Verdict(
-            dataclasses.replace(message, content=content, metadata=metadata, buffers=buffers),
+            dataclasses.replace(sent, content=content, metadata=metadata, buffers=buffers),
             tuple(notes),
             notes.work,
         )
@@ -238,6 +239,15 @@ class OutputPolicy:
         prompt = message.content.get("prompt")
         text = terminal.clean(prompt[:MAX_PROMPT]) if isinstance(prompt, str) else ""
         return {"prompt": text, "password": message.content.get("password") is True}
+
+
+def _ended(message: Message) -> Message:
+    """Return a message whose texts end their lines in one way; a stream keeps what draws a line over."""
+    content = lines.tree(message.content, returns=message.type == "stream")
+    metadata = lines.tree(message.metadata)
+    if content is message.content and metadata is message.metadata:
+        return message
+    return dataclasses.replace(message, content=content, metadata=metadata)
 
 
 def _parent(message: Message) -> str:

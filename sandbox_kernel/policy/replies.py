@@ -146,7 +146,7 @@ def kernel_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> M
 
 def debug(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
     """A reply of the debug adapter, whose rich variables are a bundle."""
-    result = plain(content)
+    result = texts(plain(content))
     body = result.get("body")
     if isinstance(body, dict) and "data" in body:
         data, metadata = bundles.apply(body.get("data"), body.get("metadata", {}), notes, line=False)

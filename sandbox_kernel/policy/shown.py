@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import terminal
+from . import lines, terminal
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]{0,64}m|\x1b\[[0-2]?K")
 _OTHERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -32,7 +32,7 @@ _MARKS = ("::", "##", "section_", "travis_")
 
 def coloured(text: str) -> str:
     """Return text that may have colours, and nothing else that a terminal would obey."""
-    return terminal.clean(text)
+    return terminal.clean(lines.ended(text))
 
 
 class Stream:
@@ -43,11 +43,15 @@ class Stream:
 
     def feed(self, name: str, text: str, cell: str = "") -> str:
         """Return what may be printed of `text`, which a cell has printed on the stream `name`."""
-        return self._screen.feed(name, cell, text)
+        return self._screen.feed(name, cell, lines.ended(text, returns=True))
 
 
 def plain(text: str) -> str:
-    """Return text without colours, and without any control but tab, newline and carriage return."""
+    """Return text as it stands when all is printed, without colours, and without any control but tab and newline."""
+    return lines.settled(_bare(lines.ended(text, returns=True)))
+
+
+def _bare(text: str) -> str:
     if terminal.is_plain(text) and "\b" not in text:
         return text
     return _OTHERS.sub("", _COLOURS.sub("", terminal.clean(text)))
@@ -55,15 +59,15 @@ def plain(text: str) -> str:
 
 def ours(text: str) -> str:
     """Return lines of our own, which may quote what a cell chose: in plain text that reads as it is."""
-    return _HIDING.sub(lambda match: match[0].encode("unicode_escape").decode(), plain(text))
+    return _HIDING.sub(lambda match: match[0].encode("unicode_escape").decode(), _bare(text))
 
 
 def tree(value: Any) -> Any:
     """Return JSON in which each text, also of a key, may have colours and nothing else. No deeper than JSON may be."""
     if isinstance(value, str):
-        return terminal.clean(value)
+        return coloured(value)
     if isinstance(value, dict):
-        return {terminal.clean(str(key)): tree(item) for key, item in value.items()}
+        return {coloured(str(key)): tree(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [tree(item) for item in value]
     return value

@@ -135,10 +135,18 @@ def _without_link(line: str) -> str:
     return _PLACE_WORD.sub("\\g<0>\u2060", bare)  # without colours, which could stand within a word
 
 
+_READ = re.compile(r"<(?=[A-Za-z/!])|\](?=[\[({:])|`|(?:\A|(?<=\r))[^\S\r\n]*+\.(?=\.)")
+"""Where a tag, the address of a link, code or a directive would begin."""
+_BEGUN = re.compile(r"[<\]]\Z|\r[^\S\r\n]*\.?\Z")
+"""What the next message could go on with."""
+
+
 class Screen:
     """The streams of a session: knows how far up the cursor may go, and holds a sequence that was cut in two."""
 
     def __init__(self) -> None:
+        self._over: dict[str, str] = {}
+        """Each stream whose line is being drawn over, and what of that may begin something."""
         self._parent = ""
         self._row = 0
         self._cut: dict[str, str] = {}
@@ -147,16 +155,39 @@ class Screen:
     def feed(self, stream: str, parent: str, text: str) -> str:
         """Return what may be shown of `text`, printed on `stream` by the cell `parent`."""
         if parent != self._parent:
-            self._parent, self._row, self._cut, self._marks = parent, 0, {}, {}
+            self._parent, self._row, self._cut, self._marks, self._over = parent, 0, {}, {}, {}
         held = self._cut.pop(stream, "")
         if not held and (is_plain(text) or is_plain(_KEEP.sub("", text))):
             self._row += text.count("\n")
-            return self._lighter(stream, text)
+            return self._drawn(stream, self._lighter(stream, text))
         text = held + text
         if match := _CUT.search(text):
             self._cut[stream] = match[0]
             text = text[: match.start()]
-        return self._lighter(stream, "".join("".join(self._shown(piece)) for piece, _ in _pieces(text)))
+        return self._drawn(
+            stream, self._lighter(stream, "".join("".join(self._shown(piece)) for piece, _ in _pieces(text)))
+        )
+
+    def _drawn(self, stream: str, text: str) -> str:
+        r"""Return text in which nothing is read as Markdown, HTML or RST where a line is drawn over.
+
+        A front end may write a return into a notebook as it came. Some exports take it for an end of line, and what
+        follows for a part of the document. It looks the same: a letter without a width keeps the signs apart.
+        """
+        if stream not in self._over and "\r" not in text:
+            return text
+        begun = self._over.pop(stream, None)
+        lines = text.split("\n")
+        for place, line in enumerate(lines):
+            before = line.find("\r") if begun is None else 0
+            if before >= 0:
+                begun = begun or ""
+                drawn = begun + line[before:]
+                lines[place] = line[:before] + _READ.sub("\\g<0>\u2060", drawn)[len(begun) :]
+                if place == len(lines) - 1:
+                    self._over[stream] = match[0] if (match := _BEGUN.search(drawn[-80:])) else "x"
+            begun = None
+        return "\n".join(lines)
 
     def _lighter(self, stream: str, text: str) -> str:
         if text.isascii() and stream not in self._marks:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .lines import ENDS
 from .tex_words import BUILT, COLUMNS, ENVIRONMENTS, MACROS, SYMBOLS, TOP
 
 MAX_FORMULA = 10_000
@@ -141,7 +142,7 @@ def _blunted(text: str) -> str:
 def is_latex(text: str) -> bool:
     """Return whether text/latex is formulas, and no more than a few plain words between them."""
     left = Allowance()
-    if len(text) > 2 * MAX_MATH or _MARKDOWN.search(text):
+    if len(text) > 2 * MAX_MATH or _MARKDOWN.search(text) or any(end in text for end in ENDS):
         return False
     found = False
     for piece, formula in _pieces(text, left):
