@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.codes import EndCode
 from ..core.errors import ImageMissing, SandboxError
+from ..core.resources import installation
 from ..engines.about import Condition, Shown
 from ..engines.broker import words
 
@@ -30,6 +31,7 @@ async def status(broker: Broker, caller: Caller, said: Answer) -> Answer:
     ceiling = broker.policy.of(caller.peer.uid)
     return {
         "version": __version__,
+        "package": installation(),
         "engine": broker.engine.address,
         "ready": broker.pool.ready,
         "pool": broker.pool.size,

@@ -64,7 +64,7 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy, file: Path | None) -> None:
-    from ..engines.broker.places import OPERATORS, own
+    from ..engines.broker.places import OPERATORS, others, own
     from ..engines.select import make_own_engine
     from .ceilings import load
     from .daemon import Broker, Listening, bound, on_signals
@@ -96,7 +96,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
 
     on_signals(broker, again)
     pages = await _metrics(broker, options.metrics) if options.metrics else None
-    kernels = Kernels(path, say=_say)
+    kernels = Kernels(path, say=_say, starts=broker.figures.kernels)
     if not options.for_all:  # one that serves others runs nothing for them
         try:
             kernels.listen()
@@ -104,6 +104,8 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
             _say(f"no kernels are prepared: {error}")
     broker.listen(sock)
     _say(f"listening at {path}, engine {engine.address}, {settings.pool} sandboxes kept ready")
+    for other in others() if path == own() else ():
+        _say(f"a broker of another installation listens at {other}: sessions of this one do not take it")
     try:
         await broker.run()
     finally:

@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from ..core.resources import brought, environment_of_helpers
 from ..core.tasks import Tasks
 from .spare import under_pressure
 
+FORKED, TAKEN_BACK = b"+", b"-"
+"""As in `kernel/prepared.py`."""
 SUFFIX = ".kernels"
 """After the address of the broker, as `kernel/launch.py` has it; a test holds both together."""
 MODULE = "sandbox_kernel.kernel.prepared"
@@ -40,8 +43,10 @@ class Kernels:
         busy: Callable[[], bool] = under_pressure,
         say: Callable[[str], None] = lambda line: None,
         rest_seconds: float = REST_SECONDS,
+        starts: Counter[str] | None = None,
     ) -> None:
-        """`path` is the broker's own, whose lock is held."""
+        """`path` is the broker's own, whose lock is held; `starts` counts kernels by how they start."""
+        self.starts: Counter[str] = Counter() if starts is None else starts
         self.path = path + SUFFIX
         self._busy = busy
         self._say = say
@@ -69,6 +74,7 @@ class Kernels:
 
     def _asked(self, sock: socket.socket) -> None:
         """Say that there is none, by hanging up, and see to it that there is one."""
+        self.starts["not-prepared"] += 1
         sock.close()
         if self._process is None and not self._preparing:
             self._preparing = True
@@ -112,7 +118,17 @@ class Kernels:
             raise ValueError("the process ended")
         self._pidfd = os.pidfd_open(process.pid)
         loop.add_reader(self._pidfd, self._gone)
+        loop.add_reader(said, self._count, said)
         self._door.shut()
+
+    def _count(self, said: int) -> None:
+        """Note what became of those who asked."""
+        told = os.read(said, 4096)
+        if not told:
+            asyncio.get_running_loop().remove_reader(said)
+        declined = told.count(TAKEN_BACK)
+        self.starts["declined"] += declined
+        self.starts["forked"] += told.count(FORKED) - declined
 
     def _gone(self) -> None:
         """It has ended: another package lies on the disk, or somebody ended it."""
@@ -128,6 +144,8 @@ class Kernels:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
+            if process.stdout is not None:
+                loop.remove_reader(process.stdout.fileno())
             _close(process)
             await asyncio.to_thread(process.wait)
         self._door.open()

@@ -18,7 +18,7 @@ from ..core.codes import EndCode
 from ..core.errors import EngineError, SandboxError
 from ..core.model import AgentOptions, Limits, LimitsKept, SandboxSpec
 from ..engines.broker import words
-from ..engines.broker.engine import digest
+from ..engines.broker.words import digest
 from ..engines.shipping import command_of, new_uid
 
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..core.errors import EngineError
 from ..core.model import format_bytes
-from ..engines.sightings import name_of, work_of
+from ..engines.broker.places import others
+from ..engines.sightings import name_of, start_of, work_of
 from ..policy.shown import ours
 from .commands import FINE, engine_call
 
@@ -33,12 +35,15 @@ def ps(options: argparse.Namespace) -> int:
             | {
                 "work": work_of(row.owner_pid) if row.owner_alive else "",
                 "kernel": name_of(row.owner_pid) if row.owner_alive else "",
+                "start": start_of(row.owner_pid) if row.owner_alive else "",
             }
             for row, use in zip(rows, used, strict=True)
         ]
         print(json.dumps(lines, indent=2))
     else:
         print(columns([for_people(row, use) for row, use in zip(rows, used, strict=True)]))
+    for other in others():
+        print(f"not taken: the broker at {other}, which another installation of this package started", file=sys.stderr)
     return FINE
 
 
@@ -66,6 +71,7 @@ def for_people(row: Listed, used: int | None) -> dict[str, str]:
         "image": row.image,
         "memory": f"{'?' if used is None else format_bytes(used)} of {format_bytes(row.memory_bytes)}",
         "kernel": name_of(row.owner_pid) if row.owner_alive else "",
+        "start": start_of(row.owner_pid) if row.owner_alive else "",
         "work": work_of(row.owner_pid) if row.owner_alive else "",
     }
 

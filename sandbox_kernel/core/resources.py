@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import ConfigurationError
+from .stamp import stamp
 from .usage_codes import UsageCode
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ def brought(name: str) -> Path:
     raise ConfigurationError(
         UsageCode.INSTALLATION_UNFIT, f"this installation lacks its folder {name!r}; install sandbox-kernel again"
     )
+
+
+@cache
+def installation() -> str:
+    """Return the stamp of this installation of the package, as it was when this process first asked (`stamp.py`)."""
+    return stamp(str(PACKAGE))
 
 
 _FOR_HELPERS = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")

@@ -72,6 +72,13 @@ def explained(settings: Settings) -> str:
         return f"{engine}, the operator's, which answers this user"
     if _own_broker(settings) is not None:
         return f"{BROKER}, this user's own, which listens and has {engine}"
+    from .broker.places import others
+
+    strange = (f"; not the broker at {path}, which another installation of this package started" for path in others())
+    return _without_own(engine) + "".join(strange)
+
+
+def _without_own(engine: str) -> str:
     if engine == BUBBLEWRAP:
         return f"{engine}, for no Docker answers this user"
     from .docker.discovery import answers
@@ -84,13 +91,11 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
 
     What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up.
     """
-    engine = chosen(settings)
+    engine = chosen(settings) if ahead is None else _asked_ahead(ahead) or chosen(settings)
     if is_broker(engine):
         from .broker.engine import BrokerEngine
 
-        if ahead is not None:  # it was not there yet a moment ago
-            ahead.give_up()
-        return BrokerEngine(engine)
+        return BrokerEngine(engine, ahead)
     if engine == BUBBLEWRAP:
         from .bubblewrap.engine import BubblewrapEngine
 
@@ -105,6 +110,13 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     if ahead is not None:
         made.go_on()
     return made
+
+
+def _asked_ahead(ahead: Ahead) -> str:
+    """Return the address of the broker that was asked ahead, an empty one for another engine."""
+    from .broker.ahead import Asked
+
+    return f"{BROKER}://{ahead.path}" if isinstance(ahead, Asked) else ""
 
 
 def make_own_engine(settings: Settings) -> Inspectable:
@@ -157,7 +169,10 @@ def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     """
     engine = chosen(settings)
     if is_broker(engine):
-        raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker is asked at once", setting="engine")
+        from .broker import ahead
+        from .broker.places import path_of
+
+        return ahead.ask_ahead(path_of(engine), spec)
     if engine == QEMU:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a machine is asked to begin at once", setting="engine")
     if engine == BUBBLEWRAP:

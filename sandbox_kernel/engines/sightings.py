@@ -13,6 +13,8 @@ from pathlib import Path
 NAME = b"--display-name="
 PREPARED = b"sandbox_kernel.kernel.prepared"
 """The module of the process that kernels are forked from."""
+IN_VAIN = b"--Launcher.asked="
+"""An argument of a kernel that asked a broker in vain to be forked, with the reason (`kernel/launch.py`)."""
 NOTEBOOK = b"JPY_SESSION_NAME="
 """A variable in which a Jupyter Server tells a kernel the path of its notebook."""
 
@@ -43,6 +45,16 @@ def work_of(pid: int | None) -> str:
         with suppress(OSError):
             return f"a kernel in {(place / 'cwd').readlink()}"
     return " ".join([os.path.basename(word) for word in words[:1]] + words[1:])[:60]  # noqa: PTH119 (any text)
+
+
+def start_of(pid: int | None) -> str:
+    """Return how a kernel's process came to be, where a broker forks kernels: forked, or why not; else empty."""
+    with suppress(OSError):
+        if launcher_of(pid) != pid:
+            return "forked"
+        why = [word.removeprefix(IN_VAIN) for word in _words(pid) if word.startswith(IN_VAIN)]
+        return f"not forked: {os.fsdecode(why[-1])}" if why else ""
+    return ""
 
 
 def launcher_of(pid: int | None) -> int | None:

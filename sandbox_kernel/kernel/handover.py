@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,8 +76,6 @@ class Parked(NamedTuple):
     fd: int
     container: dict[str, Any]
     doors: Mapping[str, int]
-    pass_on: Callable[[dict[str, Any], int], Awaitable[None]]
-    """Has the engine note whose the container is."""
     state: dict[str, Any]
     """All that the next process gets to know; it goes through memory only."""
 
@@ -121,29 +119,7 @@ async def park(
     known = {"settings": _digest(session.settings), "container": handover.state, "way_out": way_out}
     engine = getattr(session.engine, "address", "")
     state = {**known, "listeners": listeners, "engine": engine, keeper.DOORS: [*doors]}
-    return Parked(listener, path, handover.fd, handover.state, doors, session.engine.pass_on, state)
-
-
-async def leave(
-    session: Session,
-    place: keeper.Place,
-    way_out: dict[str, Any] | None = None,
-    *,
-    listeners: int = 0,
-    doors: Mapping[str, int] = NO_DOORS,
-) -> None:
-    """Leave the session's container with a keeper at `place`. Raises `SandboxError` or `OSError` if it cannot be.
-
-    The arguments are those of `park`; the doors stay open here.
-    """
-    parked = await park(session, place, way_out, listeners=listeners, doors=doors)
-    kept = False
-    try:
-        pid = parked.start_keeper()
-        kept = True
-    finally:
-        parked._replace(doors=NO_DOORS).close(kept=kept)
-    await parked.pass_on(parked.container, pid)
+    return Parked(listener, path, handover.fd, handover.state, doors, state)
 
 
 def _digest(settings: Settings) -> str:

@@ -6,6 +6,7 @@ Imports the keeper and the engine's spec; neither asyncio nor what does.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -68,8 +69,12 @@ def kernel_main(argv: list[str], launched: Launched | None = None) -> tuple[int,
     begun = NOTHING_BEGUN
     if not (goes_on or isinstance(settings, ConfigurationError)):
         begun = head_start(connection_file, settings)
-    if launch.ASKED in argv:
-        vain = launch.place_of(argv)
+    if in_vain := [word.removeprefix(launch.ASKED) for word in argv if word.startswith(launch.ASKED)]:
+        line = f"sandbox-kernel: the broker has not forked this kernel, which starts by itself: {in_vain[-1]}\n"
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(line)
+        # Who has one prepared knows; who comes later, or begins anew, is to be asked again.
+        vain = launch.place_of(argv) if in_vain[-1] in {launch.NOBODY, launch.OUTDATED} else None
         launched = launched._replace(vain=vain) if launched is not None else Launched(os.getpid(), {}, vain)
     return run_kernel(connection_file, settings, begun, launched)
 

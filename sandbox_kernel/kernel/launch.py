@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OPERATORS = "/run/sandbox-kernel/broker.sock"
+OWN = "broker-{}.sock"
+STAMP_DIGITS = 8
 PACKAGE = "sandbox_kernel"
 PLACE = "sandbox-kernel-"
 """How the name of a place begins where a kernel process leaves something."""
@@ -25,8 +27,13 @@ SUFFIX = ".kernels"
 NEXT = ".next"
 """After the place where a kernel process leaves what is its successor's (`keeper.py`): where that is to be had."""
 FLAG = "--engine="
-ASKED = "--Launcher.asked=1"
-"""An argument of a kernel that asked for a process that is ready in vain; no setting, as it is of another class."""
+ASKED = "--Launcher.asked="
+"""An argument of a kernel that asked for a process that is ready in vain, and why; no setting, as it is of another
+class. Whoever lists processes sees it, and the kernel writes it to its log."""
+NOBODY, SILENT, NOT_YET = "nobody listens there", "no answer in time", "none is prepared yet"
+"""Who has none hangs up; one that is prepared, and is not to be this kernel, says why."""
+OUTDATED = "other files are on the disk than were loaded"
+MOST_REASON = 200
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 MAGIC = b"sandbox-kernel launch 1"
 ANSWER_SECONDS = 1.0
@@ -64,8 +71,16 @@ def own_broker() -> str:
     try:
         _require_closed(runtime, {uid})
     except OSError:
-        return f"{_home(uid)}/.local/state/sandbox-kernel/broker.sock"
-    return f"{runtime}/sandbox-kernel/broker.sock"
+        folder = f"{_home(uid)}/.local/state/sandbox-kernel"
+    else:
+        folder = f"{runtime}/sandbox-kernel"
+    package = __file__.rpartition("/")[0].rpartition("/")[0]
+    sys.path.insert(0, f"{package}/core")
+    try:
+        import stamp  # type: ignore[import-not-found]  # `core/stamp.py`, without the packages around it
+    finally:
+        del sys.path[0]
+    return f"{folder}/{OWN.format(stamp.stamp(package)[:STAMP_DIGITS])}"
 
 
 def place_after(argv: "Sequence[str]") -> "str | None":
@@ -186,14 +201,28 @@ def _after(text: str, name: str) -> str:
     return rest.partition(",")[0].partition("}")[0].strip().strip('"')
 
 
+class InVain(Exception):
+    """No process that is ready runs the kernel, and why, in words for people."""
+
+
 def hand_over(argv: "Sequence[str]", path: str) -> "tuple[socket, int] | None":
     """Have a process that is ready run the kernel; return the connection to it and its pidfd, None if there is none."""
+    try:
+        return handed_over(argv, path)
+    except InVain:
+        return None
+
+
+def handed_over(argv: "Sequence[str]", path: str) -> "tuple[socket, int]":
+    """Have a process that is ready run the kernel; return the connection to it and its pidfd. Raises `InVain`."""
     import _socket
 
     try:
         sock = knock(path)
-    except OSError:
-        return None
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise InVain(NOBODY) from None
+    except OSError as error:
+        raise InVain(str(error)) from None
     folder = -1
     try:
         names, doors = doors_of(argv)
@@ -208,18 +237,25 @@ def hand_over(argv: "Sequence[str]", path: str) -> "tuple[socket, int] | None":
         )
         data = b"".join(len(one).to_bytes(4, "big") + one for one in sections)
         if len(data) > MOST_BYTES:
-            return None
+            raise InVain("its arguments and variables are too long")
         rights = b"".join(one.to_bytes(4, sys.byteorder) for one in files)
-        sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-        sock.sendall(data[sent:])
-        answer, ancillary, _, _ = sock.recvmsg(64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        try:
+            sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+            sock.sendall(data[sent:])
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it hung up: what it said is still to be read
+        answer, ancillary, _, _ = sock.recvmsg(MOST_REASON, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
         if answer != b"ready" or len(ancillary) != 1:
-            return None
+            raise InVain("".join(c if c.isprintable() else "?" for c in answer.decode("utf-8", "replace")) or NOT_YET)
         pidfd = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
         _forward(pidfd)
         sock.sendall(GO)  # whoever does not hear that does nothing
-    except OSError:
-        return None
+    except TimeoutError:
+        raise InVain(SILENT) from None
+    except ConnectionResetError:
+        raise InVain(NOT_YET) from None
+    except OSError as error:
+        raise InVain(str(error)) from None
     finally:
         if folder >= 0:
             posix.close(folder)
@@ -267,13 +303,13 @@ def main(argv: "list[str]") -> None:
     """Run `argv`: the name of the package, and the arguments of a kernel."""
     path = place_of(argv[1:])
     is_kernel = path is not None and argv[1:2] == ["-f"]
-    given = hand_over(argv[1:], path) if path is not None and is_kernel else None
-    if given is None:
-        argv = [*argv, ASKED] if is_kernel else argv
-        isolation = ("-I",) if sys.flags.isolated else ("-E", "-P")
-        posix.execv(sys.executable, [sys.executable, *isolation, "-m", *argv])
-    else:
-        stand_for(*given)
+    try:
+        if path is not None and is_kernel:
+            stand_for(*handed_over(argv[1:], path))
+    except InVain as why:
+        argv = [*argv, ASKED + str(why)[:MOST_REASON]]
+    isolation = ("-I",) if sys.flags.isolated else ("-E", "-P")
+    posix.execv(sys.executable, [sys.executable, *isolation, "-m", *argv])
 
 
 def follow(argv: "Sequence[str]") -> None:
@@ -285,7 +321,7 @@ def follow(argv: "Sequence[str]") -> None:
 
 
 def stand_for(sock: "socket", pidfd: int) -> None:
-    """Live as long as a kernel, and end as it does."""
+    """Live as long as a kernel, and end as it does; does not return."""
     code = end_with(sock, pidfd)
     if code < 0:
         import _signal

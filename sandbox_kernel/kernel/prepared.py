@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 
 from ..core.listening import PAUSE_SECONDS, taken_from
 from ..core.resources import keep_ends_of_children
-from . import successor
+from . import launch, successor
 from .alike import AlikeError, require_alike
 from .places import GONE_MEANWHILE, Launcher, receive, take_place
 
@@ -30,6 +30,8 @@ MODULES = (
 )
 """What an ordinary start has loaded by its first cell."""
 READY = b"up\n"
+FORKED, TAKEN_BACK = b"+", b"-"
+"""What the broker is told of each copy: that there is one, and that it was to be no kernel after all."""
 MOST_KERNELS = 256
 STALE = 75
 """The exit code of a copy that found other files on the disk than were loaded."""
@@ -39,9 +41,10 @@ DECLINED = 74
 class Prepared:
     """The process that is copied."""
 
-    def __init__(self, listener: socket.socket, files: dict[str, tuple[int, int, int]]) -> None:
-        """`files` are those that were loaded, as they were."""
+    def __init__(self, listener: socket.socket, files: dict[str, tuple[int, int, int]], told: int) -> None:
+        """`files` are those that were loaded, as they were; `told` is a pipe to the broker, who counts."""
         self.listener = listener
+        self.told = told
         self.files = files
         self.kernels: dict[int, tuple[int, socket.socket]] = {}
         """By their pidfds, until they end: their numbers, and who is to hear how."""
@@ -99,21 +102,29 @@ class Prepared:
             undo.pop_all()
         self.kernels[pidfd] = copy, sock
         self._poll.register(pidfd, select.POLLIN)
+        self._tell(FORKED)
 
     def _ended(self, pidfd: int) -> int:
         pid, sock = self.kernels.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code in {STALE, DECLINED}:
+            self._tell(TAKEN_BACK)
         with sock, suppress(OSError):
             if code < 0:  # else it has said so itself, whether this process was there or not
                 sock.sendall(b"%d" % code)
         return code
 
+    def _tell(self, what: bytes) -> None:
+        with suppress(OSError):  # a broker that does not read counts too few
+            os.write(self.told, what)
+
     def _become(self, sock: socket.socket, launcher: Launcher) -> None:
         """Be a kernel, in the copy; ends the process."""
         try:
             self.listener.close()
+            os.close(self.told)
             for pidfd, (_, other) in self.kernels.items():
                 os.close(pidfd)
                 other.close()
@@ -122,12 +133,20 @@ class Prepared:
             if not launcher.is_there:
                 raise AlikeError(GONE_MEANWHILE)
             if self.files != loaded_files(self.files):
+                decline(sock, launch.OUTDATED)
                 os._exit(STALE)
             with launcher:
                 launched = take_place(sock, asked, launcher.pid)
-        except (OSError, ValueError, AlikeError):
+        except (OSError, ValueError, AlikeError) as error:
+            decline(sock, "it has no room" if isinstance(error, OSError) else str(error))
             os._exit(DECLINED)
         successor.run_as_kernel(sock, asked.argv, launched)
+
+
+def decline(sock: socket.socket, why: str) -> None:
+    """Say why whoever asks is not to have a kernel, as far as it listens."""
+    with suppress(OSError):
+        sock.send(why.encode(errors="replace")[: launch.MOST_REASON], socket.MSG_DONTWAIT)
 
 
 def loaded_files(known: dict[str, tuple[int, int, int]] | None = None) -> dict[str, tuple[int, int, int]]:
@@ -168,11 +187,13 @@ def main(argv: list[str]) -> int:
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208 (names are enough)
         return 1  # something that was loaded started a thread, of which a copy would have none
     with socket.socket(fileno=int(argv[0])) as listener:
-        os.write(1, READY)
+        told = os.dup(1)  # which what is started by a copy does not get
+        os.write(told, READY)
+        os.set_blocking(told, False)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 1)
         os.close(null)
-        Prepared(listener, files).serve()
+        Prepared(listener, files, told).serve()
     return 0
 
 

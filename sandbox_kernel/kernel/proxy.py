@@ -20,7 +20,6 @@ from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Engine
 from ..engines.refusal import Refusal
-from ..engines.select import is_broker
 from ..session import protocol
 from ..session.session import Session
 from . import doors, handover, keeper, launch
@@ -321,10 +320,10 @@ class Proxy:
         """Leave the container, and the sockets on which clients knock, for the next process."""
         open_ones = doors.open_doors(self.connection)
         known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
-        leave = handover.leave if is_broker(self.engine_address) else handover.park
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
-                self.parked = await leave(self.session, self.meeting_place, known, listeners=heard, doors=open_ones)
+                place = self.meeting_place
+                self.parked = await handover.park(self.session, place, known, listeners=heard, doors=open_ones)
         except (SandboxError, TimeoutError, OSError) as error:
             self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
         finally:

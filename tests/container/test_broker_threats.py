@@ -19,7 +19,7 @@ import pytest
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.broker import words
-from sandbox_kernel.engines.broker.engine import digest
+from sandbox_kernel.engines.broker.words import digest
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from tests.support.brokers import Daemon, a_broker

@@ -23,7 +23,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, QuotaExceeded, SandboxError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.broker import words
-from sandbox_kernel.engines.broker.engine import digest
+from sandbox_kernel.engines.broker.words import digest
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from tests.container.test_broker import NOBODY, as_nobody, connected

@@ -35,7 +35,8 @@ from sandbox_kernel.broker.order import Order
 from sandbox_kernel.broker.pool import Pool
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
 from sandbox_kernel.engines.broker import places, words
-from sandbox_kernel.engines.broker.engine import BrokerEngine, digest
+from sandbox_kernel.engines.broker.engine import BrokerEngine
+from sandbox_kernel.engines.broker.words import digest
 from sandbox_kernel.engines.select import make_own_engine
 from tests.support import ROOT
 

@@ -29,11 +29,12 @@ from sandbox_kernel.core.errors import (
     SandboxError,
 )
 from sandbox_kernel.core.model import GIB, Settings
+from sandbox_kernel.core.resources import installation
 from sandbox_kernel.engines import select
 from sandbox_kernel.engines.broker import places, words
 from sandbox_kernel.engines.broker.container import Given
-from sandbox_kernel.engines.broker.engine import digest
 from sandbox_kernel.engines.broker.places import OPERATORS, require_own_ground
+from sandbox_kernel.engines.broker.words import digest
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.shipping import UID_RANGE, new_spec
 from tests.support import ROOT
@@ -383,7 +384,7 @@ def says(**fields: Any) -> bytes:
 
 def test_a_session_takes_the_user_s_own_broker_where_it_has_the_same_engine(own: list[bytes | None]) -> None:
     auto = Settings()
-    own += [says()] * 2
+    own += [says(package=installation())] * 2
     assert select.of_session(auto).engine == f"broker://{places.own()}"
     assert "this user's own" in select.explained(auto)
     for named in ("docker", "bubblewrap", "qemu", "unix:///x.sock", "broker"):  # nobody is asked
@@ -394,6 +395,7 @@ def test_a_session_takes_the_user_s_own_broker_where_it_has_the_same_engine(own:
 
 STRANGE: dict[str, bytes | None] = {
     "another version": says(version="0.0.1"),
+    "another installation": says(package="0" * 64),
     "another engine": says(engine="bubblewrap"),
     "no engine": words.packed({"n": 1, "version": __version__}),
     "an end": None,

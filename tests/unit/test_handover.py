@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,7 @@ import pytest
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel import handover, keeper
-from sandbox_kernel.kernel.doors import open_doors
+from sandbox_kernel.kernel.doors import NO_DOORS, open_doors
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import eventually
 
@@ -33,10 +34,6 @@ class Parting:
     async def park(self) -> Any:
         return SimpleNamespace(fd=self._write, state={"name": "a container"})
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        assert state == {"name": "a container"}
-        self.keeper = owner_pid
-
     @property
     def is_held(self) -> bool:
         """Whether somebody holds the other end of the pipe."""
@@ -47,6 +44,16 @@ class Parting:
             return True
 
 
+def leave(
+    old: Parting, place: keeper.Place, way_out: dict[str, Any] | None = None, doors: Mapping[str, int] = NO_DOORS
+) -> None:
+    """Leave a container with a keeper; the doors stay open here."""
+    parked = asyncio.run(handover.park(cast("Session", old), place, way_out, doors=doors))
+    assert parked.container == {"name": "a container"}
+    old.keeper = parked.start_keeper()
+    parked._replace(doors=NO_DOORS).close(kept=True)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> keeper.Place:
     return keeper.place(str(tmp_path / "connection.json"), "key")
@@ -55,7 +62,7 @@ def place(tmp_path: Path) -> keeper.Place:
 def test_the_way_out_goes_from_process_to_process_in_memory(place: keeper.Place, tmp_path: Path) -> None:
     """Not over a file, a command line or an environment; and the keeper writes no core file."""
     old = Parting(Settings(network=("api.example.org",)))
-    asyncio.run(handover.leave(cast("Session", old), place, {"key": KEY}))
+    leave(old, place, {"key": KEY})
     process = Path(f"/proc/{old.keeper}")
     eventually(lambda: b"keeper.py" in (process / "cmdline").read_bytes(), 10, "the keeper's own program")
     assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
@@ -82,7 +89,7 @@ def limit_of_core_files(process: Path) -> list[str]:
 def test_a_container_of_other_settings_ends(place: keeper.Place, settings: Settings | None, wanted: bool) -> None:
     """The rules of a session are those that it was started with: a container does not get others later."""
     old = Parting(Settings(network=("api.example.org",)))
-    asyncio.run(handover.leave(cast("Session", old), place, {"key": KEY}))
+    leave(old, place, {"key": KEY})
     assert handover.collect(settings or old.settings, place, wanted=wanted) is None
     eventually(lambda: not old.is_held, 10, "the end of the keeper")
     os.close(old.read)
@@ -126,7 +133,7 @@ def test_who_knocks_between_two_processes_waits_at_an_open_door(
     settings = resolve({})
     old, shell = Parting(settings), listening()
     address = shell.getsockname()
-    asyncio.run(handover.leave(cast("Session", old), place, doors={"shell": shell.fileno()}))
+    leave(old, place, doors={"shell": shell.fileno()})
     shell.close()
     knocking = socket.create_connection(address)  # nobody but the keeper has the socket now
     left = handover.collect(resolve(changed), place)

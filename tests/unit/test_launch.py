@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,19 +11,25 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from sandbox_kernel.broker import kernels as of_broker
+from sandbox_kernel.broker.ceilings import Policy
+from sandbox_kernel.broker.daemon import Broker
+from sandbox_kernel.broker.metrics import Figures
 from sandbox_kernel.engines import sightings
 from sandbox_kernel.engines.broker import places
 from sandbox_kernel.kernel import doors, keeper, launch, prepared
 from tests.support.cases import each
 from tests.support.kernels import WAIT, eventually
 from tests.support.launching import PROGRAM, SCRIPT, Place, file_of, listens, ports, state_of, turned, words_of
+from tests.support.patience import within
 
 AT_ONCE = 1.0
 """Seconds for the system to end a process."""
@@ -270,7 +277,7 @@ def test_a_connection_file_of_another_kind_has_no_doors(tmp_path: Path, text: st
 def test_what_libraries_read_at_their_start_must_be_the_same(shared: Place, changed: dict[str, str]) -> None:
     launcher = shared.start(env=changed)
     turned(launcher)
-    assert launch.ASKED in words_of(launcher.pid)
+    assert launch.ASKED + "libraries would have read other variables" in words_of(launcher.pid)
 
 
 @root
@@ -282,26 +289,42 @@ def test_a_process_with_other_rights_starts_as_ever(shared: Place) -> None:
     shared.kernel_of(shared.start())
 
 
-@each("what", ["nobody", "silent", "hangs up", "garbage"])
+WHY = {
+    "nobody": launch.NOBODY,
+    "silent": launch.SILENT,
+    "hangs up": launch.NOT_YET,
+    "says why": "it is a test's?",
+    "garbage": "x" * 64,
+}
+
+
+@each("what", WHY)
 def test_one_who_is_not_served_loses_little_time(what: str) -> None:
-    """It becomes the kernel, within a bound, with all of its arguments."""
+    """It becomes the kernel, within a bound, with all of its arguments and the reason, which its log has then."""
     place = Place(listens=False)
     try:
         if what != "nobody":
             place.listener.bind(place.broker + launch.SUFFIX)
             place.listener.listen(4)
         begin = time.monotonic()
-        launcher = place.start("--memory=1G")
-        if what in {"hangs up", "garbage"}:
+        log = place.folder / "log"
+        with log.open("wb") as stderr:
+            launcher = place.start("--memory=1G", stderr=stderr)
+        if what not in {"nobody", "silent"}:
             with place.listener.accept()[0] as peer:
-                if what == "garbage":
+                if what == "says why":
+                    peer.sendall(b"it is a test's\n")
+                elif what == "garbage":
                     peer.sendall(b"x" * 64)
                     peer.recv(1 << 20)
         turned(launcher)
         assert time.monotonic() - begin < launch.ANSWER_SECONDS + WAIT / 4
         words = words_of(launcher.pid)
         assert words[1:4] == ["-I", "-m", "sandbox_kernel"]
-        assert words[-2:] == ["--memory=1G", launch.ASKED]
+        assert words[-2:-1] == ["--memory=1G"]
+        assert words[-1] == launch.ASKED + WHY[what]
+        line = f"has not forked this kernel, which starts by itself: {WHY[what]}\n"
+        eventually(lambda: line in log.read_text(encoding="utf-8"), WAIT, "its log says so")
     finally:
         place.close()
 
@@ -488,6 +511,36 @@ def test_a_file_that_changes_is_seen(tmp_path: Path) -> None:
     assert prepared.loaded_files(before) != before
     file.unlink()
     assert prepared.loaded_files(before) == {}
+
+
+async def test_a_broker_counts_how_kernels_start() -> None:
+    """Each way back is a figure, and no word in a log alone: none prepared yet, one that declined, and one forked."""
+    with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
+        kernels = of_broker.Kernels(f"{folder}/broker.sock", busy=lambda: False, rest_seconds=0.01)
+        place = Place(listens=False)
+        place.broker = f"{folder}/broker.sock"
+        kernels.listen()
+        try:
+            await asyncio.to_thread(turned, place.start())
+            assert dict(kernels.starts) == {"not-prepared": 1}
+            async with within(WAIT):
+                while kernels.pid is None:  # noqa: ASYNC110 (a state of another's, within a bound)
+                    await asyncio.sleep(0.01)
+            launcher = place.start()
+            other = place.start(env={"MALLOC_ARENA_MAX": "3"})
+            await asyncio.to_thread(turned, other)
+            await asyncio.to_thread(eventually, lambda: listens(file_of(launcher)), WAIT, "a kernel is there")
+            async with within(WAIT):
+                while kernels.starts["declined"] != 1 or kernels.starts["forked"] != 1:  # noqa: ASYNC110 (as above)
+                    await asyncio.sleep(0.01)
+            assert kernels.starts["not-prepared"] == 1
+        finally:
+            place.close()
+            await kernels.close()
+    page = Figures()
+    page.kernels.update(kernels.starts)
+    broker = Broker(cast("Any", None), Policy())
+    assert 'sandbox_kernel_broker_kernels_total{start="declined"} 1' in page.page(broker).splitlines()
 
 
 # --- words that two say ----------------------------------------------------------------------------------------------

@@ -74,13 +74,19 @@ class Channel:
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0
 
-    async def ask(self, op: str, *, seconds: float = ANSWER_SECONDS, **fields: Any) -> tuple[dict[str, Any], list[int]]:
-        """Return the broker's answer, and the file descriptors that came with it. Raises what the broker refused."""
+    async def ask(
+        self, op: str, *, seconds: float = ANSWER_SECONDS, sent: bool = False, **fields: Any
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Return the broker's answer, and the file descriptors that came with it. Raises what the broker refused.
+
+        A first request may have been `sent` already (`ahead.py`).
+        """
         self._number += 1
         number = self._number
         future = self._asked[number] = self._loop.create_future()
         try:
-            self.tell(op, n=number, **fields)
+            if not sent:
+                self.tell(op, n=number, **fields)
             async with asyncio.timeout(seconds):
                 said, files = await future
         except BaseException as error:

@@ -5,14 +5,12 @@ Imports asyncio, the pipe and the parts beside it; what the broker's own engine 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ... import __version__
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
@@ -20,11 +18,13 @@ from ..abilities import PAUSE, Ability
 from ..multiplexed import Demultiplexer
 from ..pipe import Pipe, Stream
 from . import words
+from .ahead import Asked, asked
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
 from .places import is_own, path_of
 
 if TYPE_CHECKING:
+    from .. import base
     from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
 
 START_SECONDS = 60.0
@@ -41,8 +41,9 @@ class BrokerEngine:
     )
     """What none of it can, whatever engine the broker has, and what is said then."""
 
-    def __init__(self, address: str = "broker") -> None:
-        """`address` is "broker", or "broker:///path" of a socket."""
+    def __init__(self, address: str = "broker", ahead: base.Ahead | None = None) -> None:
+        """`address` is "broker", or "broker:///path" of a socket; `ahead` is a request that it has already."""
+        self._ahead = ahead
         self.path = path_of(address)
         self._is_own = is_own(self.path)
 
@@ -50,9 +51,7 @@ class BrokerEngine:
 
     def asked(self, spec: SandboxSpec) -> dict[str, Any]:
         """Return how a sandbox is asked for. Raises `EngineError` for one that is not our agent's."""
-        if spec.made_of is None:
-            raise EngineError(EndCode.BROKER_IMPROPER, "a broker starts our own agent, and nothing else")
-        return words.asked(spec)
+        return asked(spec)
 
     def beside(self, spec: SandboxSpec) -> dict[str, Any]:
         """Return what is asked for besides a sandbox."""
@@ -60,17 +59,14 @@ class BrokerEngine:
 
     async def start(self, spec: SandboxSpec) -> BrokerContainer:
         """Have a sandbox made. A start that fails, or is cancelled, leaves nothing behind."""
-        asked = self.asked(spec)
-        channel = Channel(await self._connected())
+        ahead, self._ahead = self._ahead, None
+        sent = isinstance(ahead, Asked) and ahead.spec == spec
+        if ahead is not None and not sent:
+            ahead.give_up()
+        request = {**words.request(spec), "spec": self.asked(spec), **self.beside(spec)}
+        channel = Channel(ahead.socket if isinstance(ahead, Asked) and sent else await self._connected())
         try:
-            said, files = await channel.ask(
-                "start",
-                seconds=START_SECONDS,
-                protocol=words.VERSION,
-                agent=digest(spec),
-                spec=asked,
-                **self.beside(spec),
-            )
+            said, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
             container = self._container(said, files, channel)
             container.claim()
         except BaseException:
@@ -184,11 +180,6 @@ class BrokerEngine:
         from ..about import Listed
 
         return tuple(Listed(**row) for row in (await self._query("list"))["rows"])
-
-
-def digest(spec: SandboxSpec) -> str:
-    """Return what tells one agent from another: a broker of another version makes another one of the same request."""
-    return hashlib.sha256("\0".join((__version__, *spec.command)).encode()).hexdigest()
 
 
 def _stream(state: dict[str, Any]) -> Stream | None:

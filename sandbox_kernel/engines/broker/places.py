@@ -1,7 +1,9 @@
 """Where a broker listens, and whether whoever listens there may be believed. Imports no engine.
 
 The operator's is in a folder that root made; the user's own in one of this user's that is closed to others. So nobody
-else can have put a socket there; and the system says whose process is at the other end.
+else can have put a socket there; and the system says whose process is at the other end. Each installation of this
+package has an own broker of its own: one of another checkout, or from before an update, would make other sandboxes, and
+kernels that it prepared are not taken.
 """
 
 from __future__ import annotations
@@ -12,14 +14,17 @@ import socket
 import stat
 import struct
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineUnavailable
+from ...core.resources import installation
 
 SCHEME = "broker"
 OPERATORS = "/run/sandbox-kernel/broker.sock"
-FILE = "broker.sock"
+STAMP_DIGITS = 8
+FILE = "broker-{}.sock"
+"""Of the user's own: with the beginning of the installation's stamp."""
 ANSWER_SECONDS = 1.0
 OWN_SECONDS = 0.25
 """For a process of this user's to say what it is. Who has not by then is not waited for at each start."""
@@ -40,15 +45,32 @@ def peer(sock: socket.socket) -> Peer:
 
 
 def own() -> str:
-    """Return where this user's own broker listens."""
+    """Return where this user's own broker of this installation listens."""
+    return f"{own_folder()}/{FILE.format(installation()[:STAMP_DIGITS])}"
+
+
+def own_folder() -> str:
+    """Return the folder of this user's own brokers."""
     uid = os.geteuid()
     runtime = f"/run/user/{uid}"
     if _closed(runtime, uid):
-        return f"{runtime}/sandbox-kernel/{FILE}"
+        return f"{runtime}/sandbox-kernel"
     home = "/nonexistent"
     with suppress(KeyError):  # a user that no table names
         home = pwd.getpwuid(uid).pw_dir
-    return f"{home}/.local/state/sandbox-kernel/{FILE}"
+    return f"{home}/.local/state/sandbox-kernel"
+
+
+def others() -> list[str]:
+    """Return where brokers of this user's listen that other installations started, and that are not taken."""
+    begin, end = FILE.split("{}")
+    folder, mine = own_folder(), own()
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 (pathlib is slow to import)
+    except OSError:
+        return []
+    paths = [f"{folder}/{name}" for name in sorted(names) if name.startswith(begin.rstrip("-")) and name.endswith(end)]
+    return [path for path in paths if path != mine and _asked(path) is not None]
 
 
 def path_of(address: str) -> str:
@@ -79,24 +101,37 @@ def is_own(path: str) -> bool:
 
 
 def own_has(engine: str) -> bool:
-    """Return whether this user's own broker listens, is of this version, and has the engine with this address.
+    """Return whether this user's own broker listens, is of this installation, and has the engine with this address.
 
-    It is there since somebody named it, maybe with another version of this package and for another engine.
+    It is there since somebody named it, maybe for another engine, or before the package was changed.
     """
     from ... import __version__
+
+    said = _asked(own())
+    # What says no installation is of a version that listens elsewhere.
+    return (
+        said is not None
+        and said.get("engine") == engine
+        and said.get("version") == __version__
+        and (said.get("package", installation()) == installation())
+    )
+
+
+def _asked(path: str) -> dict[str, Any] | None:
+    """Return what a broker of this user's own says of itself, None if none that may be believed does at once."""
     from . import words
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(OWN_SECONDS)
         try:
-            sock.connect(own())
+            sock.connect(path)
             uid = peer(sock).uid
-            require_own_ground(own(), uid)
+            require_own_ground(path, uid)
             sock.send(words.packed({"op": "status", "n": 1}))
             said = words.unpacked(sock.recv(words.MOST_BYTES))
         except (OSError, ValueError, EngineUnavailable):
-            return False
-    return uid == os.geteuid() and (said.get("version"), said.get("engine")) == (__version__, engine)
+            return None
+    return said if uid == os.geteuid() else None
 
 
 def require_own_ground(path: str, uid: int) -> None:

@@ -6,11 +6,13 @@ one answer only: the pipe, with "started" and nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from ... import __version__
 from ...core.codes import EndCode, Note, find
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing, QuotaExceeded, SandboxError
 from ...core.model import AgentOptions, Inside, Limits, SandboxSpec
@@ -60,6 +62,16 @@ def unpacked(data: bytes) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ValueError("a packet is no object")  # noqa: TRY004 (what came is no argument of ours)
     return said
+
+
+def digest(spec: SandboxSpec) -> str:
+    """Return what tells one agent from another: a broker of another version makes another one of the same request."""
+    return hashlib.sha256("\0".join((__version__, *spec.command)).encode()).hexdigest()
+
+
+def request(spec: SandboxSpec) -> dict[str, Any]:
+    """Return what a request for a sandbox begins with, whatever it asks for."""
+    return {"protocol": VERSION, "agent": digest(spec)}
 
 
 # --- what a caller asks for -----------------------------------------------------------------------------------------
