@@ -1,19 +1,33 @@
 /**
- * Frames of outputs: as high as what they show, in the colours of the theme.
+ * Frames of outputs: as high as what they show, in the colours of the theme, with the libraries that they lack.
  *
- * A frame is a program of a cell's. Of what it says, one number is taken, only from the window of a frame without an
- * origin that lies in an output, held within bounds, and so many times. What goes in are two colours.
+ * A frame is a program of a cell's, and the page reads no message of one. To read a value is to build it, and one message
+ * can keep a page for a minute. So a frame gets ports when it loads, and which port a message came over is all that it
+ * says: that a binary digit of its height changed, or that it wants a library. What a message holds is never looked at,
+ * so its size does not matter. A document that sends more than `MESSAGES` loses its ports. What goes in are two colours,
+ * and libraries of the same notebook.
  */
 
 import type { IThemeManager } from '@jupyterlab/apputils';
+import type { INotebookTracker } from '@jupyterlab/notebook';
 
-import { record } from './said';
+import { giveLibraries } from './libraries';
 
-export const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
+const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
 const LOWEST = 24;
 const HIGHEST = 1600;
 /** Heights that one frame is given, so that none moves the page for ever. */
 const MOST = 40;
+/** Ports of a frame: one for each binary digit of its height in CSS pixels, and one to want libraries with. */
+const DIGITS = 11;
+/** Messages of one document: as many heights as it is given, if all digits change each time, and some more. */
+const MESSAGES = 600;
+/** Times that a document gets what it wants. */
+const GIVEN = 16;
+/** A height is whole when no digit has changed for so long: each port has an order of its own. */
+const QUIET_MS = 40;
+/** Between two times that a frame gets ports: one may load itself again and again. */
+const GAP_MS = 1000;
 
 interface Fitted {
   /** What was set last; another height is a person's, who dragged the frame's corner. */
@@ -22,43 +36,87 @@ interface Fitted {
   /** How much the last height was above the one before. */
   grew: number;
   left: number;
+  /** When it got its ports, in milliseconds of the page. */
+  handed: number;
+  waits: number | undefined;
+  close: () => void;
 }
 
-export function fitFrames(themes: IThemeManager | null): void {
+export function serveFrames(themes: IThemeManager | null, notebooks: INotebookTracker | null): void {
   const known = new WeakMap<HTMLIFrameElement, Fitted>();
-  const frames = new WeakMap<object, HTMLIFrameElement | null>();
-  window.addEventListener('message', event => {
-    const said = record(event.data)['sandboxKernelHeight'];
-    if (event.source === null || typeof said !== 'number' || !Number.isFinite(said) || said < 0) {
-      return;
-    }
-    // Once for each window: one that floods the page makes it look for nothing.
-    let frame = frames.get(event.source);
-    if (frame === undefined) {
-      const all = [...document.querySelectorAll<HTMLIFrameElement>(FRAMES)];
-      frame = all.find(one => one.contentWindow === event.source) ?? null;
-      frames.set(event.source, frame);
-    }
-    if (frame === null || frame.contentWindow !== event.source) {
-      return;
-    }
+  const hand = (frame: HTMLIFrameElement) => {
     let fitted = known.get(frame);
     if (fitted === undefined) {
-      fitted = { set: frame.style.height, said: null, grew: 0, left: MOST };
+      const never = { said: null, grew: 0, left: MOST, handed: -Infinity, waits: undefined, close: () => undefined };
+      fitted = { set: frame.style.height, ...never };
       known.set(frame, fitted);
     }
-    if (fitted.said === null) {
-      paint(frame, themes);
+    const rest = fitted.handed + GAP_MS - performance.now();
+    if (rest > 0) {
+      // One timer for all loads meanwhile. It may fire a little early.
+      window.clearTimeout(fitted.waits);
+      fitted.waits = window.setTimeout(hand, rest + 1, frame);
+      return;
     }
-    fit(frame, fitted, Math.min(HIGHEST, Math.max(LOWEST, Math.ceil(said))));
-  });
+    fitted.handed = performance.now();
+    fitted.close();
+    const ports = listen(frame, fitted, () => {
+      if (notebooks !== null) {
+        giveLibraries(frame, notebooks);
+      }
+    });
+    frame.contentWindow?.postMessage({ sandboxKernelTheme: colours(themes) }, '*', ports);
+  };
+  document.querySelectorAll<HTMLIFrameElement>(FRAMES).forEach(hand);
+  document.addEventListener(
+    'load',
+    ({ target }) => {
+      if (target instanceof HTMLIFrameElement && target.matches(FRAMES)) {
+        hand(target);
+      }
+    },
+    true
+  );
   themes?.themeChanged.connect(() => {
     for (const frame of document.querySelectorAll<HTMLIFrameElement>(FRAMES)) {
-      if (known.has(frame)) {
-        paint(frame, themes);
-      }
+      frame.contentWindow?.postMessage({ sandboxKernelTheme: colours(themes) }, '*');
     }
   });
+}
+
+/** Listen to one document of a frame, until it has said too much; return the ends of the ports that it gets. */
+function listen(frame: HTMLIFrameElement, fitted: Fitted, give: () => void): MessagePort[] {
+  const channels = Array.from({ length: DIGITS + 1 }, () => new MessageChannel());
+  let messages = 0;
+  let given = 0;
+  let height = 0;
+  let fits: number | undefined;
+  let gives: number | undefined;
+  fitted.close = () => {
+    channels.forEach(channel => channel.port1.close());
+    window.clearTimeout(fits);
+    window.clearTimeout(gives);
+  };
+  channels.forEach(({ port1 }, digit) => {
+    // It takes no event, so that nothing can be read.
+    port1.onmessage = () => {
+      messages += 1;
+      if (messages > MESSAGES) {
+        fitted.close();
+      } else if (digit < DIGITS) {
+        height ^= 1 << digit;
+        window.clearTimeout(fits);
+        fits = window.setTimeout(() => fit(frame, fitted, Math.min(HIGHEST, Math.max(LOWEST, height))), QUIET_MS);
+      } else if (gives === undefined && given < GIVEN) {
+        given += 1;
+        gives = window.setTimeout(() => {
+          gives = undefined;
+          give();
+        }, QUIET_MS);
+      }
+    };
+  });
+  return channels.map(channel => channel.port2);
 }
 
 function fit(frame: HTMLIFrameElement, fitted: Fitted, said: number): void {
@@ -79,14 +137,13 @@ function fit(frame: HTMLIFrameElement, fitted: Fitted, said: number): void {
   fitted.grew = grown;
 }
 
-/** Tell a frame the colours of the page around it. */
-function paint(frame: HTMLIFrameElement, themes: IThemeManager | null): void {
+/** The colours of the page around a frame. */
+function colours(themes: IThemeManager | null): { color: string; background: string; dark: boolean } {
   const probe = document.createElement('div');
   probe.style.color = 'var(--jp-content-font-color1)';
   probe.style.backgroundColor = 'var(--jp-layout-color0)';
   document.body.append(probe);
   const { color, backgroundColor } = getComputedStyle(probe);
-  const dark = themes?.theme != null && !themes.isLight(themes.theme);
-  frame.contentWindow?.postMessage({ sandboxKernelTheme: { color, background: backgroundColor, dark } }, '*');
   probe.remove();
+  return { color, background: backgroundColor, dark: themes?.theme != null && !themes.isLight(themes.theme) };
 }

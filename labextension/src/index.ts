@@ -10,8 +10,7 @@ import { LabIcon } from '@jupyterlab/ui-components';
 
 import { Bring } from './bring';
 import { Current } from './current';
-import { fitFrames } from './frames';
-import { giveLibraries } from './libraries';
+import { serveFrames } from './frames';
 import { FilesPanel } from './panel';
 import { StatusLine } from './status';
 
@@ -113,10 +112,7 @@ const frames: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   optional: [IThemeManager, INotebookTracker],
   activate: (_: JupyterFrontEnd, themes: IThemeManager | null, notebooks: INotebookTracker | null) => {
-    fitFrames(themes);
-    if (notebooks !== null) {
-      giveLibraries(notebooks);
-    }
+    serveFrames(themes, notebooks);
   }
 };
 

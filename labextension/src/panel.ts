@@ -12,7 +12,7 @@ import { button, element } from './dom';
 import { type Entry, downloadName, text } from './said';
 import { MOST_FILES, Refused, type Sandbox } from './sandbox';
 import { Transfers } from './transfers';
-import { bytes, line } from './words';
+import { bytes } from './words';
 
 const SHOWN = 1000;
 /** Between two lists that cells bring about. */
@@ -172,8 +172,9 @@ export class FilesPanel extends Widget {
   private onChanged(): void {
     const { sandbox, state } = this.current;
     this.tools.hidden = sandbox === null;
-    this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : line(sandbox.about, state);
-    this.status.title = state?.problem ?? '';
+    // How the sandbox stands is in the status line.
+    this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : (state?.problem ?? '');
+    this.status.hidden = this.status.textContent === '';
     if (sandbox?.kernel !== this.shownOf?.kernel) {
       this.shownOf = sandbox;
       this.fill([], true);

@@ -7,6 +7,7 @@
 import { type Kernel, KernelMessage } from '@jupyterlab/services';
 
 import { type About, type Entry, type Said, type State, count, page, record, state, text } from './said';
+import { bytes } from './words';
 
 const PATIENCE_MS = 90_000;
 /** More than a start may take, which a file request may begin. */
@@ -54,7 +55,11 @@ export class Sandbox {
   /** Write a file, chunk by chunk; under its name once it is whole. */
   async upload(source: Blob, path: string, progress: Progress, signal: AbortSignal): Promise<void> {
     if (source.size > this.about.fileBytes) {
-      throw new Refused(`it is larger than a file may be (${this.about.fileBytes} bytes, file_limit)`);
+      const most = bytes(this.about.fileBytes);
+      throw new Refused(
+        `it has ${bytes(source.size)}, and one file may have ${most}. Split it, or install the kernel with a larger ` +
+          `limit: sandbox-kernel install --file-limit SIZE (setting file_limit)`
+      );
     }
     let offset = 0;
     let token = '';

@@ -77,11 +77,12 @@ _WATCH = (
     "if(!now){was=false;n=0}else if(!was){"
     "if(e==a&&(navigator.userActivation.isActive||performance.now()-k<1000))was=true;"
     "else if(++n>(over?5:0)&&a.isConnected)stop()}},10);"
-    "let h=-1,w=0;const tell=()=>{w=0;parent.postMessage({sandboxKernelHeight:h},'*')};"
+    "let h=-1,w=0,q=[],z=0;const tell=()=>{w=0;const x=Math.min(h,2047)^z;z^=x;"
+    "q.forEach((p,i)=>{if(x>>i&1)p.postMessage(0)})};"
     "const I=/^[0-9a-f]{64}$/,want=new Map(),gave=new WeakMap(),lied=new WeakSet();let asks=0;"
     "const held=x=>{const i=s.indexOf('data-packed=\"'+x+':'),j=s.indexOf('>',i)+1;"
     "return i<0?'':s.slice(j,s.indexOf('<',j))};"
-    "const ask=(x,t)=>{if(want.get(x)||++asks>64)return;const m={sandboxKernelWant:x};parent.postMessage(m,'*');"
+    "const ask=(x,t)=>{if(want.get(x)||++asks>64)return;const m={sandboxKernelWant:x};q[11]?.postMessage(0);"
     "for(let i=0;i<parent.length&&i<500;i++)if(parent[i]!=self)parent[i].postMessage(m,'*');"
     "setTimeout(ask,t,x,Math.min(2*t,3e4))};"
     "const hash=t=>{const u=new TextEncoder().encode(t),l=u.length,v=new DataView(new ArrayBuffer(l+72>>6<<6)),"
@@ -100,10 +101,12 @@ _WATCH = (
     "addEventListener('message',e=>{const m=e.data,o=e.source;if(!m||typeof m!='object'||!o)return;"
     "const v=m.sandboxKernelWant,y=m.sandboxKernelOf,c=m.sandboxKernelCode;"
     "if(o==a.contentWindow){const x=m.sandboxKernelHeight;"
-    "if(typeof x=='number'&&x>=0&&x<1e5&&Math.ceil(x)!=h){h=Math.ceil(x);if(!w)w=setTimeout(tell,50)}"
+    "if(typeof x=='number'&&x>=0&&x<1e5&&Math.ceil(x)!=h){h=Math.ceil(x);if(!w)w=setTimeout(tell,100)}"
     "if(typeof v=='string'&&I.test(v)&&want.size<8&&want.get(v)!==0){want.set(v,0);ask(v,500)}return}"
     "if(want.get(y)===0&&typeof c=='string'&&c.length<1e7&&!lied.has(o))check(y,c,o);"
-    "if(o==parent){const t=m.sandboxKernelTheme,c=/^rgba?\\([\\d., ]{5,40}\\)$/;"
+    "if(o==parent){if(e.ports.length==12){q=e.ports;z=0;if(h>=0)tell();"
+    "if([...want.values()].includes(0))q[11].postMessage(0)}"
+    "const t=m.sandboxKernelTheme,c=/^rgba?\\([\\d., ]{5,40}\\)$/;"
     "if(t&&c.test(t.color)&&c.test(t.background)){const u={color:t.color,background:t.background,dark:t.dark===true};"
     "document.documentElement.style.color=u.color;"
     "if(a.isConnected)a.contentWindow.postMessage({sandboxKernelTheme:u},'*')}}"
@@ -113,8 +116,10 @@ _WATCH = (
 """The script of the outer frame: stops the program if it comes to the focus in a way that its guard does not know.
 
 A click in the frame is an act in both frames, a key pressed in the outer one comes before Tab goes on to the inner one.
-It also stands between the program and the page: out goes a number, the height that the program's frame would like, at
-most every 50 ms; in go two colours. A page without our extension hears the number and does nothing. And it asks the
+It also stands between the program and the page: out goes the height that the program's frame would like, at most every
+100 ms; in go two colours. Our extension hands it twelve ports when it loads, for the page reads no message: an empty
+message on one of the first eleven says that this binary digit of the height has changed since the last one, and one on
+the last that a library is wanted. A page without our extension is told nothing. And it asks the
 frames beside it for a library that its program does without, by hash, and gives those that it has: what comes is hashed
 before the program gets it, and who sends something else is not heard again. The hash is computed here, for a page that
 came over plain HTTP has no `crypto.subtle`. The script does nothing outside of a frame

@@ -70,6 +70,21 @@ def test_files_go_in_and_out_and_the_line_says_how_the_sandbox_stands(walled_lab
     show_files(person)
     person.see(PANEL, "No files yet")
     person.picture("empty")
+    tops = lab.js(f"return [...document.querySelectorAll('{PANEL} .sk-Tools button')].map(one => one.offsetTop)")
+    assert len(tops) == 4
+    assert len(set(tops)) == 1  # in one row
+    clipped = f"""return [...document.querySelectorAll('{PANEL} .sk-Tools button')]
+        .filter(one => one.scrollWidth > one.clientWidth)"""
+    assert lab.js(clipped) == []
+    assert "Sandbox:" not in person.see(PANEL).text  # that is in the line
+    with (tmp_path / "huge.bin").open("wb") as file:
+        file.truncate(257 << 20)
+    choose(person, tmp_path / "huge.bin")
+    person.see(
+        f"{PANEL} .sk-Transfer", r"it has 257 MiB, and one file may have 256 MiB\. Split it, or .*--file-limit SIZE"
+    )
+    person.picture("too large")
+    person.click(f"{PANEL} .sk-mod-failed .sk-Button")
     choose(person, tmp_path / "large.bin", tmp_path / "none.txt")
     person.see(f"{PANEL} .sk-File", row("large.bin") + r"2\.5 MiB")
     person.see(f"{PANEL} .sk-File", row("none.txt") + "0 B")

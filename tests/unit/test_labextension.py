@@ -38,6 +38,17 @@ def test_nothing_of_it_reads_texts_as_html_or_code() -> None:
         assert not re.search(forbidden, source.read_text()), source.name
 
 
+def test_the_page_listens_to_no_window_and_reads_no_message() -> None:
+    """To read a value that a frame posts is to build it. A handler without an event cannot."""
+    handler = r"\bonmessage\b(?! = \(\) => \{)"
+    listens = re.compile(rf"['\"`]message(error)?['\"`]|{handler}|\bMessageEvent\b|\bonmessageerror\b")
+    assert listens.search("window.addEventListener('message', event => 0)")
+    assert listens.search("port.onmessage = event => { event.data }")
+    sources = [*(FOLDER / "src").glob("*.ts"), *(BUILT / "static").glob("*.js")]
+    assert [source.name for source in sources if listens.search(source.read_text())] == []
+    assert [source.name for source in sources if "port1.onmessage = () => {" in source.read_text()]
+
+
 def test_the_wheel_ships_it_where_jupyterlab_looks() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     shared = tool["hatch"]["build"]["targets"]["wheel"]["shared-data"]

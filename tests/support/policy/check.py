@@ -21,7 +21,7 @@ LOADS_CSS = re.compile(
     r"url\s*\(|image-set|@import|expression\s*\(|behavior\s*:|-moz-binding\s*:|javascript\s*:|\\|/\*", re.IGNORECASE
 )
 FRAME = {"sandbox": "allow-scripts", "referrerpolicy": "no-referrer"}
-WATCH = "3c04888cf165b43d79cda56a446b0cd6d1c4721d962266690fbc0b8047853192"
+WATCH = "b680989add0aeb57b786f1ceb61c12c83227242f002a3dc01aac312b0752a9b4"
 """The only script of an outer frame. Whoever changes it looks at it here once more: it runs next to hostile code."""
 TEX = re.compile(r"(?<!\\)(?:\\\\)*\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
 """After two backslashes stand the letters of a name: TeX reads those as the end of a line."""

@@ -143,12 +143,88 @@ function downloadName(from) {
     return name || 'download';
 }
 
+;// ./lib/words.js
+/** What is shown of a sandbox, in words. Pure. */
+function bytes(value) {
+    if (value === null) {
+        return '?';
+    }
+    let rest = value;
+    for (const unit of ['B', 'KiB', 'MiB', 'GiB']) {
+        if (rest < 1024) {
+            return `${unit === 'B' || rest >= 100 ? Math.round(rest) : Number(rest.toFixed(1))} ${unit}`;
+        }
+        rest /= 1024;
+    }
+    return `${Number(rest.toFixed(1))} TiB`;
+}
+function duration(value) {
+    if (value === null) {
+        return '?';
+    }
+    const whole = Math.round(value);
+    if (whole < 60) {
+        return `${whole} s`;
+    }
+    if (whole < 3600) {
+        return whole < 600 && whole % 60 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.round(whole / 60)} min`;
+    }
+    return `${Number((whole / 3600).toFixed(1))} h`;
+}
+function network(about) {
+    if (about.network.length === 0) {
+        return 'no network';
+    }
+    return about.network.length === 1 ? '1 network rule' : `${about.network.length} network rules`;
+}
+function left(state) {
+    if (state.state === 'busy') {
+        return state.cellSeconds === null ? 'cell runs' : `cell has ${duration(state.cellSeconds)}`;
+    }
+    return state.idleSeconds === null ? '' : `ends in ${duration(state.idleSeconds)} if unused`;
+}
+/** One line: what it uses, how long it has, what it may reach. */
+function line(about, state) {
+    if (state === null) {
+        return 'Sandbox: no answer';
+    }
+    if (state.state === 'none') {
+        return state.problem === '' ? 'Sandbox: none yet' : 'Sandbox: ended';
+    }
+    if (state.state === 'starting') {
+        return 'Sandbox: starting';
+    }
+    const used = `${bytes(state.memoryBytes)} of ${bytes(about.memoryBytes)}`;
+    return [`Sandbox: ${used}`, left(state), network(about)].filter(part => part !== '').join(' · ');
+}
+/** Rows of a name and a value each. */
+function rows(about, state) {
+    const now = state !== null && (state.state === 'idle' || state.state === 'busy') ? state : null;
+    const of = (used, limit) => now === null ? `${bytes(limit)} at most` : `${bytes(used ?? null)} of ${bytes(limit)}`;
+    const result = [
+        ['State', state === null ? 'no answer' : state.state],
+        ['Memory', of(now?.memoryBytes, about.memoryBytes)],
+        ['Files', of(now?.scratchBytes, about.scratchBytes)],
+        ['Processors', about.cpus === null ? '?' : String(about.cpus)],
+        ['Time of a cell', `${duration(about.cellSeconds)} at most${now?.cellSeconds == null ? '' : `, ${duration(now.cellSeconds)} left`}`],
+        ['Unused', `ends after ${duration(about.idleSeconds)}${now?.idleSeconds == null ? '' : `, in ${duration(now.idleSeconds)}`}`],
+        ['Network', about.network.length === 0 ? 'none' : about.network.join(', ')],
+        ['Secrets', about.secrets.length === 0 ? 'none' : about.secrets.join(', ')],
+        ['Outputs', about.outputs]
+    ];
+    if (state !== null && state.problem !== '') {
+        result.push(['Ended', state.problem]);
+    }
+    return result;
+}
+
 ;// ./lib/sandbox.js
 /**
  * The sandbox behind one kernel: how it stands, and its files, over messages on the kernel's control channel.
  *
  * The messages are described in docs/jupyter-server.md. Every answer is bounded in time, and read by said.ts.
  */
+
 
 
 const PATIENCE_MS = 90_000;
@@ -188,7 +264,9 @@ class Sandbox {
     /** Write a file, chunk by chunk; under its name once it is whole. */
     async upload(source, path, progress, signal) {
         if (source.size > this.about.fileBytes) {
-            throw new Refused(`it is larger than a file may be (${this.about.fileBytes} bytes, file_limit)`);
+            const most = bytes(this.about.fileBytes);
+            throw new Refused(`it has ${bytes(source.size)}, and one file may have ${most}. Split it, or install the kernel with a larger ` +
+                `limit: sandbox-kernel install --file-limit SIZE (setting file_limit)`);
         }
         let offset = 0;
         let token = '';
@@ -478,54 +556,174 @@ function within(promise, milliseconds) {
     ]);
 }
 
+;// ./lib/libraries.js
+/**
+ * Libraries of figures, found in the notebook that they are in: a cell that is out of sight may have no frame to ask.
+ *
+ * What a frame lacks is read from its own markup, where the library's place is empty and has its hash. A frame looks at
+ * the hash of what it gets.
+ */
+/** Libraries that one frame is given. */
+const MOST = 8;
+/** Places of libraries that are looked at in one frame's markup. */
+const PLACES = 100;
+/** How a place is marked in the markup of a frame, and in an output, where it is escaped once more. */
+const OF_FRAME = /data-packed=&quot;([0-9a-f]{64}):/g;
+const OF_OUTPUT = /data-packed=&amp;quot;([0-9a-f]{64}):/g;
+/** Send a frame of a notebook's output all libraries that it lacks and that some output of the notebook has. */
+function giveLibraries(frame, notebooks) {
+    const panel = notebooks.find(one => one.node.contains(frame));
+    const lacks = panel ? lacking(frame.srcdoc) : new Set();
+    if (panel && lacks.size > 0) {
+        for (const [name, code] of found(panel, lacks)) {
+            frame.contentWindow?.postMessage({ sandboxKernelOf: name, sandboxKernelCode: code }, '*');
+        }
+    }
+}
+function lacking(markup) {
+    const names = new Set();
+    let places = 0;
+    for (const { 1: name, index } of markup.matchAll(OF_FRAME)) {
+        places += 1;
+        if (places > PLACES || names.size >= MOST) {
+            break;
+        }
+        if (name !== undefined && after(markup, index) === '') {
+            names.add(name);
+        }
+    }
+    return names;
+}
+/** The packed texts under these names, each as it is written in some output of the notebook. */
+function found(panel, names) {
+    const codes = new Map();
+    for (const cell of panel.content.model?.cells ?? []) {
+        const outputs = cell.type === 'code' ? cell.outputs : null;
+        for (let number = 0; number < (outputs?.length ?? 0); number += 1) {
+            const html = outputs?.get(number).data['text/html'];
+            const source = Array.isArray(html) ? html.join('') : html;
+            const seen = new Set();
+            for (const { 1: name, index } of typeof source === 'string' ? source.matchAll(OF_OUTPUT) : []) {
+                // Each name once: what stands after a mark may be far away.
+                if (name !== undefined && names.has(name) && !codes.has(name) && !seen.has(name)) {
+                    seen.add(name);
+                    const code = after(source, index);
+                    if (code !== '') {
+                        codes.set(name, code);
+                    }
+                }
+            }
+        }
+        if (codes.size === names.size) {
+            break;
+        }
+    }
+    return codes;
+}
+/** What stands between the end of the tag at a place and the next one. */
+function after(markup, place) {
+    const start = markup.indexOf('>', place) + 1;
+    return start > 0 ? markup.slice(start, markup.indexOf('<', start)) : '';
+}
+
 ;// ./lib/frames.js
 /**
- * Frames of outputs: as high as what they show, in the colours of the theme.
+ * Frames of outputs: as high as what they show, in the colours of the theme, with the libraries that they lack.
  *
- * A frame is a program of a cell's. Of what it says, one number is taken, only from the window of a frame without an
- * origin that lies in an output, held within bounds, and so many times. What goes in are two colours.
+ * A frame is a program of a cell's, and the page reads no message of one. To read a value is to build it, and one message
+ * can keep a page for a minute. So a frame gets ports when it loads, and which port a message came over is all that it
+ * says: that a binary digit of its height changed, or that it wants a library. What a message holds is never looked at,
+ * so its size does not matter. A document that sends more than `MESSAGES` loses its ports. What goes in are two colours,
+ * and libraries of the same notebook.
  */
 
 const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
 const LOWEST = 24;
 const HIGHEST = 1600;
 /** Heights that one frame is given, so that none moves the page for ever. */
-const MOST = 40;
-function fitFrames(themes) {
+const frames_MOST = 40;
+/** Ports of a frame: one for each binary digit of its height in CSS pixels, and one to want libraries with. */
+const DIGITS = 11;
+/** Messages of one document: as many heights as it is given, if all digits change each time, and some more. */
+const MESSAGES = 600;
+/** Times that a document gets what it wants. */
+const GIVEN = 16;
+/** A height is whole when no digit has changed for so long: each port has an order of its own. */
+const QUIET_MS = 40;
+/** Between two times that a frame gets ports: one may load itself again and again. */
+const frames_GAP_MS = 1000;
+function serveFrames(themes, notebooks) {
     const known = new WeakMap();
-    const frames = new WeakMap();
-    window.addEventListener('message', event => {
-        const said = record(event.data)['sandboxKernelHeight'];
-        if (event.source === null || typeof said !== 'number' || !Number.isFinite(said) || said < 0) {
-            return;
-        }
-        // Once for each window: one that floods the page makes it look for nothing.
-        let frame = frames.get(event.source);
-        if (frame === undefined) {
-            const all = [...document.querySelectorAll(FRAMES)];
-            frame = all.find(one => one.contentWindow === event.source) ?? null;
-            frames.set(event.source, frame);
-        }
-        if (frame === null || frame.contentWindow !== event.source) {
-            return;
-        }
+    const hand = (frame) => {
         let fitted = known.get(frame);
         if (fitted === undefined) {
-            fitted = { set: frame.style.height, said: null, grew: 0, left: MOST };
+            const never = { said: null, grew: 0, left: frames_MOST, handed: -Infinity, waits: undefined, close: () => undefined };
+            fitted = { set: frame.style.height, ...never };
             known.set(frame, fitted);
         }
-        if (fitted.said === null) {
-            paint(frame, themes);
+        const rest = fitted.handed + frames_GAP_MS - performance.now();
+        if (rest > 0) {
+            // One timer for all loads meanwhile. It may fire a little early.
+            window.clearTimeout(fitted.waits);
+            fitted.waits = window.setTimeout(hand, rest + 1, frame);
+            return;
         }
-        fit(frame, fitted, Math.min(HIGHEST, Math.max(LOWEST, Math.ceil(said))));
-    });
+        fitted.handed = performance.now();
+        fitted.close();
+        const ports = listen(frame, fitted, () => {
+            if (notebooks !== null) {
+                giveLibraries(frame, notebooks);
+            }
+        });
+        frame.contentWindow?.postMessage({ sandboxKernelTheme: colours(themes) }, '*', ports);
+    };
+    document.querySelectorAll(FRAMES).forEach(hand);
+    document.addEventListener('load', ({ target }) => {
+        if (target instanceof HTMLIFrameElement && target.matches(FRAMES)) {
+            hand(target);
+        }
+    }, true);
     themes?.themeChanged.connect(() => {
         for (const frame of document.querySelectorAll(FRAMES)) {
-            if (known.has(frame)) {
-                paint(frame, themes);
-            }
+            frame.contentWindow?.postMessage({ sandboxKernelTheme: colours(themes) }, '*');
         }
     });
+}
+/** Listen to one document of a frame, until it has said too much; return the ends of the ports that it gets. */
+function listen(frame, fitted, give) {
+    const channels = Array.from({ length: DIGITS + 1 }, () => new MessageChannel());
+    let messages = 0;
+    let given = 0;
+    let height = 0;
+    let fits;
+    let gives;
+    fitted.close = () => {
+        channels.forEach(channel => channel.port1.close());
+        window.clearTimeout(fits);
+        window.clearTimeout(gives);
+    };
+    channels.forEach(({ port1 }, digit) => {
+        // It takes no event, so that nothing can be read.
+        port1.onmessage = () => {
+            messages += 1;
+            if (messages > MESSAGES) {
+                fitted.close();
+            }
+            else if (digit < DIGITS) {
+                height ^= 1 << digit;
+                window.clearTimeout(fits);
+                fits = window.setTimeout(() => fit(frame, fitted, Math.min(HIGHEST, Math.max(LOWEST, height))), QUIET_MS);
+            }
+            else if (gives === undefined && given < GIVEN) {
+                given += 1;
+                gives = window.setTimeout(() => {
+                    gives = undefined;
+                    give();
+                }, QUIET_MS);
+            }
+        };
+    });
+    return channels.map(channel => channel.port2);
 }
 function fit(frame, fitted, said) {
     const before = fitted.said ?? frame.offsetHeight;
@@ -544,70 +742,15 @@ function fit(frame, fitted, said) {
     fitted.said = said;
     fitted.grew = grown;
 }
-/** Tell a frame the colours of the page around it. */
-function paint(frame, themes) {
+/** The colours of the page around a frame. */
+function colours(themes) {
     const probe = document.createElement('div');
     probe.style.color = 'var(--jp-content-font-color1)';
     probe.style.backgroundColor = 'var(--jp-layout-color0)';
     document.body.append(probe);
     const { color, backgroundColor } = getComputedStyle(probe);
-    const dark = themes?.theme != null && !themes.isLight(themes.theme);
-    frame.contentWindow?.postMessage({ sandboxKernelTheme: { color, background: backgroundColor, dark } }, '*');
     probe.remove();
-}
-
-;// ./lib/libraries.js
-/**
- * Libraries of figures, found in the notebook that they are in: a cell that is out of sight may have no frame to ask.
- *
- * A frame names what it needs by its hash, and looks at the hash of what it gets. It is answered only if it lies in an
- * output of a notebook, from that notebook, and so many times.
- */
-
-
-const libraries_MOST = 8;
-const NAME = /^[0-9a-f]{64}$/;
-function giveLibraries(notebooks) {
-    const asked = new WeakMap();
-    window.addEventListener('message', event => {
-        const name = record(event.data)['sandboxKernelWant'];
-        const { source } = event;
-        if (source === null || typeof name !== 'string' || !NAME.test(name)) {
-            return;
-        }
-        const count = asked.get(source) ?? 0;
-        if (count >= libraries_MOST) {
-            return;
-        }
-        asked.set(source, count + 1);
-        const all = [...document.querySelectorAll(FRAMES)];
-        const frame = all.find(one => one.contentWindow === source);
-        const panel = frame && notebooks.find(one => one.node.contains(frame));
-        const code = panel && found(panel, name);
-        if (code) {
-            source.postMessage({ sandboxKernelOf: name, sandboxKernelCode: code }, '*');
-        }
-    });
-}
-/** The packed text under a name, as it is written in some output of the notebook. */
-function found(panel, name) {
-    const mark = `data-packed=&amp;quot;${name}:`;
-    for (const cell of panel.content.model?.cells ?? []) {
-        const outputs = cell.type === 'code' ? cell.outputs : null;
-        for (let number = 0; number < (outputs?.length ?? 0); number += 1) {
-            const html = outputs?.get(number).data['text/html'];
-            const source = Array.isArray(html) ? html.join('') : html;
-            const place = typeof source === 'string' ? source.indexOf(mark) : -1;
-            if (typeof source === 'string' && place >= 0) {
-                const start = source.indexOf('>', place) + 1;
-                const code = source.slice(start, source.indexOf('<', start));
-                if (start > 0 && code !== '') {
-                    return code;
-                }
-            }
-        }
-    }
-    return '';
+    return { color, background: backgroundColor, dark: themes?.theme != null && !themes.isLight(themes.theme) };
 }
 
 // EXTERNAL MODULE: consume shared module (default) @lumino/widgets@^2.3.0 (singleton)
@@ -645,81 +788,6 @@ function dom_button(label, title, act) {
     made.title = title;
     made.addEventListener('click', act);
     return made;
-}
-
-;// ./lib/words.js
-/** What is shown of a sandbox, in words. Pure. */
-function bytes(value) {
-    if (value === null) {
-        return '?';
-    }
-    let rest = value;
-    for (const unit of ['B', 'KiB', 'MiB', 'GiB']) {
-        if (rest < 1024) {
-            return `${unit === 'B' || rest >= 100 ? Math.round(rest) : Number(rest.toFixed(1))} ${unit}`;
-        }
-        rest /= 1024;
-    }
-    return `${Number(rest.toFixed(1))} TiB`;
-}
-function duration(value) {
-    if (value === null) {
-        return '?';
-    }
-    const whole = Math.round(value);
-    if (whole < 60) {
-        return `${whole} s`;
-    }
-    if (whole < 3600) {
-        return whole < 600 && whole % 60 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.round(whole / 60)} min`;
-    }
-    return `${Number((whole / 3600).toFixed(1))} h`;
-}
-function network(about) {
-    if (about.network.length === 0) {
-        return 'no network';
-    }
-    return about.network.length === 1 ? '1 network rule' : `${about.network.length} network rules`;
-}
-function left(state) {
-    if (state.state === 'busy') {
-        return state.cellSeconds === null ? 'cell runs' : `cell has ${duration(state.cellSeconds)}`;
-    }
-    return state.idleSeconds === null ? '' : `ends in ${duration(state.idleSeconds)} if unused`;
-}
-/** One line: what it uses, how long it has, what it may reach. */
-function line(about, state) {
-    if (state === null) {
-        return 'Sandbox: no answer';
-    }
-    if (state.state === 'none') {
-        return state.problem === '' ? 'Sandbox: none yet' : 'Sandbox: ended';
-    }
-    if (state.state === 'starting') {
-        return 'Sandbox: starting';
-    }
-    const used = `${bytes(state.memoryBytes)} of ${bytes(about.memoryBytes)}`;
-    return [`Sandbox: ${used}`, left(state), network(about)].filter(part => part !== '').join(' · ');
-}
-/** Rows of a name and a value each. */
-function rows(about, state) {
-    const now = state !== null && (state.state === 'idle' || state.state === 'busy') ? state : null;
-    const of = (used, limit) => now === null ? `${bytes(limit)} at most` : `${bytes(used ?? null)} of ${bytes(limit)}`;
-    const result = [
-        ['State', state === null ? 'no answer' : state.state],
-        ['Memory', of(now?.memoryBytes, about.memoryBytes)],
-        ['Files', of(now?.scratchBytes, about.scratchBytes)],
-        ['Processors', about.cpus === null ? '?' : String(about.cpus)],
-        ['Time of a cell', `${duration(about.cellSeconds)} at most${now?.cellSeconds == null ? '' : `, ${duration(now.cellSeconds)} left`}`],
-        ['Unused', `ends after ${duration(about.idleSeconds)}${now?.idleSeconds == null ? '' : `, in ${duration(now.idleSeconds)}`}`],
-        ['Network', about.network.length === 0 ? 'none' : about.network.join(', ')],
-        ['Secrets', about.secrets.length === 0 ? 'none' : about.secrets.join(', ')],
-        ['Outputs', about.outputs]
-    ];
-    if (state !== null && state.problem !== '') {
-        result.push(['Ended', state.problem]);
-    }
-    return result;
 }
 
 ;// ./lib/transfers.js
@@ -932,8 +1000,9 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
     onChanged() {
         const { sandbox, state } = this.current;
         this.tools.hidden = sandbox === null;
-        this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : line(sandbox.about, state);
-        this.status.title = state?.problem ?? '';
+        // How the sandbox stands is in the status line.
+        this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : (state?.problem ?? '');
+        this.status.hidden = this.status.textContent === '';
         if (sandbox?.kernel !== this.shownOf?.kernel) {
             this.shownOf = sandbox;
             this.fill([], true);
@@ -1130,7 +1199,6 @@ class StatusLine extends widgets_2_3_singleton_.Widget {
 
 
 
-
 const SHOW = 'sandbox-kernel:show-files';
 const BRING_IN = 'sandbox-kernel:bring-in';
 const icon = new ui_components_4_2_singleton_.LabIcon({
@@ -1214,10 +1282,7 @@ const lib_frames = {
     autoStart: true,
     optional: [apputils_4_3_singleton_.IThemeManager, notebook_4_2_singleton_.INotebookTracker],
     activate: (_, themes, notebooks) => {
-        fitFrames(themes);
-        if (notebooks !== null) {
-            giveLibraries(notebooks);
-        }
+        serveFrames(themes, notebooks);
     }
 };
 /* harmony default export */ const lib = ([lib_plugin, lib_frames]);

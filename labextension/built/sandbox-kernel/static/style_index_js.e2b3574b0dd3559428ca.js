@@ -36,8 +36,16 @@ ___CSS_LOADER_EXPORT___.push([module.id, `.sk-Panel {
 
 .sk-Tools {
   display: flex;
-  flex-wrap: wrap;
   gap: 4px;
+}
+
+.sk-Tools .sk-Button {
+  flex: 1 1 auto;
+  min-width: 0;
+  overflow: hidden;
+  padding: 1px 4px;
+  text-overflow: ellipsis;
+  white-space: nowrap;
 }
 
 .sk-Tools[hidden] {
