@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode
+from ..core.descriptors import send_fds
 from ..core.errors import EngineError, SandboxError
 from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import PAUSE, Ability, abilities_of, demand
@@ -231,6 +232,8 @@ class Caller:
             "environment": sorted(witness.environment),
             "mounts": sorted(witness.mounts),
             "engine": witness.engine,
+            "shared": witness.shared,
+            "layers": sorted(witness.layers),
             "image_id": lent.container.image_id,
         }
 
@@ -280,7 +283,7 @@ class Caller:
             if fd is None:
                 self._socket.send(data)
             else:
-                socket.send_fds(self._socket, [data], [fd])
+                send_fds(self._socket, data, [fd])
         except (BrokenPipeError, ConnectionResetError):
             pass  # it is gone; it may have said that it leaves, which is read first
         except (OSError, SandboxError):  # it does not read

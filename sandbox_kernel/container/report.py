@@ -31,6 +31,7 @@ PROBES = {"AF_NETLINK": 16, "AF_PACKET": 17, "AF_ALG": 38, "AF_VSOCK": 40}
 """Socket families that must be closed. Without a filter AF_NETLINK opens on every kernel: the filter proves itself."""
 
 TIOCSTI = 0x5412
+F_SETLEASE, F_UNLCK = 1024, 2
 
 CAPABILITIES = {
     "inheritable": "CapInh",
@@ -63,6 +64,8 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
         "rlimits": {
             "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
             "core": list(resource.getrlimit(resource.RLIMIT_CORE)),
+            "sigpending": list(resource.getrlimit(resource.RLIMIT_SIGPENDING)),
+            "memlock": list(resource.getrlimit(resource.RLIMIT_MEMLOCK)),
         },
         "cgroup": _limits(),
         "swap_kib": _field("/proc/meminfo", "SwapTotal:"),
@@ -71,6 +74,7 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
         "environment": sorted(os.environ),
         "hostname": _socket.gethostname(),
         "probes": _probe(),
+        "inotify": _watching(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "kernel": os.uname().release,
     }
@@ -291,6 +295,12 @@ def _probe() -> dict[str, int]:
         results["TIOCSTI"] = 0
     except OSError as error:
         results["TIOCSTI"] = error.errno or -1
+    # Without a filter, a lease on what is no file of this user's is refused with another error.
+    try:
+        fcntl.fcntl(0, F_SETLEASE, F_UNLCK)
+        results["F_SETLEASE"] = 0
+    except OSError as error:
+        results["F_SETLEASE"] = error.errno or -1
     # What cells inherit forbids both towards this process, and towards each of its threads.
     for tid in map(int, os.listdir("/proc/self/task")):
         results["priority of the agent"] = results.get("priority of the agent", 1) and _refused(
@@ -298,6 +308,18 @@ def _probe() -> dict[str, int]:
         )
         results["signal to the agent"] = results.get("signal to the agent", 1) and _refused(os.kill, tid, 0)
     return results
+
+
+def _watching() -> int:
+    """Return the number of the error with which a queue for the uses of files is refused, 0 if it is not."""
+    import ctypes  # the agent has it already
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = int(libc.inotify_init1(os.O_CLOEXEC))
+    if opened < 0:
+        return ctypes.get_errno()
+    os.close(opened)
+    return 0
 
 
 def _refused(function: Callable[..., object], *arguments: int) -> int:

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import struct
+from contextlib import suppress
 
 EPERM = 1
+
+OF_A_USER = ((resource.RLIMIT_SIGPENDING, 256), (resource.RLIMIT_MEMLOCK, 65536))
+"""What a kernel counts by user, and how much of it cells may have: the user may be another sandbox's as well."""
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """The number that the kernel has for it (linux/audit.h), and the column in the table below."""
 X32 = 0x40000000
@@ -75,6 +80,10 @@ def raise_shield(calls: bytes) -> dict[str, int | None]:
     which error it refused a netlink socket before, which is the work of the engine's filter alone.
     Call when all threads of this process run: they stay without them, and are those that the second one protects.
     """
+    for name, most in OF_A_USER:
+        with suppress(OSError, ValueError):  # gVisor, which has none to give
+            least = min(each for each in (most, *resource.getrlimit(name)) if each >= 0)
+            resource.setrlimit(name, (least, least))
     before = _counted()
     try:
         threads = sorted(int(name) for name in os.listdir("/proc/self/task"))

@@ -13,9 +13,9 @@ from typing import Any
 from ..core.errors import AttestationFailed
 from ..core.model import SCRATCH, SandboxSpec
 from .base import Check, Witness
-from .hardening import CPU_PERIOD_MICROSECONDS, MASKED_PATHS, PAGE_BYTES, READONLY_PATHS, cpu_quota
+from .hardening import CPU_PERIOD_MICROSECONDS, MASKED_PATHS, OF_A_USER, PAGE_BYTES, READONLY_PATHS, cpu_quota
 
-EPERM, EINVAL = 1, 22
+EPERM, EINVAL, ENOSYS = 1, 22, 38
 
 ALL_CLOSED = {
     "AF_NETLINK": EINVAL,
@@ -23,6 +23,7 @@ ALL_CLOSED = {
     "AF_ALG": EPERM,
     "AF_VSOCK": EPERM,
     "TIOCSTI": EPERM,
+    "F_SETLEASE": EPERM,
     "priority of the agent": EPERM,
     "signal to the agent": EPERM,
 }
@@ -124,6 +125,8 @@ def checks(spec: SandboxSpec, report: object, witness: Witness) -> tuple[Check, 
     """Return all comparisons: `report` is what the sandbox says of itself, `witness` what its engine says."""
     inside = report if isinstance(report, Mapping) else {}
     found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts"), witness), *witness.lines]
+    if witness.shared:
+        found.append(same("system call filter for inotify (error number)", ENOSYS, inside.get("inotify")))
     if (excused := EXCUSED.get(witness.engine or spec.runtime or "")) is None:
         return tuple(found)
     if spec.runtime is not None:
@@ -172,6 +175,8 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
         yield same(f"system call filter for {name} (error number)", expected, at(report, "probes", name))
     yield only("network interfaces besides lo", {"lo", *FALLBACK_TUNNELS}, report.get("interfaces"))
     yield same("open files", [limits.open_files] * 2, at(report, "rlimits", "nofile"))
+    for name in OF_A_USER:
+        yield _few(name, at(report, "rlimits", name))
     yield same("core file size", [0, 0], at(report, "rlimits", "core"))
     yield same("memory limit", limits.memory_bytes // PAGE_BYTES * PAGE_BYTES, at(report, "cgroup", "memory_bytes"))
     yield _swap(spec, report)
@@ -182,6 +187,13 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
+
+
+def _few(name: str, found: object) -> Check:
+    """A limit of what the machine counts by user is one for this process and all that it starts, and no higher."""
+    most = OF_A_USER[name]
+    ok = isinstance(found, list) and len(found) == 2 and all(type(each) is int and 0 <= each <= most for each in found)
+    return Check(f"limit of {name}", f"at most {most}", short(found), ok)
 
 
 def _own_filters(found: object) -> Check:
@@ -214,6 +226,8 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Witness) -> Iterator[Che
         if not known_mount(m, witness.mounts)
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
+    bare = ", ".join(sorted(path for path in witness.layers if at(top, path, "type") != "overlay"))
+    yield Check("layers above what others have", "all", f"none for {bare}"[:300] if bare else "all", not bare)
     yield Check("root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {})))
     limits = spec.limits
     for path, size in {"/tmp": limits.tmp_bytes, SCRATCH: limits.scratch_bytes, "/dev/shm": limits.shm_bytes}.items():  # noqa: S108

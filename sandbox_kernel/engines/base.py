@@ -38,6 +38,10 @@ class Witness(NamedTuple):
     """Where this engine mounts something read-only that others do not."""
     engine: str = ""
     """Whose excuses hold (`attestation.EXCUSED`), if those of no runtime do."""
+    shared: bool = False
+    """Whether the sandbox has inodes that others have, too: device nodes at least."""
+    layers: frozenset[str] = frozenset()
+    """Of `mounts`, those that must be a file system of the sandbox's own above what others have, too."""
 
 
 class Ahead(Protocol):

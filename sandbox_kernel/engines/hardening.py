@@ -19,6 +19,13 @@ PAGE_BYTES = 4096
 OOM_SCORE = 500
 """Of 1000: how much sooner than others of the machine its processes end when that runs out of memory."""
 
+OF_A_USER = {"sigpending": 256, "memlock": 65536}
+"""Signals and timers that wait, and bytes of memory that stay, for a sandbox whose user others have, too.
+
+The machine's kernel counts both by user, and a user may have a few thousand and 8 MiB. Programs with secrets ask for
+64 KiB at most.
+"""
+
 MASKED_PATHS = (
     "/dev/mqueue",
     "/proc/acpi",

@@ -14,15 +14,15 @@ from typing import NamedTuple
 EPERM, ENOSYS = 1, 38
 
 FILES = """
-    access faccessat faccessat2 open openat openat2 creat close close_range read readv pread64 preadv preadv2 write
+    access faccessat faccessat2 open openat openat2 creat close close_range read readv pread64 preadv write
     writev pwrite64 pwritev pwritev2 lseek _llseek stat stat64 fstat fstat64 lstat lstat64 newfstatat fstatat64 statx
     statfs statfs64 fstatfs fstatfs64 getdents getdents64 mkdir mkdirat mknod mknodat rmdir unlink unlinkat rename
     renameat renameat2 link linkat symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown chown32
     fchown fchown32 fchownat lchown lchown32 umask truncate truncate64 ftruncate ftruncate64 fallocate fadvise64
     fadvise64_64 arm_fadvise64_64 readahead flock fsync fdatasync sync syncfs sync_file_range utime utimes utimensat
     futimesat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr removexattr
-    lremovexattr fremovexattr getcwd chdir fchdir dup dup2 dup3 fcntl fcntl64 pipe pipe2 sendfile sendfile64
-    copy_file_range splice tee inotify_init inotify_init1 inotify_add_watch inotify_rm_watch memfd_create cachestat
+    lremovexattr fremovexattr getcwd chdir fchdir dup dup2 dup3 pipe pipe2 sendfile sendfile64 copy_file_range
+    splice tee memfd_create
 """
 WAITING = """
     poll ppoll select _newselect pselect6 epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_wait epoll_wait_old
@@ -30,7 +30,7 @@ WAITING = """
     restart_syscall pause
 """
 MEMORY = """
-    brk mmap mmap2 munmap mremap mprotect madvise msync mincore mlock mlock2 munlock mlockall munlockall membarrier
+    brk mmap mmap2 munmap mremap mprotect madvise msync mlock mlock2 munlock mlockall munlockall membarrier
     mseal pkey_alloc pkey_free pkey_mprotect get_mempolicy map_shadow_stack shmget shmat shmdt shmctl semget semop
     semtimedop semctl msgget msgsnd msgrcv msgctl
 """
@@ -61,6 +61,12 @@ SOCKETS = """
 """
 
 ALLOWED = tuple(f"{FILES}{WAITING}{MEMORY}{PROCESSES}{IDENTITY}{TIME}{SOCKETS}".split())
+
+SHOWING = ("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch")
+"""They show who uses a file, and their queues are counted by user: for sandboxes that share neither with another."""
+
+RESIDENT = ("mincore", "cachestat")
+"""They show which pages of a file are in memory because somebody read them."""
 
 ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret", "userfaultfd")
 """glibc takes clone() when clone3() is not there; a filter cannot see clone3's flags, which lie in memory."""
@@ -135,6 +141,41 @@ IOCTLS = {
 """A list of what may, not of what may not: TIOCSTI (types into a terminal) and every driver's own calls stay out."""
 
 
+FCNTLS = {
+    "F_DUPFD": 0,
+    "F_GETFD": 1,
+    "F_SETFD": 2,
+    "F_GETFL": 3,
+    "F_SETFL": 4,
+    "F_GETLK": 5,
+    "F_SETLK": 6,
+    "F_SETLKW": 7,
+    "F_SETOWN": 8,
+    "F_GETOWN": 9,
+    "F_SETSIG": 10,
+    "F_GETSIG": 11,
+    "F_SETOWN_EX": 15,
+    "F_GETOWN_EX": 16,
+    "F_OFD_GETLK": 36,
+    "F_OFD_SETLK": 37,
+    "F_OFD_SETLKW": 38,
+    "F_GETLEASE": 1025,
+    "F_DUPFD_QUERY": 1027,
+    "F_DUPFD_CLOEXEC": 1030,
+    "F_SETPIPE_SZ": 1031,
+    "F_GETPIPE_SZ": 1032,
+    "F_ADD_SEALS": 1033,
+    "F_GET_SEALS": 1034,
+    "F_GET_RW_HINT": 1035,
+    "F_SET_RW_HINT": 1036,
+}
+"""What may be done with a descriptor. A list of what may: F_SETLEASE stops whoever opens the file, F_NOTIFY shows who
+does, and newer kernels have more of both (F_SETDELEG)."""
+
+RWF_NOWAIT, EOPNOTSUPP = 0x8, 95
+"""A read that says whether the pages are in memory; a file system may lack it, and programs read without it then."""
+
+
 class Condition(NamedTuple):
     """One argument of a call, counted from 0: its bits in `mask` are `value`; without a mask, all of them are."""
 
@@ -158,11 +199,19 @@ The agent keeps them from the cells by a filter that it puts around these.
 """
 
 
-def rules(*, listening: bool = False) -> tuple[Rule, ...]:
-    """Return all rules; what meets none of them fails with `EPERM`. `listening`: for an agent that watches."""
+def rules(*, listening: bool = False, shared: bool = False) -> tuple[Rule, ...]:
+    """Return all rules; what meets none of them fails with `EPERM`.
+
+    `listening`: for an agent that watches. `shared`: other sandboxes have the same files, or the same user.
+    """
     return (
         Rule(ALLOWED),
         Rule(ABSENT, error=ENOSYS),
+        Rule(SHOWING, error=ENOSYS if shared and not listening else None),
+        Rule(RESIDENT, error=ENOSYS if shared else None),
+        *((Rule(("preadv2",), (Condition(5, 0, RWF_NOWAIT),)),) if shared else (Rule(("preadv2",)),)),
+        *((Rule(("preadv2",), (Condition(5, RWF_NOWAIT, RWF_NOWAIT),), error=EOPNOTSUPP),) if shared else ()),
+        *(Rule(("fcntl",), (_int(1, command),)) for command in FCNTLS.values()),
         *(
             Rule(("socket",), (Condition(0, family), Condition(2, protocol)))
             for family in FAMILIES

@@ -83,18 +83,19 @@ def agent_source(modules: tuple[str, ...] = MODULES) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
     sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
-    return _BOOT.format(sources={"container": ""} | sources, calls=calls(), codes=CODES)
+    own = calls(shared="watch" in modules)  # where the agent itself may watch files, the engine's list cannot forbid it
+    return _BOOT.format(sources={"container": ""} | sources, calls=own, codes=CODES)
 
 
 @cache
-def calls() -> bytes:
+def calls(*, shared: bool = False) -> bytes:
     """Return the list of system calls as the agent's own filter; b"" for a processor of which they are not known.
 
     The attestation then refuses the sandbox. An engine is on this machine, or in a virtual one of the same processor.
     """
     machine = os.uname().machine
     try:
-        return system_calls.program(rules(), {"arm64": "aarch64"}.get(machine, machine))
+        return system_calls.program(rules(shared=shared), {"arm64": "aarch64"}.get(machine, machine))
     except LookupError:
         return b""
 

@@ -115,10 +115,25 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, doors: 
                 continue
             peer.settimeout(MEET_SECONDS)
             with contextlib.suppress(OSError):
-                socket.send_fds(peer, [struct.pack("!I", len(state))], [fd, *doors])
+                _send(peer, struct.pack("!I", len(state)), [fd, *doors])
                 peer.sendall(state)
                 return True
     return False
+
+
+def _send(peer: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    """Send descriptors, as `core.descriptors` does: a cell of the same user may have too many of its own on their way.
+
+    Raises OSError.
+    """
+    import resource  # as below
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        socket.send_fds(peer, [data], list(fds))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:

@@ -40,6 +40,7 @@ ANSWER_SECONDS = 1.0
 """For a process that is ready to say so; on a machine so busy, an ordinary start takes longer."""
 LAST_WORDS_SECONDS = 1.0
 """For the code of a kernel that has ended."""
+ETOOMANYREFS = 109  # as Linux has it; `errno` is one more module to load
 GO = b"g"
 BACKLOG = 100
 MOST_BYTES = 4 << 20
@@ -240,7 +241,7 @@ def handed_over(argv: "Sequence[str]", path: str) -> "tuple[socket, int]":
             raise InVain("its arguments and variables are too long")
         rights = b"".join(one.to_bytes(4, sys.byteorder) for one in files)
         try:
-            sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+            sent = _sent(sock, data, (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights))
             sock.sendall(data[sent:])
         except (BrokenPipeError, ConnectionResetError):
             pass  # it hung up: what it said is still to be read
@@ -262,6 +263,26 @@ def handed_over(argv: "Sequence[str]", path: str) -> "tuple[socket, int]":
     for door in doors:
         door.close()
     return sock, pidfd
+
+
+def _sent(sock: "socket", data: bytes, rights: "tuple[int, int, bytes]") -> int:
+    """Send descriptors, as `core.descriptors` does: a cell of the same user may have too many of its own on their way.
+
+    Return how many bytes were sent. Raises OSError.
+    """
+    try:
+        return sock.sendmsg([data], [rights])
+    except OSError as error:
+        if error.errno != ETOOMANYREFS:
+            raise
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        return sock.sendmsg([data], [rights])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _forward(pidfd: int) -> None:

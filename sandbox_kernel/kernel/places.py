@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
+from ..core.descriptors import send_fds
 from . import launch
 from .doors import Launched
 
@@ -155,7 +156,7 @@ def take_place(sock: socket.socket, asked: Asked, launcher: int) -> Launched:
     """Be from now on what a launcher started, and end with it. Raises OSError, and ValueError if it says no."""
     launched = take_over(asked, launcher)
     pidfd = os.pidfd_open(os.getpid())
-    socket.send_fds(sock, [b"ready"], [pidfd])
+    send_fds(sock, b"ready", [pidfd])
     os.close(pidfd)
     if sock.recv(1) != launch.GO:
         raise ValueError("it has done without")

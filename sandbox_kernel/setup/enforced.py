@@ -49,11 +49,27 @@ ROWS = (
         "A user id that nothing else on the machine has",
         YES,
         Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
-        Cell("partly", "if root starts it; otherwise it is the user who starts it, with another id inside"),
+        Cell(
+            "partly",
+            "if root starts it; otherwise it is the user who starts it, with another id inside: the machine's kernel "
+            "counts pipes, watches of epoll and descriptors in flight of all of its sandboxes together",
+        ),
         qemu=Cell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
     ),
     row("files", "No files of the machine, except those of its environment", YES),
     row("root", "A read-only root", YES),
+    row(
+        "inodes",
+        "Files that no other sandbox has, so that none sees its locks or who opens them",
+        YES,
+        YES,
+        Cell(
+            "partly",
+            "with bubblewrap 0.11 and Linux 5.11, except for device nodes and the read-only paths of /proc, on which "
+            "locks are seen; what shows who opens a file is filtered in any case",
+        ),
+        qemu=OWN,
+    ),
     row(
         "sys",
         "No /sys",

@@ -68,9 +68,10 @@ WALLS = (
         settings="engine = bubblewrap",
         engine=BUBBLEWRAP,
         for_whom="users without Docker or root who can create a cgroup; busy machines where you are root",
-        kernel="the machine's kernel, behind the same filter as with runc",
+        kernel="the machine's kernel, behind the same filter as with runc, without inotify",
         stops="the same as runc; files in memory count as memory",
-        leaves="the same as runc, and faults in user namespaces, which ordinary users can create here",
+        leaves="the same as runc, and faults in user namespaces, which ordinary users can create here; for an ordinary "
+        "user, some counts of the machine's kernel that all of the user's sandboxes share",
         needs="Linux with user namespaces for ordinary users, and a writable cgroup; no daemon and no image",
         costs="the least of all: there is no daemon, and a sandbox ends at once",
     ),

@@ -18,6 +18,7 @@ from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.witness import witness
+from sandbox_kernel.engines.hardening import OF_A_USER
 from tests.support.cases import each
 from tests.support.examples import examples
 
@@ -66,7 +67,8 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
             mount("/proc/keys", "tmpfs", "rw,nosuid") | {"root": "/null"},
         ],
         "interfaces": ["lo"],
-        "rlimits": {"nofile": [limits.open_files] * 2, "core": [0, 0]},
+        "rlimits": {"nofile": [limits.open_files] * 2, "core": [0, 0]}
+        | {name: [most] * 2 for name, most in OF_A_USER.items()},
         "cgroup": {
             "memory_bytes": limits.memory_bytes,
             "memory_and_swap_bytes": limits.memory_bytes,
@@ -80,7 +82,7 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
         "devices": ["/dev/null", "/dev/urandom"],
         "environment": ["HOME", "HOSTNAME", "LANG", "PATH", "TZ"],
         "hostname": "sandbox",
-        "probes": {"AF_NETLINK": 22, "AF_PACKET": 1, "AF_ALG": 1, "AF_VSOCK": 1, "TIOCSTI": 1}
+        "probes": {"AF_NETLINK": 22, "AF_PACKET": 1, "AF_ALG": 1, "AF_VSOCK": 1, "TIOCSTI": 1, "F_SETLEASE": 1}
         | {"priority of the agent": 1, "signal to the agent": 1},
         "kernel": "6.1.0",
     }

@@ -126,12 +126,13 @@ def test_two_calls_have_never_one_number() -> None:
         assert len(set(known.values())) == len(known)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("listening", [False, True])
 @pytest.mark.parametrize("machine", ARCHES)
-def test_it_says_what_libseccomp_says(machine: str, listening: bool) -> None:
+def test_it_says_what_libseccomp_says(machine: str, listening: bool, shared: bool) -> None:
     if os.uname().machine not in ARCHES:
         pytest.skip("libseccomp's native architecture is none of these")
-    wanted = rules(listening=listening)
+    wanted = rules(listening=listening, shared=shared)
     ours, theirs = system_calls.program(wanted, machine), exported(wanted, machine)
     newer = {
         number
@@ -147,9 +148,9 @@ def test_it_says_what_libseccomp_says(machine: str, listening: bool) -> None:
     conditional = {name for rule in wanted if rule.conditions for name in rule.names}
     for name in conditional:
         number = system_calls.numbers(machine)[name]
-        for first, second in itertools.product(EDGES, (0, 1, 0x5401, 0x100005401, 0xC0502100)):
+        for first, second in itertools.product(EDGES, (0, 1, 1024, 1 << 32 | 1030, 0x5401, 0x100005401, 0xC0502100)):
             for third in (0, 1, 1 << 32):
-                arguments = (first, second, third)
+                arguments = (first, second, third, 0, 0, first)
                 assert judge(ours, number, arguments, ARCHES[machine]) == judge(
                     theirs, number, arguments, ARCHES[machine]
                 ), (name, arguments)
@@ -167,12 +168,37 @@ def test_it_says_what_libseccomp_says(machine: str, listening: bool) -> None:
         ("clone", (0x10000000,), ERRNO | EPERM),
         ("clone", (0x003D0F00,), ALLOW),
         ("clone3", (), ERRNO | 38),
+        *(("fcntl", (3, command), ALLOW) for command in (0, 3, 4, 6, 7, 1030, 1031, 1033, 1 << 32 | 1030)),
+        *(("fcntl", (3, command), ERRNO | EPERM) for command in (1024, 1026, 1 << 32 | 1024, 1039, 1040, 17, 1028)),
     ],
 )
 def test_what_is_known_of_some_calls(name: str, arguments: tuple[int, ...], verdict: int) -> None:
     for machine, architecture in ARCHES.items():
         number = system_calls.numbers(machine)[name]
         assert judge(system_calls.program(rules(), machine), number, arguments, architecture) == verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "alone", "shared", "watching"),
+    [
+        ("inotify_init1", 0, ALLOW, ERRNO | 38, ALLOW),
+        ("inotify_add_watch", 0, ALLOW, ERRNO | 38, ALLOW),
+        ("mincore", 0, ALLOW, ERRNO | 38, ERRNO | 38),
+        ("cachestat", 0, ALLOW, ERRNO | 38, ERRNO | 38),
+        ("preadv2", 0, ALLOW, ALLOW, ALLOW),
+        ("preadv2", 0x2, ALLOW, ALLOW, ALLOW),
+        ("preadv2", 0x8, ALLOW, ERRNO | 95, ERRNO | 95),
+        ("preadv2", 0xA, ALLOW, ERRNO | 95, ERRNO | 95),
+    ],
+)
+def test_what_shows_the_uses_of_shared_files(name: str, flags: int, alone: int, shared: int, watching: int) -> None:
+    """The agent's own watch needs queues, and keeps cells from them by the list that it puts around their kernel."""
+    given = ((alone, rules()), (shared, rules(shared=True)), (watching, rules(shared=True, listening=True)))
+    for machine, architecture in ARCHES.items():
+        number = system_calls.numbers(machine)[name]
+        for verdict, wanted in given:
+            program = system_calls.program(wanted, machine)
+            assert judge(program, number, (0, 0, 0, 0, 0, flags), architecture) == verdict
 
 
 def test_another_architecture_s_call_ends_its_process() -> None:

@@ -242,7 +242,8 @@ def _witness(said: Mapping[str, Any]) -> Witness:
         if not lines:
             raise ValueError("nothing was compared")
         places = (frozenset(map(str, said["environment"])), frozenset(map(str, said["mounts"])))
-        return Witness(lines, *places, str(said["engine"]))
+        layers = frozenset(map(str, said["layers"]))
+        return Witness(lines, *places, str(said["engine"]), said["shared"] is not False, layers)
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(
             EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"

@@ -47,8 +47,11 @@ class Begun:
             os.close(fd)
 
 
-def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True) -> Begun:
-    """Start a sandbox; `program` and `cgroup` are as for the engine. Raises `EngineError` and `ImageMissing`."""
+def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True, layers: bool = True) -> Begun:
+    """Start a sandbox; `program` and `cgroup` are as for the engine. Raises `EngineError` and `ImageMissing`.
+
+    Without `layers`, it has the files of the root as they are.
+    """
     if spec.runtime is not None:
         raise EngineError(
             EndCode.ENGINE_LACKS_RUNTIME,
@@ -71,7 +74,7 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True)
         )
     group = group_for(spec, protections(spec), cgroup=cgroup)
     try:
-        launched, mine = launch(program, spec, root, group)
+        launched, mine = launch(program, spec, root, group, layers=layers)
     except BaseException:
         if group is not None:
             group.remove(0)

@@ -47,6 +47,8 @@ class Machine(NamedTuple):
     """Folders of the sandbox's own cgroup, and where it sees them."""
     mounted: tuple[str, ...] = ()
     """Where the machine has mounted something below read-only paths; systemd has it at /proc/sys/fs/binfmt_misc."""
+    layers: frozenset[str] = frozenset()
+    """Of the places where a root is bound, those that get a layer of the sandbox's own."""
 
 
 class Descriptors(NamedTuple):
@@ -67,7 +69,7 @@ def arguments(
     words += ["--uid", str(wanted.uid), "--gid", str(wanted.uid), "--hostname", wanted.hostname, "--cap-drop", "ALL"]
     for name, value in {**root.environment, **wanted.environment}.items():
         words += ["--setenv", name, value]
-    words += _root(root, descriptors)
+    words += _root(root, descriptors, machine.layers)
     words += ["--symlink", wanted.working_folder, "/home/user"]  # as in the image
     words += _devices(wanted)
     words += _proc(wanted, machine)
@@ -138,10 +140,17 @@ ETC_MOUNTS = frozenset(f"/etc/{name}" for name in ETC)
 """What every sandbox has of its own there."""
 
 
-def _root(root: Root, descriptors: Descriptors) -> list[str]:
+def _root(root: Root, descriptors: Descriptors, layers: frozenset[str]) -> list[str]:
+    """A layer gives the sandbox inodes of its own, so that locks, leases and watches of files are not its neighbours'.
+
+    What could be written to it is for bubblewrap alone, and closed before the sandbox's program starts.
+    """
     words: list[str] = []
     for source, target in root.binds:
-        words += ["--ro-bind", source, target]
+        if target in layers:
+            words += ["--overlay-src", source, "--tmp-overlay", target, "--remount-ro", target]
+        else:
+            words += ["--ro-bind", source, target]
     for says, target in root.links:
         words += ["--symlink", says, target]
     if not root.etc:

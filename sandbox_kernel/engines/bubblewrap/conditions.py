@@ -19,6 +19,8 @@ TRY_SECONDS = 10.0
 NAMESPACES = ("--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 NOBODY = 65534
 
+WITHOUT_LAYERS = "sandboxes see each other's locks on files of the root; bubblewrap 0.11 and Linux 5.11 are needed"
+
 SWITCHES = (
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=65536"),
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
@@ -43,6 +45,9 @@ def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ..
             if proc is None
             else Condition("own /proc", met=False, found=f"cannot be mounted: {proc}", remedy=errors.NO_PROC)
         )
+        bare = no_layers(program)
+        found = "one of its own above the root" if bare is None else f"none ({bare}): {WITHOUT_LAYERS}"
+        rows.append(Condition("layer", met=True, found=found))
     why = cgroups.available()
     if why is None:
         rows.append(Condition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
@@ -52,6 +57,11 @@ def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ..
             Condition("cgroup", met=False, found=f"none can be made: {why}", remedy=f"{remedy}limits = best-effort")
         )
     return tuple(rows)
+
+
+def no_layers(program: str) -> str | None:
+    """Return why bubblewrap puts no layer above a folder of this machine, None if it does."""
+    return _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--overlay-src", "/usr", "--tmp-overlay", "/usr")
 
 
 def _namespaces(said: str | None, switches: str) -> Condition:

@@ -22,14 +22,13 @@ from ...core.model import ExitReason, SandboxSpec
 from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..cgroups import Group
-from ..hardening import protections
 from ..limit_watch import LimitWatch, watch_memory
 from ..owner import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
 from . import errors
 from .arguments import Descriptors, arguments
 from .finding import MARK, command_of, has_ended, mark_of
-from .launch import Launched, machine
+from .launch import Launched, confine_user, machine, walls
 from .roots import Root, find
 from .standing import Standing
 from .warden import kill, warden
@@ -114,6 +113,7 @@ class BubblewrapContainer(OverPipe, Standing):
             "host_uid": self._launched.host_uid,
             "group": None if group is None else {"folders": group.folders, "version": group.version},
             "descriptors": self._launched.descriptors._asdict(),
+            "layers": sorted(self._launched.layers),
             "may_use": [*self._most],
             "pipe": pipe,
         }
@@ -167,7 +167,7 @@ class BubblewrapContainer(OverPipe, Standing):
     def _words(self, spec: SandboxSpec, root: Root) -> list[str]:
         """Return what the gate was started with, as far as it is still to be seen: bubblewrap's own arguments."""
         mine = self._launched
-        return arguments(protections(spec), root, machine(mine.group), mine.descriptors, spec.command)
+        return arguments(walls(spec), root, machine(mine.group, mine.layers), mine.descriptors, spec.command)
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 
@@ -202,6 +202,8 @@ class BubblewrapContainer(OverPipe, Standing):
             with contextlib.suppress(OSError):  # it ended already; and the attestation sees what is not there
                 confine(first, self._most)
             self._limit = UsageWatch(first, self._most, self._used_too_much)
+        with contextlib.suppress(OSError):  # it ended, or is another user's, who has counts of their own
+            confine_user(first)
         warden().started(self.id, handle)
         self._changed.set()
 
@@ -321,6 +323,7 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
         folders = tuple((str(inside), str(folder)) for inside, folder in state["group"]["folders"])
         group = Group(folders, int(state["group"]["version"]))
     first, most, host_uid = int(state["first"]), MayUse(*map(int, state["may_use"])), int(state["host_uid"])
+    layers = frozenset(map(str, state["layers"]))
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     opened: list[int] = []
     try:
@@ -332,7 +335,7 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
             os.close(fd)
         raise
     monitor, stderr, status = opened
-    launched = Launched(name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid)
+    launched = Launched(name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid, layers)
     return launched, most, first
 
 

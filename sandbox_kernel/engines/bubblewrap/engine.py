@@ -46,14 +46,23 @@ class BubblewrapEngine:
     mark = MARK
     """The variable by which its sandboxes are found."""
 
-    def __init__(self, program: str | None = None, *, cgroup: bool = True, ahead: base.Ahead | None = None) -> None:
-        """`program` is found if None; without `cgroup`, none is made, as if there were none to be had.
+    def __init__(
+        self,
+        program: str | None = None,
+        *,
+        cgroup: bool = True,
+        layers: bool = True,
+        ahead: base.Ahead | None = None,
+    ) -> None:
+        """`program` is found if None; without `cgroup` or `layers`, none are made, as if there were none to be had.
 
         `ahead` is a sandbox that was begun already; a start with its spec takes it up.
         """
         self._program = program
         self._cgroup = cgroup
         self._ahead = ahead
+        self._layers = layers
+        """Until the machine refuses them: it has an old bubblewrap, or an old kernel, or a file system that cannot."""
         self._tasks = Tasks()
 
     # --- the seam ---------------------------------------------------------------------------------------------------
@@ -64,8 +73,16 @@ class BubblewrapEngine:
         if not isinstance(begun, Begun) or begun.spec != spec:
             if begun is not None:
                 begun.give_up()
-            begun = begin(spec, self._found(), cgroup=self._cgroup)
-        container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(spec))
+            begun = begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
+        try:
+            return await self._running(begun)
+        except errors.NoLayers:
+            self._layers = False
+            begun = begin(spec, self._found(), cgroup=self._cgroup, layers=False)
+            return await self._running(begun)
+
+    async def _running(self, begun: Begun) -> BubblewrapContainer:
+        container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(begun.spec))
         try:
             await container.running()
         except BaseException:

@@ -18,6 +18,10 @@ NO_PROC = (
 )
 
 
+class NoLayers(EngineError):
+    """This machine, or its bubblewrap, puts no layer above the folders of a root."""
+
+
 def missing() -> EngineUnavailable:
     """There is no bubblewrap."""
     return EngineUnavailable(
@@ -52,6 +56,8 @@ def refusal(said: str) -> EngineError:
     text = said.strip()
     words = text.removeprefix(PREFIX)
     low = words.lower()
+    if "overlay" in low:
+        return NoLayers(EndCode.ENGINE_FAILED, f"no layer can be put above the root: {words[:500]}")
     if "namespace" in low or "uid map" in low or "gid map" in low or "loopback" in low:
         return EngineUnavailable(
             EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES} (it said: {words[:200]})", setting="engine"

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import resource
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -26,8 +27,9 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from .. import filter as system_calls
+from .. import seccomp
 from ..cgroups import Group
-from ..hardening import MASKED_PATHS, READONLY_PATHS, Protections, protections
+from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ..owner import Owner
 from . import errors
 from .arguments import Descriptors, Machine, arguments, etc
@@ -61,6 +63,8 @@ class Launched:
     descriptors: Descriptors
     host_uid: int
     """Whom the machine takes its processes for."""
+    layers: frozenset[str] = frozenset()
+    """Where it has a layer of its own above the root."""
     said: bytes = b""
     """What was read already of what bubblewrap says of its state."""
 
@@ -101,19 +105,23 @@ def launch(
     root: Root,
     group: Group | None,
     guest: Guest | None = None,
+    *,
+    layers: bool = False,
 ) -> tuple[Launched, socket.socket]:
     """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
 
-    `guest` is said of a program that is none of a sandbox's. Raises `EngineError`.
+    `guest` is said of a program that is none of a sandbox's. With `layers`, each folder of the root gets one of the
+    sandbox's own. Raises `EngineError`.
     """
-    wanted, more, variable, niceness, pipe, gate = guest or Guest(protections(spec), (), MARK)
+    wanted, more, variable, niceness, pipe, gate = guest or Guest(walls(spec), (), MARK)
+    above = frozenset(target for source, target in root.binds if layers and os.path.isdir(source))  # noqa: PTH112 (a string)
     name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
     mine, theirs = pipe or way()
     held: list[int] = []
     try:
         with contextlib.nullcontext() if pipe is not None else theirs:
             status, errors_end, descriptors = _files(wanted, held)
-            words = arguments(wanted, root, machine(group), descriptors, spec.command)
+            words = arguments(wanted, root, machine(group, above), descriptors, spec.command)
             says = _mark(name, spec, mine)
             whom = spec.uid if drops() else None
             try:
@@ -164,9 +172,26 @@ def launch(
     for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values()):
         os.close(fd)
     launched = Launched(
-        name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors, _uid(spec)
+        name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors, _uid(spec), above
     )
     return launched, mine
+
+
+def walls(spec: SandboxSpec) -> Protections:
+    """Return a sandbox's protections: its device nodes at least are those of others, so files cannot be watched."""
+    return protections(spec)._replace(system_calls=seccomp.rules(listening=spec.watched, shared=True))
+
+
+def confine_user(first: int) -> None:
+    """Let a sandbox use up little of what the machine counts by user; `first` is its first process.
+
+    The kernel compares the count of a namespace of users with a process's own limit, and the sum of all of them with
+    the limit of who made the namespace. So this is done when the namespace is there. Raises OSError.
+    """
+    for name, most in OF_A_USER.items():
+        number = getattr(resource, f"RLIMIT_{name.upper()}")
+        least = min(each for each in (most, *resource.prlimit(first, number)) if each >= 0)
+        resource.prlimit(first, number, (least, least))
 
 
 def confine(pid: int, wanted: Protections, group: Group | None) -> None:
@@ -196,9 +221,10 @@ def machine_paths() -> Machine:
     )
 
 
-def machine(group: Group | None) -> Machine:
+def machine(group: Group | None, layers: frozenset[str] = frozenset()) -> Machine:
     """Return what differs from one machine, or one sandbox, to the next."""
-    return machine_paths()._replace(cgroup=group.seen() if group is not None else (), mounted=_mounted())
+    seen = group.seen() if group is not None else ()
+    return machine_paths()._replace(cgroup=seen, mounted=_mounted(), layers=layers)
 
 
 def _mounted() -> tuple[str, ...]:

@@ -73,8 +73,10 @@ class Warden:
     def _send(self, word: str, name: str, text: str, fds: tuple[int, ...]) -> bool:
         if self._way is None:
             return False
+        from ...core.descriptors import send_fds
+
         try:
-            socket.send_fds(self._way, [f"{word}{name}\n{text}".encode()], list(fds))
+            send_fds(self._way, f"{word}{name}\n{text}".encode(), fds)
         except OSError:
             return False
         return True

@@ -16,9 +16,9 @@ from ...core.model import SandboxSpec
 from ..attestation import WITHOUT_A_CGROUP, same
 from ..base import Check, Witness
 from ..cgroups import Group
-from ..hardening import PAGE_BYTES, Protections, protections
+from ..hardening import OF_A_USER, PAGE_BYTES, Protections
 from .arguments import mounts, variables
-from .launch import Launched, digest
+from .launch import Launched, digest, walls
 from .roots import Root
 
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
@@ -33,6 +33,7 @@ STATUS = {
     "bounding capabilities": "CapBnd",
     "ambient capabilities": "CapAmb",
 }
+LIMITS = {"sigpending": "Max pending signals", "memlock": "Max locked memory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Seen:
     score: str = ""
     cgroups: str = ""
     limits: dict[str, str] = field(default_factory=dict)
+    own_limits: dict[str, str] = field(default_factory=dict)
+    """Of the process itself, by the names that the system gives them."""
 
 
 def look(launched: Launched, first: int) -> Seen:
@@ -59,6 +62,7 @@ def look(launched: Launched, first: int) -> Seen:
         _read(f"/proc/{first}/oom_score_adj").strip(),
         _read(f"/proc/{first}/cgroup"),
         limits_of(launched.group) if launched.group is not None else {},
+        {row[:25].strip(): row[25:] for row in _read(f"/proc/{first}/limits").splitlines()},
     )
 
 
@@ -79,10 +83,19 @@ def limits_of(group: Group) -> dict[str, str]:
 
 def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Witness:
     """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
-    lines = compared(protections(spec), launched, words, seen or Seen())
+    wanted, seen = walls(spec), seen or Seen()
+    lines = (*compared(wanted, launched, words, seen), *_of_a_user(seen))
     weaker = launched.group is None and spec.limits_kept == "best-effort"
     excused = WITHOUT_A_CGROUP if weaker else "bubblewrap"
-    return Witness(lines, variables(protections(spec), root), mounts(root), excused)
+    return Witness(lines, variables(wanted, root), mounts(root), excused, True, launched.layers)
+
+
+def _of_a_user(seen: Seen) -> Iterator[Check]:
+    """The limits that its first process has, of what the machine counts by user."""
+    for name, row in LIMITS.items():
+        said = seen.own_limits.get(row, "").split()[:2]
+        ok = len(said) == 2 and all(each.isdigit() and int(each) <= OF_A_USER[name] for each in said)
+        yield Check(f"engine: limit of {name}", f"at most {OF_A_USER[name]}", " ".join(said) or "nothing", ok)
 
 
 def compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> tuple[Check, ...]:

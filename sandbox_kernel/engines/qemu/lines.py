@@ -1,6 +1,6 @@
 """A channel of lines of JSON over a socket, all of it bounded: what comes may be a hostile machine's.
 
-Imports asyncio only.
+Imports asyncio and the sending of descriptors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import socket
 from collections.abc import Callable
 from typing import Any
+
+from ...core.descriptors import send_fds
 
 READ_BYTES = 65536
 LINE_BYTES = 256 << 10
@@ -69,7 +71,7 @@ class Lines:
         async with self._turn:
             self._count = 0
             if fds:
-                sent = socket.send_fds(self._socket, [data], list(fds))
+                sent = send_fds(self._socket, data, fds)
                 data = data[sent:]
             await self._loop.sock_sendall(self._socket, data)
 

@@ -32,6 +32,7 @@ from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reac
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import holders, sandboxes
 from sandbox_kernel.engines.bubblewrap.watch import MayUse, UsageWatch
+from sandbox_kernel.engines.hardening import protections
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
 from tests.support.patience import within
@@ -347,6 +348,18 @@ def no_filter(arguments: list[str]) -> list[str]:
     return arguments[:at] + arguments[at + 2 :]
 
 
+def no_layer(arguments: list[str]) -> list[str]:
+    words = iter(arguments)
+    found = []
+    for word in words:
+        if word == "--overlay-src":
+            source, _, target, _, _ = (next(words) for _ in range(5))
+            found += ["--ro-bind", source, target]
+        else:
+            found.append(word)
+    return found
+
+
 WEAKENED = {
     "the host's network": (without("--unshare-net"), "network interfaces|namespaces of its own"),
     "the host's names": (without("--unshare-uts", "--uid"), None),
@@ -355,6 +368,7 @@ WEAKENED = {
     "the machine's /etc": (instead("--proc", "--ro-bind", "/etc", "/opt", "--proc"), "engine: arguments"),
     "the machine's processes": (without("--unshare-pid"), None),
     "another host name": (instead("sandbox", "other"), "host name"),
+    "no layer above the root": (no_layer, r"layers above what others have: expected all, found none for /\w+"),
     "a folder of the host's": (instead("--proc", "--bind", "/var", "/srv", "--proc"), "mounts besides"),
 }
 
@@ -375,6 +389,51 @@ async def test_a_weaker_sandbox_is_refused(start: Launch, weakness: str, monkeyp
         await container.attest(report, spec)
     assert line is not None
     assert re.search(line, str(caught.value)), str(caught.value)
+
+
+async def test_a_list_of_calls_that_shows_the_uses_of_files_is_refused(
+    start: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what the other engines have, whose sandboxes have files of their own."""
+    monkeypatch.setattr(launch, "walls", protections)
+    spec = UNDER.spec(REPORT, *report_sources())
+    container = await start(spec)
+    with pytest.raises(AttestationFailed, match=r"filter for inotify \(error number\): expected 38, found 0"):
+        await container.attest(await report_of(container), spec)
+
+
+async def test_a_limit_of_what_is_counted_by_user_that_is_too_high_is_refused(start: Launch) -> None:
+    """Both say it: the sandbox, and the machine of the sandbox's first process. Its program is none that limits."""
+    shield, report, calls = report_sources()[1], report_sources()[0], report_sources()[2]
+    without = shield.replace("resource.setrlimit(", "(lambda *_: None)(")
+    spec = UNDER.spec(REPORT, report, without, calls)
+    container = await start(spec)
+    said = await report_of(container)
+    said["rlimits"]["sigpending"] = [4096, 4096]
+    with pytest.raises(AttestationFailed, match="limit of sigpending: expected at most 256") as caught:
+        await container.attest(said, spec)
+    assert ("engine: limit of sigpending" in str(caught.value)) == launch.drops()
+
+
+@pytest.mark.parametrize("says", ["Unknown option --overlay-src", "Can't make overlay mount on /newroot/usr"])
+async def test_where_no_layer_is_to_be_had_it_starts_without(start: Launch, tmp_path: Path, says: str) -> None:
+    """With an old bubblewrap, or where the machine refuses: what is left holds, and `doctor` says what does not."""
+    let_others_in(tmp_path)
+    old = tmp_path / "bwrap"
+    old.write_text(
+        f'#!/bin/sh\ncase "$*" in *--overlay-src*) echo "bwrap: {says}" >&2; exit 1;; esac\n'
+        f'exec {bubblewrap_program()} "$@"\n'
+    )
+    old.chmod(0o755)
+    spec = UNDER.spec(REPORT, *report_sources())
+    container = await start(spec, BubblewrapEngine(str(old)))
+    report = await report_of(container)
+    await container.attest(report, spec)
+    assert {mount["type"] for mount in report["mounts"] if mount["path"] == "/usr"}.isdisjoint({"overlay"})
+    row = next(row for row in conditions(str(old)) if row.name == "layer")
+    assert row.met
+    assert says in row.found
+    assert "locks" in row.found
 
 
 async def test_another_limit_is_refused(start: Launch) -> None:
@@ -555,7 +614,7 @@ def test_a_machine_that_has_what_it_needs() -> None:
     program = bubblewrap_program()
     assert program is not None
     assert [(one.name, one.met) for one in conditions(program)] == [
-        ("namespaces", True), ("own /proc", True), ("cgroup", True)
+        ("namespaces", True), ("own /proc", True), ("layer", True), ("cgroup", True)
     ]  # fmt: skip
 
 

@@ -21,6 +21,8 @@ import pytest
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.attestation import ALL_CLOSED, EINVAL
 from sandbox_kernel.engines.base import Container
+from sandbox_kernel.engines.bubblewrap.conditions import no_layers
+from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.setup import enforced
 from sandbox_kernel.setup.walls import WALLS
@@ -85,6 +87,7 @@ JUDGES: Mapping[str, Callable[[Seen], bool]] = {
     "user": lambda seen: seen.users == {seen.uid},
     "files": refused("file_of_the_host"),
     "root": refused("file_in_any_other_folder"),
+    "inodes": lambda seen: {mount["path"]: mount["root"] for mount in seen.report["mounts"]}.get("/usr", "/") == "/",
     "sys": lambda seen: "/sys" not in {mount["path"] for mount in seen.report["mounts"]},
     "kernel": lambda seen: seen.report["kernel"] != platform.release(),
     "calls": lambda seen: seen.report["own_filters"]["netlink before"] == EINVAL,
@@ -105,6 +108,7 @@ ENDS = test_contract.test_a_container_that_does_not_hear_of_its_owner_s_end_is_e
 """The row "ends" is this test of the contract's, which each of the walls passes."""
 PARTLY: Mapping[str, Callable[[Seen], bool]] = {
     "user": lambda _: os.geteuid() == 0,
+    "inodes": lambda _: no_layers(bubblewrap_program() or "") is None,
     "threads": lambda seen: f"Max processes {seen.most_processes} " in " ".join(seen.limits.split()),
 }
 """When what holds partly has to hold."""

@@ -27,3 +27,12 @@ def test_all_of_it_holds_for_an_ordinary_user(delegated: bool) -> None:
     print("", *re.findall(r"[a-z ]+ after [\d.]+ s|\d+ passed.*", ran.stdout), sep="\n")
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
     assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
+
+
+def test_sandboxes_of_one_user_are_no_way_to_each_other() -> None:
+    """What root's sandboxes cannot do to each other for having users of their own."""
+    if why := ordinary.absent():
+        pytest.skip(why)
+    ran = ordinary.run([f"{ESCAPES}/test_one_user.py"], "not containers", delegated=False)
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
+    assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
