@@ -94,7 +94,7 @@ class Bundles:
         elif name == "text/latex" and isinstance(value, str):
             from . import tex
 
-            if tex.is_latex(value):
+            if tex.is_latex(value := tex.as_meant(value)):
                 kept[name] = value
                 notes.work += tex.BOX * tex.boxes(value)
             elif not _BETTER & data.keys():

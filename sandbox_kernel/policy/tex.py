@@ -65,6 +65,9 @@ _HEIGHT = re.compile(r"\s{0,8}\[\s*[0-9]{0,2}(?:\.[0-9]{1,3})?\s*(?:pt|em|ex|mm|
 _SIZED = {"color": _COLOUR, "textcolor": _COLOUR, "cline": _SPAN, "multicolumn": _SPAN}
 _WORDS = re.compile(r"[A-Za-z0-9À-ɏ \n,.;:!?'()=+*/-]*")
 """What may stand between formulas in text/latex: LaTeX reads it as well."""
+_ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\v": "v", "\f": "f"}
+_ESCAPED = re.compile(r"^[ \t]+|([\a\x08\t\v\f])([A-Za-z]*)", re.MULTILINE)
+"""Characters that Python makes of the beginning of a macro, beside tabs that indent a line; not the end of a line."""
 _MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])|\]\s*[(:\[]|!\[|`|://|www\.|~~~|^ {4}|\t", re.IGNORECASE | re.MULTILINE)
 """Some front ends read text/latex as Markdown with HTML in it: no tag, link, image or block of code may be found."""
 
@@ -137,6 +140,23 @@ def defused(text: str) -> str:
 def _blunted(text: str) -> str:
     """Return text without any dollar, and with no backslash before anything: fast, whatever it is made of."""
     return text.replace("\\", "\\\u2060").replace("$", "\uff04")
+
+
+def as_meant(text: str) -> str:
+    r"""Return LaTeX as its author meant it: `'\frac'` that was written without an `r` begins with a form feed.
+
+    Every other control is a space, as TeX has it. The text is still anybody's: `is_latex` judges what is returned.
+    """
+    if len(text) > 2 * MAX_MATH:
+        return text
+    return _ESCAPED.sub(_as_meant, text)
+
+
+def _as_meant(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0].replace("\t", " ")
+    name = _ESCAPES[match[1]] + match[2]
+    return f"\\{name}" if name in MACROS or name == "begin" else f" {match[2]}"
 
 
 def is_latex(text: str) -> bool:

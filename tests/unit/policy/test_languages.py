@@ -216,6 +216,42 @@ def test_ordinary_formulas_stay_as_they_are(source: str) -> None:
     assert tex.clean(source) == source
 
 
+def unescaped(source: str) -> str:
+    """Return what Python makes of LaTeX in a literal without `r`."""
+    return re.sub(r"\\([abtvf])", lambda match: "\a\b\t\v\f"["abtvf".index(match[1])], source)
+
+
+@each("name", sorted(name for name in MACROS if name[0] in "abtvf" and name != "textcolor"))
+def test_a_macro_that_was_written_without_an_r_is_what_its_author_meant(name: str) -> None:
+    """Python makes a control of these letters behind a backslash, and an end of line of `n` and `r`."""
+    meant = rf"$\displaystyle x^2 \{name} {{1}}{{2}}$"
+    sent = unescaped(meant)
+    assert sent != meant
+    data, verdict = filtered({"text/plain": "x", "text/latex": sent})
+    assert data == {"text/plain": "x", "text/latex": meant}
+    assert verdict.reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("$\\displaystyle \text{if } x$", r"$\displaystyle \text{if } x$"),
+        ("$$\begin{matrix}\n\t1 & 2\n\\end{matrix}$$", "$$\\begin{matrix}\n 1 & 2\n\\end{matrix}$$"),
+        ("$a\fb$", "$a b$"),
+        ("$a$\r\n", "$a$\n"),
+    ],
+)
+def test_other_controls_in_latex_are_spaces(sent: str, shown: str) -> None:
+    assert filtered({"text/latex": sent})[0] == {"text/latex": shown}
+
+
+@each("sent", ["$\fref{x}$", "$\fbox{\\def\\x{1}}$", "$x$\x0bb\\def\\x{1}", "$\x0bspace{1cm}$", "$a\x1b[1m$"])
+def test_what_would_act_does_not_pass_as_a_lost_macro(sent: str) -> None:
+    data, _ = filtered({"text/latex": sent})
+    assert set(data) == {"text/plain"} or not re.search(r"\\(href|fbox|def|vspace)", data["text/latex"])
+    assert not re.search(r"[\a\b\v\f\r]", "".join(data.values()))
+
+
 @pytest.mark.parametrize(
     "source",
     [
