@@ -132,7 +132,8 @@ class SandboxKernels(Configurable):
     allowed = List(
         Unicode(),
         help="Names of installed sandbox kernels. If there is one, the server starts these and no other, and the first "
-        "where a request names none. Empty: any kernel. Switch terminals off as well (ServerApp.terminals_enabled).",
+        "where a request names none, or python3, for which clients ask by default. Empty: any kernel. Switch terminals "
+        "off as well (ServerApp.terminals_enabled).",
     ).tag(config=True)
 
     def guard(self, manager: Any) -> None:
@@ -140,7 +141,9 @@ class SandboxKernels(Configurable):
         start = manager.start_kernel
 
         async def guarded(*arguments: Any, **options: Any) -> Any:
-            name = options.get("kernel_name") or self.allowed[0]
+            name = options.get("kernel_name") or USUAL
+            if name == USUAL and name not in self.allowed:
+                name = self.allowed[0]  # it was not chosen: clients ask so where nobody has said which
             if name not in self.allowed or not is_sandbox(manager.kernel_spec_manager, name):
                 allowed = ", ".join(self.allowed)
                 raise HTTPError(403, f"this server starts sandboxes only: {allowed} (SandboxKernels.allowed)")
@@ -151,6 +154,8 @@ class SandboxKernels(Configurable):
         manager.kernel_spec_manager.allowed_kernelspecs = set(self.allowed)
 
 
+USUAL = "python3"
+"""The kernel that clients of Jupyter ask for by default. Where sandboxes alone are started, it is one."""
 SWITCHES = {"-I", "-E", "-P", "-S"}
 """Of Python, in the command of a kernel of ours."""
 LAUNCHER = "/sandbox_kernel/kernel/launch.py"

@@ -267,12 +267,18 @@ def test_a_server_that_is_told_so_starts_sandboxes_only(tmp_path: Path, image: s
         assert (status, kernel["name"]) == (201, "sandbox-python")
         status, info = asked(server, "kernelspecs", {}, "GET")
         assert (status, list(info["kernelspecs"]), info["default"]) == (200, ["sandbox-python"], "sandbox-python")
-        for name in ("python3", "none"):
+        for name in ("python3x", "none"):
             status, answer = asked(server, "kernels", {"name": name})
             assert (status, "starts sandboxes only" in answer["message"]) == (403, True)
             status, answer = asked(server, "sessions", notebook | {"kernel": {"name": name}})
             assert (status, "starts sandboxes only" in answer["message"]) == (500, True)  # so Jupyter Server says it
         assert [one["name"] for one in asked(server, "kernels", {}, "GET")[1]] == ["sandbox-python"]
+        status, usual = asked(server, "kernels", {"name": "python3"})  # as jupyter-mcp-server asks, and many others
+        assert (status, usual["name"]) == (201, "sandbox-python")
+        assert asked(server, f"kernels/{usual['id']}", {}, "DELETE")[0] == 204
+        status, session = asked(server, "sessions", notebook | {"kernel": {"name": "python3"}})
+        assert (status, session["kernel"]["name"]) == (201, "sandbox-python")
+        assert asked(server, f"sessions/{session['id']}", {}, "DELETE")[0] == 204
         assert asked(server, f"kernels/{kernel['id']}/restart", {})[0] == 200
         assert asked(server, f"kernels/{kernel['id']}", {}, "DELETE")[0] == 204
     (tmp_path / "control").mkdir()
