@@ -19,6 +19,7 @@ standard library and each other, and are written for Python 3.9 and later.
 - `watch`: What the agent notices of the cells, where a monitor asks for it.
 - `later`: Modules of a kernel that wait until something is wanted of them.
 - `prepared`: What a kernel's start loads, as one file of an image.
+- `interrupts`: An interrupt meets the code of a cell, and never ipykernel itself.
 - `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
 - `warm`: The agent of a sandbox that was started before anybody wanted it, until it is claimed.
 - `renew`: The same of a copy, whose kernel begins anew before.

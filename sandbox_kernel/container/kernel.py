@@ -26,8 +26,11 @@ CONNECTION = """{
 """
 """The connection file: a path of ours is all that changes."""
 
-DEFAULT = [signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD]
-"""Signals that the agent treats in a way of its own, and programs do not."""
+DEFAULT = [signal.SIGPIPE, signal.SIGCHLD]
+"""Signals that the agent treats in a way of its own, and programs do not.
+
+SIGINT stays ignored, as the agent ignores it: an interrupt would end a kernel that is on its way.
+"""
 
 
 class Kernel:

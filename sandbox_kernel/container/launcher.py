@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from .interrupts import install_interrupts
     from .later import finders, load_later, settle, waiting
     from .prepared import PREPARED, Prepared, given_by
 
@@ -119,6 +120,7 @@ def starting(
         type(self).initialize = initialize
         initialize(self, *arguments, **named)
         settle()
+        install_interrupts(self.kernel, self.shell)
         then(self.shell)
         vars(self.shell)["_sys_modules_keys"] = set(sys.modules)  # what %reset leaves: what was there before a cell
         if prepared is not None:

@@ -142,7 +142,7 @@ def _line(module: str, call: str, *before: str) -> str:
 
 CHARTS = ("charts", "install_here()")
 OUTPUTS = ("outputs", "install_here()")
-LAUNCHER = ("launcher", "main()", "later", "prepared")
+LAUNCHER = ("launcher", "main()", "later", "prepared", "interrupts")
 
 
 def to_prepare() -> dict[str, Any]:

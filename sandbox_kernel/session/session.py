@@ -6,6 +6,7 @@ no sockets and no settings machinery.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 import signal
@@ -80,6 +81,7 @@ class Session:
         )
         self.introduction = Introduction()
         self._tasks = Tasks(noted_in(self.audit))
+        self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)
         self.folders = Folders(settings, self.ask, self.audit)
         self._service = service(Voices(self)) if service is not None else None
@@ -224,11 +226,13 @@ class Session:
         return self._life.link.container.id
 
     async def interrupt(self) -> None:
-        """Send SIGINT to the kernel and its children."""
+        """Send SIGINT to the kernel and its children, if it handles a request; one that is on its way is for all."""
         self.router.take_back_questions()  # now: one that comes of the interrupt may be here before its answer is
-        if self.ready:
+        if self.ready and self.router.requests.in_flight:
+            if self._interrupting is None or self._interrupting.done():
+                self._interrupting = self._tasks.hold(self.signal(signal.SIGINT), "an interrupt")
             with contextlib.suppress(SandboxDied):
-                await self.signal(signal.SIGINT)
+                await asyncio.shield(self._interrupting)
         self.router.interrupted()
 
     async def usage(self) -> Usage:

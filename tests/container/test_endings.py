@@ -77,6 +77,17 @@ def test_interrupt(kernel: Kernel, code: str) -> None:
     assert kernel.run("1 + 1").value == "2"
 
 
+def test_an_interrupt_between_cells_reaches_nothing(kernel: Kernel) -> None:
+    """What a cell left running goes on; while a cell runs, it is interrupted with it."""
+    kernel.run("import subprocess; left = subprocess.Popen(['sleep', '60'])")
+    kernel.manager.interrupt_kernel()
+    assert kernel.run("left.poll()").value == ""
+    message_id, begin = kernel.start("print('runs', flush=True)\nwhile True: pass", until="stream")
+    kernel.manager.interrupt_kernel()
+    assert kernel.collect(message_id, begin).ename == "KeyboardInterrupt"
+    assert kernel.run("left.wait()").value == "-2"
+
+
 def test_out_of_memory_is_named(start_kernel: Start) -> None:
     kernel = start_kernel("--memory", "300M", "--scratch-size", "50M", "--tmp-size", "16M", "--shm-size", "16M")
     result = kernel.run("hog = []\nwhile True: hog.append(bytearray(10_000_000))")
