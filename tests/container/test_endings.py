@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.kernels import Kernel, close_all, eventually
+from tests.support.kernels import WAIT, Kernel, close_all, eventually
 from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
@@ -80,7 +80,8 @@ def test_interrupt(kernel: Kernel, code: str) -> None:
 def test_an_interrupt_between_cells_reaches_nothing(kernel: Kernel) -> None:
     """What a cell left running goes on; while a cell runs, it is interrupted with it."""
     kernel.run("import subprocess; left = subprocess.Popen(['sleep', '60'])")
-    kernel.manager.interrupt_kernel()
+    kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))
+    assert kernel.client.get_control_msg(timeout=WAIT)["msg_type"] == "interrupt_reply"  # before the next cell begins
     assert kernel.run("left.poll()").value == ""
     message_id, begin = kernel.start("print('runs', flush=True)\nwhile True: pass", until="stream")
     kernel.manager.interrupt_kernel()
