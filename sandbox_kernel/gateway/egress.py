@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..core.codes import NetworkCode, Note
 from ..core.errors import NetworkDenied
 from ..policy.network import Address, NetworkPolicy, Refused, Target
-from ..session.streams import Cell, Stream, StreamReset, Voice
+from ..session.streams import RESET_CROWDED, Cell, Stream, StreamReset, Voice
 from . import proxy_head, tunnel
 from .answers import is_denial, refusal
 from .buffered import Buffered
@@ -78,7 +78,11 @@ class Egress:
             return
         try:
             watch = Watch(self.limits)
-            await _Connection(self, Metered(stream, account, watch), cell, watch).serve()
+            await _Connection(self, stream, Metered(stream, account, watch), cell, watch).serve()
+        except StreamReset as broken:
+            if broken.code == RESET_CROWDED:
+                self.refused(NetworkCode.TOO_MANY_CONNECTIONS.note(limit=self.limits.connections), cell)
+            raise
         finally:
             self._ledger.closed(account)
 
@@ -111,8 +115,9 @@ class Egress:
 class _Connection:
     """One connection of a cell."""
 
-    def __init__(self, egress: Egress, metered: Metered, cell: Cell, watch: Watch) -> None:
+    def __init__(self, egress: Egress, stream: Stream, metered: Metered, cell: Cell, watch: Watch) -> None:
         self._egress = egress
+        self._stream = stream
         self._metered = metered
         self._client = Buffered(metered)
         self._cell = cell
@@ -128,6 +133,7 @@ class _Connection:
         """Read what is wanted, and do it. What is refused once bytes have passed breaks the connection."""
         try:
             async with self._watch:
+                self._idle(True)
                 if not await self._client.begins():
                     return
                 await self._serve()
@@ -156,7 +162,9 @@ class _Connection:
         seconds = self._egress.limits.head_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._client.head()
+                raw = await self._client.head()
+                self._idle(False)
+                return raw
         except TimeoutError:
             await self._refuse(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{seconds:g}"))
         except Refused as refused:
@@ -200,11 +208,14 @@ class _Connection:
     async def _hello(self, target: Target) -> bytes | None:
         """Return the first word of TLS; None if it was refused, which is said in the language of the client."""
         try:
-            return await tunnel.checked_hello(self._client, self._check(target), self._egress.limits.head_seconds)
+            self._idle(True)
+            hello = await tunnel.checked_hello(self._client, self._check(target), self._egress.limits.head_seconds)
         except Refused as refused:
             spoken = refusal(refused.note) if refused.code is NetworkCode.NOT_TLS else ALERT_ACCESS_DENIED
             await self._refuse(refused.note, spoken)
             return None
+        self._idle(False)
+        return hello
 
     def _check(self, target: Target) -> tunnel.CheckName:
         return lambda name: self._egress.policy.check_server_name(target, name)
@@ -247,7 +258,11 @@ class _Connection:
             exchange=(lambda head: None) if insight is None else insight.exchange,
             passed=self._request_passed,
             head_seconds=self._egress.limits.head_seconds,
+            idle=self._idle,
         )
+
+    def _idle(self, idle: bool) -> None:
+        self._stream.idle(idle=idle)
 
     async def _dialled(self, target: Target) -> Duplex:
         dialled: Dialled = await self._egress.dialler.dial(target, self._watch.touch)

@@ -70,10 +70,11 @@ class Relay:
         exchange: ExchangeFactory = lambda head: None,
         passed: Callable[[Passed], None] = lambda passed: None,
         head_seconds: float = 15.0,
+        idle: Callable[[bool], None] = lambda idle: None,
     ) -> None:
         """`target` is that of the tunnel in which the requests come; None for those of a plain proxy.
 
-        `passed` hears of each request that is over, or was answered by a refusal.
+        `passed` hears of each request that is over, or was answered by a refusal, and `idle` whether one is waited for.
         """
         self._client = client
         self._dial = dial
@@ -83,13 +84,14 @@ class Relay:
         self._exchange = exchange
         self._passed = passed
         self._head_seconds = head_seconds
+        self._idle = idle
         self._upstream: Upstream | None = None
 
     async def run(self) -> None:
         """Serve requests until one of both sides is done. Raises what breaks the connection: Refused, StreamReset."""
         try:
             while await self._client.begins() and await self._serve():
-                pass
+                self._idle(True)
         finally:
             self._drop()
 
@@ -119,6 +121,7 @@ class Relay:
         try:
             async with asyncio.timeout(self._head_seconds):
                 raw = await self._client.head()
+                self._idle(False)
         except TimeoutError:
             raise Refused(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{self._head_seconds:g}")) from None
         asked = proxy_head.read(cell.parser, raw)

@@ -20,6 +20,7 @@ class Switch:
     async def serve(self, stream: Stream, cell: Cell) -> None:
         """Serve one connection until its end. Raises StreamReset."""
         data = b""
+        stream.idle(idle=True)
         try:
             async with asyncio.timeout(self._seconds):
                 while len(data) < len(PREAMBLE) and PREAMBLE.startswith(data):
@@ -29,6 +30,7 @@ class Switch:
         except TimeoutError:
             stream.reset("silent")
             return
+        stream.idle(idle=False)
         if data.startswith(PREAMBLE):
             await self._calls.serve(Begun(stream, data[len(PREAMBLE) :]), cell)
         elif self._others is not None:
@@ -62,6 +64,9 @@ class Begun:
     @property
     def number(self) -> int:
         return self._stream.number
+
+    def idle(self, *, idle: bool) -> None:
+        self._stream.idle(idle=idle)
 
     async def receive(self) -> bytes:
         data, self._data = self._data, b""

@@ -59,7 +59,7 @@ class ToolCalls:
     async def serve(self, stream: Stream, cell: Cell) -> None:
         """Serve one connection, behind its preamble. Raises StreamReset."""
         reader = Reader(stream)
-        while (head := await reader.head()) is not None:
+        while (head := await self._next(reader, stream)) is not None:
             answer, last = await self._answer(reader, LENGTH.unpack(head)[0])
             try:
                 async with asyncio.timeout(READ_SECONDS):
@@ -72,6 +72,13 @@ class ToolCalls:
             if last:
                 return
         await stream.finish()
+
+    @staticmethod
+    async def _next(reader: Reader, stream: Stream) -> bytes | None:
+        stream.idle(idle=True)
+        head = await reader.head()
+        stream.idle(idle=False)
+        return head
 
     def cell_began(self, cell: Cell) -> None:
         self._running[cell.id] = 0

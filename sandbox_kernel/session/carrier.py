@@ -19,6 +19,7 @@ from .connection import Connection
 from .link import Link
 from .streams import (
     RESET_BY_END,
+    RESET_CROWDED,
     RESET_LEFT_OPEN,
     RESET_UNCHARGED,
     Cell,
@@ -37,6 +38,9 @@ BESIDE_SECONDS = 0.2
 """How long after a message another one is expected, which should find little on its way."""
 LOOK_SECONDS = 0.05
 """How often what came too fast is looked at again."""
+IDLE_SECONDS = 1.0
+"""How long a stream may wait for a request of the cell's while no more can be opened: the system tries to connect again
+after one second, after two more and so on, so whoever waits for a place longer waits for minutes."""
 
 
 class Pace:
@@ -83,6 +87,7 @@ class Carrier:
         """Bytes that were read off the pipe, and that the container does not know yet."""
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
+        self._crowded: asyncio.TimerHandle | None = None
         self._closed = False
 
     def begin(self) -> None:
@@ -122,8 +127,9 @@ class Carrier:
     async def close(self) -> None:
         """End all streams without a word to the container. Idempotent, bounded."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._crowded):
+            if timer is not None:
+                timer.cancel()
         for stream in self._streams.values():
             stream.tear(RESET_BY_END)
         self._ready.clear()
@@ -158,10 +164,23 @@ class Carrier:
             return
         task = self._serving[number] = self._tasks.start(self._serve(stream, cell), "a connection")
         task.add_done_callback(lambda _: self._served(stream))  # it may be cancelled before it begins
+        if self._crowded is None:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """While no more streams may be opened, break those that have waited for the cell for too long."""
+        self._crowded = None
+        if self._closed or self._allowed or self._owed:
+            return
+        for stream in list(self._streams.values()):
+            if stream.idles(IDLE_SECONDS):
+                stream.reset(RESET_CROWDED)
+        self._crowded = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._make_room)
 
     async def _serve(self, stream: Connection, cell: Cell) -> None:
         with contextlib.suppress(StreamReset):
             await self._service.serve(stream, cell)
+            stream.idle(idle=True)
             await stream.linger()
 
     def _served(self, stream: Connection) -> None:

@@ -47,8 +47,12 @@ class Connection:
         self._broken: str | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
+        self._idle_since: float | None = None
 
     # --- for the service ---
+
+    def idle(self, *, idle: bool) -> None:
+        self._idle_since = asyncio.get_running_loop().time() if idle else None
 
     async def receive(self) -> bytes:
         while not self._came:
@@ -106,6 +110,10 @@ class Connection:
     def held(self) -> tuple[int, int]:
         """How many bytes came and wait for the service, and in how many pieces."""
         return sum(map(len, self._came)), len(self._came)
+
+    def idles(self, seconds: float) -> bool:
+        """Return whether nobody has waited for it for so long."""
+        return self._idle_since is not None and asyncio.get_running_loop().time() - self._idle_since >= seconds
 
     def tear(self, code: str) -> None:
         """Have the service's next words fail, without a word to the container."""

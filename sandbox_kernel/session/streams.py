@@ -36,6 +36,8 @@ RESET_BY_END = "end"
 """The sandbox ended, or the session."""
 RESET_LEFT_OPEN = "left-open"
 """The service returned without an end of it."""
+RESET_CROWDED = "crowded"
+"""Nobody waited for it, and others may wait for its place."""
 RESET_UNCHARGED = "uncharged"
 """It was opened before its kernel's first cell."""
 
@@ -50,6 +52,9 @@ class Stream(Protocol):
     @property
     def number(self) -> int:
         """Unique within one container."""
+
+    def idle(self, *, idle: bool) -> None:
+        """Note whether it waits for a request of the cell's: then it may be broken, to make room for another one."""
 
     async def receive(self) -> bytes:
         """Return what has come, waiting for it; b"" once the cell has finished sending. Raises `StreamReset`."""

@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.model import MIB, Inside, Limits, Settings
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.session import carrier
 from sandbox_kernel.session.session import Session
 from sandbox_kernel.session.streams import Cell, Stream
 from tests.support.fronts import WRITE, Front
@@ -220,6 +222,45 @@ async def test_a_cell_that_opens_and_opens_and_never_reads_holds_up_nobody(opens
     assert one.service.most <= 16
     assert peak_bytes() - before < 150 * MIB
     assert await one.run("s = order('echo'); s.sendall(b'x'); print(s.recv(10))") == "b'x'\n"
+
+
+DEAD = """
+import socket
+held = []
+for number in range(48):
+    sock = socket.create_connection(('127.0.0.1', 3128))
+    half = b'GET http://other.example.org/ HTTP/1.1\\r\\n'
+    sock.sendall([b'', half, half + b'\\r\\n'][number % 3])
+    held.append(sock)
+"""
+ASK = """
+import urllib.request, urllib.error
+try:
+    urllib.request.urlopen('http://other.example.org/', timeout=10)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.parametrize("seconds", [carrier.IDLE_SECONDS, 3600.0], ids=["", "control"])
+async def test_connections_for_which_nobody_waits_hold_up_no_request(
+    image: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times as many as there are places: silent ones, half of a head, and answers that nobody reads.
+
+    No sibling is left: a service says when it waits for the cell's words, and it always waits either for those or for
+    something that has a limit of its own; what it has done with waits for the cell, too.
+    """
+    monkeypatch.setattr(carrier, "IDLE_SECONDS", seconds)
+    async with AsyncSandbox(image=image, network=["example.org"], network_connections=16) as sandbox:
+        assert (await sandbox.run_code(DEAD)).error is None
+        asked = await sandbox.run_code(ASK)
+    if seconds == 3600.0:
+        assert asked.error is not None
+        assert asked.error.name in {"TimeoutError", "URLError"}
+    else:
+        assert "".join(asked.logs.stdout) == "403\n"
+        assert "16 connections open" in "".join(asked.logs.stderr)
 
 
 async def test_a_connection_that_nobody_reads_costs_the_agent_nothing(opens: Open) -> None:

@@ -145,6 +145,8 @@ class CellEnd(SocketDuplex):
         super().__init__(accepted)
         self.number = number
 
+    def idle(self, *, idle: bool) -> None: ...
+
 
 def listening() -> socket.socket:
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)

@@ -40,6 +40,7 @@ SHIPPED = (
         "start",
         "later",
         "prepared",
+        "interrupts",
         "launcher",
         "charts",
         "outputs",
