@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +12,7 @@ import psutil
 
 from benchmarks import measures, memory
 from benchmarks.__main__ import parsed
-from benchmarks.kernels import MARK
+from benchmarks.kernels import MARK, REPLY_SECONDS, STOCK, Kernel, write_stock
 from sandbox_kernel.engines.sightings import PREPARED
 from tests.support.cases import each
 from tests.support.launching import Place, file_of
@@ -69,3 +71,23 @@ def test_the_row_of_memory_says_what_it_counts() -> None:
     [row] = [item for item in measures.MEASURES if item.name == "memory"]
     assert row.counted
     assert "not counted: a broker" in " ".join(row.counted.split())
+
+
+def test_what_a_kernel_said_before_is_no_answer_to_what_is_asked_after_a_restart(tmp_path: Path) -> None:
+    """It was taken for one: the first cell then ran before the client was subscribed, and its end never came."""
+    kernel = Kernel(STOCK, write_stock(tmp_path), lingers=False)
+    try:
+        earlier = kernel.client.execute("1")
+        end = time.perf_counter() + REPLY_SECONDS
+        while kernel.next("iopub", earlier, end)["msg_type"] != "execute_result":
+            pass
+        kernel.client.execute("2")
+        kernel.next("shell", kernel.client.execute("3"), end)  # and what both of them publish is not read
+        kernel.wait_until_answering()
+        while kernel.client.iopub_channel.msg_ready():
+            assert kernel.client.get_iopub_msg()["parent_header"]["msg_type"] == "kernel_info_request"
+        kernel.manager.restart_kernel()
+        kernel.wait_until_answering()
+        assert kernel.run("1 + 1").display == 1
+    finally:
+        kernel.stop()
