@@ -49,6 +49,12 @@ class HintCode(Code):
         "A module of your own is brought in like any file. {bring}",
         _IMAGE,
     )
+    VARIABLE_NOT_HANDED_OVER = (
+        "notice",
+        "get_variable and set_variable of jupyter_kernel_client work with pickles, which would be a program of the "
+        "sandbox on the client's computer. Print the value as JSON instead, or write it to a file and fetch that.",
+        "Run `import json; print(json.dumps(value))` and read what it printed.",
+    )
     SUBMODULE_NOT_HERE = (
         "notice",
         "the package is installed, but this part of it is missing: the code, or the pickled data, needs another "
@@ -60,7 +66,12 @@ class HintCode(Code):
         "a cell cannot install packages. Those of the image are installed already. {packages}",
         _IMAGE,
     )
-    NO_FETCHING = "notice", "the sandbox has no network, so a cell cannot download anything. {bring}", _NETWORK
+    NO_FETCHING = (
+        "notice",
+        "the sandbox has no network, so a cell cannot download anything. The setting network opens single hosts, such "
+        'as network = ["api.example.org"]. Or download it yourself. {bring}',
+        _NETWORK,
+    )
     PROGRAM_NOT_HERE = (
         "notice",
         "the sandbox has no such program. Programs, like packages, are part of the image.",
@@ -95,7 +106,12 @@ class HintCode(Code):
         "a process cannot open more files. Limit: {files}. Setting to change: open_files.",
         "Close files, or raise open_files.",
     )
-    NO_NETWORK = "notice", "the sandbox has no network. {bring}", _NETWORK
+    NO_NETWORK = (
+        "notice",
+        'the sandbox has no network. The setting network opens single hosts, such as network = ["api.example.org"]. '
+        "Or download the file yourself. {bring}",
+        _NETWORK,
+    )
     PAST_THE_WAY_OUT = (
         "notice",
         "this connection did not use the proxy, and the sandbox has no other network. Libraries find the proxy in "

@@ -101,15 +101,27 @@ def _life(life: object, lifetime: object, *, detached: bool, tools: bool) -> obj
     return life if lifetime is None else lifetime
 
 
+_AS_IT_IS = (("allow_public_traffic", False), ("allow_public_traffic", None), ("mask_request_host", None))
+"""What hosted interpreters are asked for, and no sandbox here is otherwise."""
+
+
 def _allowed(network: Mapping[str, Any]) -> list[str]:
-    """Return the rules in the form of hosted interpreters: `{"allow_out": [...]}`. What goes beyond is refused."""
-    if network.keys() - {"allow_out", "deny_out"} or not isinstance(network.get("allow_out", []), (list, tuple)):
+    """Return the rules in the form of hosted interpreters: `{"allow_out": [...]}`.
+
+    What asks for no more than is so in any case (`"allow_public_traffic": False`) is accepted; all else is refused.
+    """
+    asked = {name: value for name, value in network.items() if name != "deny_out" and (name, value) not in _AS_IT_IS}
+    hosts = asked.pop("allow_out", [])
+    if asked or not isinstance(hosts, (list, tuple)):
+        name, value = next(iter(asked.items()), ("allow_out", hosts))
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT,
-            'network is a list of hosts that cells may reach, or {"allow_out": [...]}; all else is denied',
+            f"a sandbox has no {name}={value!r}"[:200]
+            + ': network is a list of hosts that cells may reach, or {"allow_out": '
+            "[...]}; all else is denied, and nothing reaches a sandbox from outside",
             setting="network",
         )
-    return list(network.get("allow_out", []))
+    return list(hosts)
 
 
 def _texts(metadata: object) -> dict[str, str]:

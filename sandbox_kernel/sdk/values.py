@@ -47,7 +47,7 @@ class SettingKeywords(TypedDict, total=False):
     display_lines: int | None
     display_size: str | int | None
     outputs: str | None
-    network: str | Sequence[str] | Mapping[str, Sequence[str]] | None
+    network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
     packages: str | Sequence[str] | None
     packages_index: str | None

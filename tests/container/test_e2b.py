@@ -135,6 +135,35 @@ def test_what_cannot_be_is_refused(wrong: dict[str, Any], setting: str) -> None:
     assert raised.value.setting == setting
 
 
+@pytest.mark.parametrize(
+    ("network", "name"),
+    [
+        ({"allow_public_traffic": True}, "allow_public_traffic=True"),
+        ({"allow_out": ["a.example"], "allow_public_traffic": 1}, "allow_public_traffic=1"),
+        ({"mask_request_host": "a.example"}, "mask_request_host='a.example'"),
+        ({"deny_all": False}, "deny_all=False"),
+        ({"allow_out": "a.example"}, "allow_out='a.example'"),
+    ],
+    ids=str,
+)
+def test_what_a_network_cannot_have_is_refused_by_its_name(network: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidArgumentException, match=re.escape(f"a sandbox has no {name}")):
+        Sandbox(network=network)
+
+
+def test_a_network_that_asks_for_what_is_so_in_any_case_is_accepted(image: str) -> None:
+    accepted: tuple[dict[str, Any], ...] = (
+        {"allow_public_traffic": False},
+        {"allow_public_traffic": None, "mask_request_host": None, "deny_out": ["0.0.0.0/0"]},
+        {"deny_out": None},
+        {},
+    )
+    for network in accepted:
+        assert Sandbox(image=image, network=network).settings.network == ()
+    both: Any = {"allow_out": ["a.example"], "allow_public_traffic": False}
+    assert Sandbox(image=image, network=both).settings.network == ("a.example",)
+
+
 def test_hosts_are_named_as_there(image: str) -> None:
     assert Sandbox(image=image, network={"allow_out": ["a.example"]}).settings.network == ("a.example",)
     assert Sandbox("an-image", allow_internet_access=False).settings.image == "an-image"

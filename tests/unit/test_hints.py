@@ -44,6 +44,18 @@ def test_who_meets_no_network_is_told_so(case: str) -> None:
     assert "trust_env=True" in said
 
 
+def test_who_meets_no_network_is_told_how_to_open_a_host() -> None:
+    for said in (hint(*LOST["urllib, requests"], uploads="uploads"), *Hints(Limits()).of_code("!wget http://a.test/b")):
+        assert 'The setting network opens single hosts, such as network = ["api.example.org"].' in str(said)
+
+
+def test_who_asks_for_a_pickle_of_a_variable_is_told_what_to_do() -> None:
+    said = str(hint("ModuleNotFoundError", "No module named 'jupyter_mimetypes'"))
+    assert "Print the value as JSON" in said
+    assert "jupyter_kernel_client" in said
+    assert "part of the image" in str(hint("ModuleNotFoundError", "No module named 'jupyter_mimetypes2'"))
+
+
 def test_what_has_nothing_to_do_with_it_gets_no_hint() -> None:
     assert hint("ValueError", "Network is a nice word", way_out=True) is None
     assert hint("KeyError", "'sales.csv'") is None
