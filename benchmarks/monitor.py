@@ -96,6 +96,16 @@ for number in range(3):
     os.unlink(f'table{number}.csv')
 """
 PROGRAMS = "import subprocess\nfor _ in range({}): subprocess.run(['/bin/true'])"
+BOMB = """
+import os, time
+for number in range(2000):
+    try:
+        if not os.fork():
+            time.sleep(1)
+            os._exit(0)
+    except OSError:
+        pass
+"""
 BUSY = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
 STAYS = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])"
 
@@ -123,6 +133,7 @@ ATTACKS = (
     Attack("forged-messages", FORGE),
     Attack("unfit-files", "for name in ('-rf', '-la', 'a\\\\b', 'c\\\\d', '-x'): open(name, 'w').close()"),
     Attack("wire-garbage", f"{WRITE}\nwrite(b'garbage' * 1000)", runtime="runsc"),
+    Attack("processes-refused", BOMB),
     Attack("many-limits", "while True: pass", times=10, timeout=0.3),
     Attack("kernels-die-young", "import os; os._exit(1)", times=3),
     Attack("many-kernels", "import os; os._exit(1)", times=10),

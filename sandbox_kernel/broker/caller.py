@@ -19,7 +19,7 @@ from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import PAUSE, Ability, abilities_of, demand
 from ..engines.broker import words
 from ..engines.broker.places import Peer, peer
-from ..engines.machines import Pausable
+from ..engines.machines import Counting, Pausable
 from .answers import ANSWERS
 from .keeping import KEPT_ANSWERS
 from .kept import Kept
@@ -33,7 +33,7 @@ NEXT_SECONDS = 10.0
 """For the next request; a connection without one, and without a sandbox, is in others' way."""
 AT_ONCE = 4
 MOST_REQUESTS = 1000
-OF_ITS_SANDBOX = {"pause", "resume"}
+OF_ITS_SANDBOX = {"crowded", "pause", "resume"}
 
 Answer = dict[str, Any]
 
@@ -126,6 +126,7 @@ class Caller:
             "begin": self._begin,
             "look": self._look,
             "kill": self._kill,
+            "crowded": self._crowded,
             "pause": self._pause,
             "resume": self._resume,
             **{op: self._asking(answer) for op, answer in (ANSWERS | KEPT_ANSWERS).items()},
@@ -240,6 +241,11 @@ class Caller:
     async def _kill(self, said: Answer) -> Answer:
         await self._own().kill()
         return {}
+
+    async def _crowded(self, said: Answer) -> Answer:
+        container = self._own().container
+        refused = await container.refused_processes() if isinstance(container, Counting) else None
+        return {"refused_processes": refused}
 
     async def _pause(self, said: Answer) -> Answer:
         container = self._pausable()

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 CALLS = {"execve": (59, 221), "execveat": (322, 281), "connect": (42, 203)}
 """Numbers on x86_64 and on aarch64 of the calls that are told of."""
+FAST_OPEN = {"sendto": (44, 206, 3), "sendmsg": (46, 211, 2), "sendmmsg": (307, 269, 3)}
+"""The same of calls that connect by themselves if they are told to (TCP Fast Open), and which argument tells them."""
+MSG_FASTOPEN = 0x20000000
+LOADERS = ("ld-", "ld.so", "ld64.so")
+"""How the names of programs begin that load the program which their arguments name."""
+WORDS, WORD_BYTES = 12, 8
+"""Arguments of such a one that are looked at, and the bytes of a pointer."""
 SECCOMP, IOCTL = (317, 277), (16, 29)
 SET_MODE_FILTER, NEW_LISTENER = 1, 8
 RECEIVE, SEND, STILL_THERE, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
@@ -197,12 +204,13 @@ class Watch:
     def _answer_all(self) -> None:
         """Answer each call as soon as can be: whoever makes it waits, and its program is in none of the caches."""
         ioctl, listener = fcntl.ioctl, self.listener
-        connect = CALLS["connect"][shield.ARCHITECTURES[os.uname().machine][1]]
+        column = shield.ARCHITECTURES[os.uname().machine][1]
+        programs = (CALLS["execve"][column], CALLS["execveat"][column])
         while True:
             notice = bytearray(NOTICE.size)
             try:
                 ioctl(listener, RECEIVE, notice, True)
-                if notice[16] | notice[17] << 8 != connect:
+                if notice[16] | notice[17] << 8 in programs:
                     self.programs += 1
                     if self._paths > 0:
                         self._paths -= 1
@@ -241,7 +249,28 @@ class Watch:
                 path = os.path.join(os.readlink("/proc/%d/%s" % (pid, name)), path)
             except OSError:
                 return
-        self._judge(os.path.normpath(path))
+        path = os.path.normpath(path)
+        self._judge(path)
+        if os.path.basename(path).startswith(LOADERS):
+            self._loaded(number, pid, arguments[2 if anywhere else 1])
+
+    def _loaded(self, number: int, pid: int, pointer: int) -> None:
+        """Judge what a loader is to start: each of its arguments that is a path, also those of its options."""
+        pointers = self._memory(number, pid, pointer, WORDS * WORD_BYTES)
+        for at in range(WORD_BYTES, len(pointers) - WORD_BYTES + 1, WORD_BYTES):  # behind its own name
+            (place,) = struct.unpack_from("=Q", pointers, at)
+            if not place:
+                return
+            word = self._memory(number, pid, place, PATH_BYTES).split(b"\0")[0].decode("utf-8", "backslashreplace")
+            try:
+                path = os.path.normpath(os.path.join(os.readlink("/proc/%d/cwd" % pid), word))
+            except OSError:
+                return
+            if not word.startswith("-") and ("/" in word or os.path.lexists("/proc/%d/cwd/%s" % (pid, word))):
+                before = self.dropped
+                self._judge(path)
+                if self.dropped > before:
+                    return
 
     def _judge(self, path: str) -> None:
         places = ("/memfd:", "/proc/", "/dev/fd/", *(place + "/" for place in WRITABLE))
@@ -250,7 +279,8 @@ class Watch:
             self.last = path
 
     def _address(self, number: int, pid: int, call: int, arguments: tuple[int, ...]) -> None:
-        text = self._memory(number, pid, arguments[1], min(arguments[2] & 0xFFFFFFFF, 28))
+        place, size = self._destination(number, pid, call, arguments)
+        text = self._memory(number, pid, place, min(size & 0xFFFFFFFF, 28))
         if len(text) < 8:
             return
         (family,) = struct.unpack_from("=H", text)
@@ -269,6 +299,15 @@ class Watch:
         import socket
 
         self.last = socket.inet_ntop(2 if len(address) == 4 else 10, address)
+
+    def _destination(self, number: int, pid: int, call: int, arguments: tuple[int, ...]) -> tuple[int, int]:
+        """Return where the address of a call lies, and its size; of several messages, that of the first."""
+        if call in FAST_OPEN["sendto"]:
+            return arguments[4], arguments[5]
+        if call in CALLS["connect"]:
+            return arguments[1], arguments[2]
+        head = self._memory(number, pid, arguments[1], 12)  # the head of a message begins with both
+        return struct.unpack("=QI", head) if len(head) == 12 else (0, 0)
 
     def _memory(self, number: int, pid: int, pointer: int, size: int) -> bytes:
         """Return what lies at a place of another process now; it may be another thing when the call is made."""
@@ -296,12 +335,15 @@ METADATA = (bytes((169, 254, 169, 254)), bytes((169, 254, 170, 2)), bytes((100, 
 def filter_program(machine: str) -> bytes:
     """Return the filter as classic BPF. Raises LookupError for a machine whose calls are not known."""
     architecture, column = shield.ARCHITECTURES[machine]
-    load, equal, verdict = 0x20, 0x15, 0x06
+    load, equal, has, verdict = 0x20, 0x15, 0x45, 0x06
     calls = [numbers[column] for numbers in CALLS.values()]
     own = (RECEIVE, SEND, STILL_THERE, SET_FLAGS)
     steps = [(load, 0, 0, 4), (equal, 1, 0, architecture), (verdict, 0, 0, _ALLOW), (load, 0, 0, 0)]
     for number in calls:
         steps += [(equal, 0, 1, number), (verdict, 0, 0, _NOTIFY)]
+    for *numbers, flags in FAST_OPEN.values():
+        steps += [(equal, 0, 4, numbers[column]), (load, 0, 0, 16 + 8 * flags), (has, 0, 1, MSG_FASTOPEN)]
+        steps += [(verdict, 0, 0, _NOTIFY), (verdict, 0, 0, _ALLOW)]
     steps += [(equal, 1, 0, IOCTL[column]), (verdict, 0, 0, _ALLOW), (load, 0, 0, 24)]
     for number in own:
         steps += [(equal, 0, 1, number), (verdict, 0, 0, _REFUSE)]

@@ -23,6 +23,11 @@ class MonitorCode(Code):
     FORGED_MESSAGES = "violation", "messages came that no honest kernel sends", _LOOK
     UNFIT_FILES = "violation", "files were made that may not leave the sandbox", _LOOK
     WIRE_GARBAGE = "violation", "bytes came that no agent sends", _LOOK
+    PROCESSES_REFUSED = (
+        "violation",
+        "one process after another was refused, for all that there may be were there",
+        "Raise pids if the code needs more of them; else look at what it does, as a fork bomb does this.",
+    )
     MANY_LIMITS = "limit", "one limit after another was met", "Give the code what it needs, or look at what it does."
     KERNELS_DIE_YOUNG = "notice", "kernels died soon one after another", _LOOK
     MANY_KERNELS = "notice", "kernels had to be replaced again and again", _LOOK

@@ -83,6 +83,15 @@ def watch_processes(place: Place, pid: int, heard: Callable[[], None]) -> LimitW
     return LimitWatch(_AtTheEnd(f"{place.folder}/pids.events", "max", pid), heard)
 
 
+def refused_processes(place: Place) -> int:
+    """Return how often there was no room for one more process, of whatever kind. Raises OSError once it is gone."""
+    file = os.open(f"{place.folder}/pids.events", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _count(file, "max")
+    finally:
+        os.close(file)
+
+
 class _Counted:
     """Memory in version 1: a counter gets one when memory runs out, and one when the cgroup is removed."""
 

@@ -37,6 +37,14 @@ class Pausable(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """A container of which the machine's kernel counts the processes, however they begin."""
+
+    async def refused_processes(self) -> int | None:
+        """Return how often there was no room for one more since its start; None where nobody can say."""
+
+
+@runtime_checkable
 class Savable(Pausable, Protocol):
     """A container whose whole state can be written down."""
 

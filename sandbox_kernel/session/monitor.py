@@ -17,7 +17,7 @@ from ..core.errors import BehaviourBlocked, SandboxError
 from ..core.model import Settings
 from ..core.tasks import Tasks, log_defect
 from ..files.scratch import entries
-from ..policy.monitor import Finding, Pulse, Scramble, Signal, Told, Windows, heard
+from ..policy.monitor import Finding, Pulse, Scramble, Signal, Told, Windows, heard, look_every
 from .agent_words import Usage
 from .alerts import Alerts
 from .router import Router
@@ -39,6 +39,7 @@ class Watched(Protocol):
     @property
     def is_closed(self) -> bool: ...
     async def usage(self) -> Usage: ...
+    async def refused_processes(self) -> int | None: ...
     @property
     def router(self) -> Router: ...
 
@@ -67,6 +68,11 @@ class Monitor:
             windows.rule(MonitorCode.BUSY_WITHOUT_CELL),
             settings.limits.cpus,
         )
+        crowded = windows.rule(MonitorCode.PROCESSES_REFUSED)
+        times = [self._pulse.interval, None if crowded is None else look_every(crowded.seconds)]
+        self._interval = min((seconds for seconds in times if seconds is not None), default=None)
+        self._refused: int | None = None
+        """Processes that were refused until the last look; None before the first at a sandbox that was taken over."""
         self._scramble = Scramble()
         self._adopted = False
         self._next_look: asyncio.TimerHandle | None = None
@@ -126,6 +132,7 @@ class Monitor:
         self._adopted = not afresh
         if afresh:
             self._scramble = Scramble()
+            self._refused = 0
         if self._next_look is None:
             self._wait_for_a_look()
 
@@ -191,8 +198,8 @@ class Monitor:
         return any(not cell.awaiting_input for cell in cells), shown
 
     def _wait_for_a_look(self) -> None:
-        if self._pulse.interval is not None and not self._session.is_closed:
-            self._next_look = asyncio.get_running_loop().call_later(self._pulse.interval, self._begin_look)
+        if self._interval is not None and not self._session.is_closed:
+            self._next_look = asyncio.get_running_loop().call_later(self._interval, self._begin_look)
 
     def _begin_look(self) -> None:
         self._wait_for_a_look()
@@ -200,6 +207,9 @@ class Monitor:
             self._look_under_way = self._tasks.start(self._look(), "looking at the processors of a sandbox")
 
     async def _look(self) -> None:
+        await self._look_for_refused()
+        if self._pulse.interval is None:
+            return
         try:
             used = (await self._session.usage()).cpu_seconds
         except SandboxError:
@@ -208,3 +218,13 @@ class Monitor:
         signal = self._pulse.look(self._clock(), used, running=running, shown=shown)
         if signal is not None:
             self.take((signal,))
+
+    async def _look_for_refused(self) -> None:
+        """See what the host's kernel counted: a process that starts no program is told of by nobody in the sandbox."""
+        try:
+            refused = await self._session.refused_processes()
+        except SandboxError:
+            return
+        before, self._refused = self._refused, refused if refused is not None else self._refused
+        if refused is not None and before is not None and refused > before:
+            self.take((Signal(MonitorCode.PROCESSES_REFUSED, refused - before),))

@@ -239,6 +239,16 @@ class Session:
         """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
         return Usage.of((await self.ask("usage", timeout=5.0))[0])
 
+    async def refused_processes(self) -> int | None:
+        """Return how often there was no room for one more process, as the host's kernel counts; None if it is unknown.
+
+        Raises `SandboxDied` when there is no sandbox.
+        """
+        from ..engines.machines import Counting
+
+        container = self._link().container
+        return await container.refused_processes() if isinstance(container, Counting) else None
+
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
         link = self._link()

@@ -28,6 +28,7 @@ QUICK: dict[MonitorCode, dict[str, object]] = {
     MonitorCode.REMOVED_OUTPUTS: {"count": 5, "seconds": 5},
     MonitorCode.FORGED_MESSAGES: {"count": 5, "seconds": 5},
     MonitorCode.UNFIT_FILES: {"count": 3},
+    MonitorCode.PROCESSES_REFUSED: {"seconds": 3},
     MonitorCode.MANY_LIMITS: {"count": 2, "seconds": 10},
     MonitorCode.KERNELS_DIE_YOUNG: {"count": 2, "seconds": 8},
     MonitorCode.MANY_KERNELS: {"count": 2, "seconds": 8},
@@ -102,6 +103,23 @@ for number in range(3):
     open(name if number else name + ".locked", "wb").write(bytes(a ^ b for a, b in zip(data, key)))
     number or os.unlink(name)
 """
+BOMB = """
+import os, time
+end = time.monotonic() + 1
+children = []
+while time.monotonic() < end:
+    try:
+        pid = os.fork()
+    except OSError:
+        continue
+    if not pid:
+        time.sleep(1)
+        os._exit(0)
+    children.append(pid)
+for pid in children:
+    os.waitpid(pid, 0)
+"""
+"""It starts no program, so nobody in the sandbox is told of it."""
 ATTACKS: dict[MonitorCode, tuple[str, ...]] = {
     MonitorCode.MANY_DENIALS: (FETCH + "for number in range(3): fetch(f'http://drop{number}.test/')",),
     MonitorCode.METADATA_SOUGHT: (FETCH + "fetch('http://169.254.169.254/latest/meta-data/iam/')",),
@@ -113,6 +131,7 @@ ATTACKS: dict[MonitorCode, tuple[str, ...]] = {
     MonitorCode.UNFIT_FILES: ("for name in ('-rf', '-la', 'a\\\\b'): open(name, 'w').close()",),
     MonitorCode.KERNELS_DIE_YOUNG: ("import os; os._exit(1)",) * 2,
     MonitorCode.MANY_KERNELS: ("import os; os._exit(1)",) * 2,
+    MonitorCode.PROCESSES_REFUSED: (BOMB,),
     MonitorCode.MANY_LIMITS: ("while True: pass",) * 2,
     MonitorCode.BUSY_IN_SILENCE: ("import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass",),
     MonitorCode.BUSY_WITHOUT_CELL: (

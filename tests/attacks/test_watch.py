@@ -91,7 +91,71 @@ def test_what_the_agent_sees_is_noticed(one: Watched, code: MonitorCode) -> None
     eventually(noticed, 15, "it is in the audit")
 
 
+OUTWARD = """
+import ctypes, socket, struct
+FAST = 0x20000000
+def attempt(call, family, host, port):
+    with socket.socket(family) as one:
+        one.settimeout(1)
+        try:
+            if call == "sendto": one.sendto(b"x", FAST, (host, port))
+            elif call == "sendmsg": one.sendmsg([b"x"], [], FAST, (host, port))
+            elif call == "option":
+                one.setsockopt(socket.IPPROTO_TCP, 30, 1)
+                one.connect((host, port))
+            else:
+                name = ctypes.create_string_buffer(
+                    struct.pack("=HHI16sI", family, socket.htons(port), 0, socket.inet_pton(family, host), 0)
+                    if family == socket.AF_INET6 else struct.pack("=H", family) + struct.pack("!H", port)
+                    + socket.inet_aton(host) + bytes(8), 28 if family == socket.AF_INET6 else 16)
+                text = ctypes.create_string_buffer(b"x")
+                vector = ctypes.create_string_buffer(struct.pack("=QQ", ctypes.addressof(text), 1), 16)
+                places = ctypes.addressof(name), len(name), ctypes.addressof(vector), 1
+                head = struct.pack("=QIxxxxQQQQixxxx", *places, 0, 0, 0)
+                message = ctypes.create_string_buffer(head + bytes(8), 64)
+                libc = ctypes.CDLL(None, use_errno=True)
+                assert libc.sendmmsg(one.fileno(), message, 1, FAST) == -1
+                raise OSError(ctypes.get_errno(), "")
+        except OSError as error: return error.errno
+for port in (22, 80, 443): print(attempt(%r, %s, %r, port))
+"""
+
+
+@pytest.mark.parametrize(("family", "host"), [("socket.AF_INET", "192.0.2.1"), ("socket.AF_INET6", "2001:db8::1")])
+@pytest.mark.parametrize("call", ["sendto", "sendmsg", "sendmmsg", "option"])
+def test_a_connection_is_seen_whichever_call_makes_it(one: Watched, call: str, family: str, host: str) -> None:
+    """TCP Fast Open sends and connects in one: three calls with a flag, or an option of the socket before `connect`."""
+
+    def noticed() -> bool:
+        before = len(one.findings())
+        assert set(one.run(OUTWARD % (call, family, host)).split()) <= {"101", "99"}  # no way out, no address
+        one.run(LATER)
+        return "outward-connections" in {line["code"] for line in one.findings()[before:]}
+
+    eventually(noticed, 15, "it is in the audit")
+
+
+def test_what_is_sent_without_connecting_is_no_connection(one: Watched) -> None:
+    """The control: the same calls without the flag, and with it to the sandbox itself."""
+    one.run(LATER)
+    before = len(one.findings())
+    one.run(OUTWARD.replace("0x20000000", "0") % ("sendto", "socket.AF_INET", "192.0.2.1"))
+    one.run(OUTWARD % ("sendto", "socket.AF_INET", "127.0.0.1"))
+    one.run(LATER)
+    assert "outward-connections" not in {line["code"] for line in one.findings()[before:]}
+
+
+LOADED = """
+import glob, os, shutil, subprocess
+loader = os.path.realpath([*glob.glob("/lib64/ld-*"), *glob.glob("/lib/ld-*")][0])
+shutil.copy("/bin/true", "brought"); os.chmod("brought", 0o644)
+print(subprocess.run([loader, *%r]).returncode)
+"""
 DROPPED = {
+    "one that the loader starts": LATER + LOADED % ["./brought"],
+    "one that the loader starts from a full path": LATER + LOADED % ["/mnt/data/../../mnt/data/brought", "x"],
+    "one behind options of the loader": LATER
+    + LOADED % ["--inhibit-rpath", "", "--library-path", "/usr/lib", "./brought"],
     "a file in memory": LATER
     + (
         "import os\nfd = os.memfd_create('x'); os.write(fd, open('/bin/true', 'rb').read())\n"
@@ -119,6 +183,15 @@ def test_a_program_of_the_cells_own_is_seen_under_other_names(one: Watched, what
         return "dropped-program" in {line["code"] for line in one.findings()[before:]}
 
     eventually(noticed, 15, "it is in the audit")
+
+
+def test_a_program_of_the_image_is_no_dropped_one_by_its_loader_either(one: Watched) -> None:
+    """The control of those that a loader starts."""
+    one.run(LATER)
+    before = len(one.findings())
+    assert one.run(LOADED % ["--library-path", "/usr/lib", "/bin/true", "an argument"]) == "0\n"
+    one.run(LATER)
+    assert "dropped-program" not in {line["code"] for line in one.findings()[before:]}
 
 
 # --- no call is changed ---

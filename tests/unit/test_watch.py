@@ -51,10 +51,10 @@ def test_both_sources_fit_into_one_argument() -> None:
     assert "watch" in ast.literal_eval(shipping.agent_command(Limits(), watched=True)[-1])
 
 
-def verdict(machine: str, architecture: int, number: int, second: int = 0) -> int:
-    """Run the filter as a kernel does, over one call."""
+def verdict(machine: str, architecture: int, number: int, second: int = 0, flags: tuple[int, int] = (0, 0)) -> int:
+    """Run the filter as a kernel does, over one call with a second argument, a third and a fourth."""
     program = [struct.unpack("=HBBI", step) for step in struct_pieces(watch.filter_program(machine))]
-    data = struct.pack("=iIQ6Q", number, architecture, 0, 0, second, 0, 0, 0, 0)
+    data = struct.pack("=iIQ6Q", number, architecture, 0, 0, second, *flags, 0, 0)
     place, accumulator = 0, 0
     while True:
         code, if_true, if_false, constant = program[place]
@@ -63,6 +63,8 @@ def verdict(machine: str, architecture: int, number: int, second: int = 0) -> in
             (accumulator,) = struct.unpack_from("=I", data, constant)
         elif code == 0x15:
             place += if_true if accumulator == constant else if_false
+        elif code == 0x45:
+            place += if_true if accumulator & constant else if_false
         else:
             assert code == 0x06
             return constant
@@ -94,6 +96,33 @@ CALLS: dict[str, tuple[str, int, int, int, int]] = {
 def test_the_filter_tells_of_a_few_calls_and_keeps_the_answers_to_the_agent(what: str) -> None:
     machine, architecture, number, second, expected = CALLS[what]
     assert verdict(machine, architecture, number, second) == expected
+
+
+FAST, MORE = watch.MSG_FASTOPEN, 0x8000
+SENDS: dict[str, tuple[str, int, int, tuple[int, int], int]] = {
+    "sendto": ("x86_64", X86, 44, (1, FAST), TELL),
+    "sendto, with other flags beside": ("x86_64", X86, 44, (1, FAST | MORE), TELL),
+    "sendto without it": ("x86_64", X86, 44, (FAST, MORE), ALLOW),
+    "sendmsg": ("x86_64", X86, 46, (FAST, 0), TELL),
+    "sendmsg without it": ("x86_64", X86, 46, (MORE, FAST), ALLOW),
+    "sendmmsg": ("x86_64", X86, 307, (1, FAST), TELL),
+    "sendmmsg without it": ("x86_64", X86, 307, (FAST, 0), ALLOW),
+    "what sends a file": ("x86_64", X86, 40, (FAST, FAST), ALLOW),
+    "sendto on aarch64": ("aarch64", ARM, 206, (1, FAST), TELL),
+    "sendmsg on aarch64": ("aarch64", ARM, 211, (FAST, 0), TELL),
+    "sendmmsg on aarch64": ("aarch64", ARM, 269, (1, FAST), TELL),
+    "what sendto is elsewhere": ("aarch64", ARM, 44, (1, FAST), ALLOW),
+}
+
+
+@each("what", SENDS)
+def test_the_filter_tells_of_each_call_that_connects_by_itself(what: str) -> None:
+    """TCP Fast Open has three calls and one flag; the option of a socket that asks for it leaves `connect` to be made.
+
+    All else that a cell sends costs it no question.
+    """
+    machine, architecture, number, flags, expected = SENDS[what]
+    assert verdict(machine, architecture, number, 0, flags) == expected
 
 
 def test_a_machine_whose_calls_are_not_known_has_no_filter() -> None:

@@ -136,6 +136,15 @@ class BrokerContainer(OverPipe):
             await self._told("resume")
             self.paused = False
 
+    async def refused_processes(self) -> int | None:
+        """Return how often there was no room for one more process, as the broker sees; None where it does not."""
+        if self._channel is None or not self._channel.is_open:
+            return None
+        with contextlib.suppress(EngineError):
+            said, _ = await self._channel.ask("crowded")
+            return said["refused_processes"] if type(said.get("refused_processes")) is int else None
+        return None
+
     async def _told(self, op: str) -> None:
         if self._channel is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)

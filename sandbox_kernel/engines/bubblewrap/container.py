@@ -22,7 +22,7 @@ from ...core.model import ExitReason, SandboxSpec
 from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..cgroups import Group
-from ..limit_watch import LimitWatch, watch_memory
+from ..limit_watch import LimitWatch, refused_processes, watch_memory
 from ..owner import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
 from . import errors
@@ -93,6 +93,13 @@ class BubblewrapContainer(OverPipe, Standing):
         if first is not None:
             self._began(first)
         self._note_status()
+
+    async def refused_processes(self) -> int | None:
+        """Return how often its cgroup had no room for one more process; None without one, or once it is gone."""
+        group = self._launched.group
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            return refused_processes(group.place("pids")) if group is not None else None
+        return None
 
     # --- the pipe ---------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,22 @@ None of it is the wall. What it is told of may be incomplete, and what a sandbox
 from __future__ import annotations
 
 from .inside import Told
-from .pulse import Pulse
+from .pulse import Pulse, look_every
 from .rules import BadTable, Finding, Signal, of_level, of_table
 from .scramble import Scramble
 from .signals import heard
 from .windows import Windows
 
-__all__ = ["BadTable", "Finding", "Pulse", "Scramble", "Signal", "Told", "Windows", "heard", "of_level", "of_table"]
+__all__ = [
+    "BadTable",
+    "Finding",
+    "Pulse",
+    "Scramble",
+    "Signal",
+    "Told",
+    "Windows",
+    "heard",
+    "look_every",
+    "of_level",
+    "of_table",
+]

@@ -12,6 +12,11 @@ SHORTEST, LONGEST = 0.1, 15.0
 """Seconds from one look to the next."""
 
 
+def look_every(seconds: float) -> float:
+    """Return the seconds from one look to the next, for a rule of so many."""
+    return max(SHORTEST, min(LONGEST, seconds / LOOKS))
+
+
 class Pulse:
     """What the processors did since a stretch of the same kind began: with a cell, or without one."""
 
@@ -27,7 +32,7 @@ class Pulse:
     def interval(self) -> float | None:
         """Seconds from one look to the next; None if nobody has to look."""
         times = [rule.seconds for rule in self._rules.values() if rule is not None]
-        return max(SHORTEST, min(LONGEST, min(times) / LOOKS)) if times else None
+        return look_every(min(times)) if times else None
 
     def look(self, now: float, cpu_seconds: float | None, *, running: bool, shown: int) -> Signal | None:
         """Take the processor time used until now; None if it is not known. `shown` counts what cells showed.

@@ -34,6 +34,7 @@ RULES = (
     Row(MonitorCode.UNFIT_FILES, "note", 5, 60, "refusals that were violations"),
     Row(MonitorCode.WIRE_GARBAGE, "alert", 1, 60, "sandboxes that ended for it"),
     Row(MonitorCode.MANY_LIMITS, "alert", 10, 600, "limits that were met"),
+    Row(MonitorCode.PROCESSES_REFUSED, "alert", 20, 60, "refused processes"),
     Row(MonitorCode.KERNELS_DIE_YOUNG, "alert", 3, 60, "deaths"),
     Row(MonitorCode.MANY_KERNELS, "note", 10, 3600, "deaths and restarts"),
     Row(MonitorCode.BUSY_IN_SILENCE, "note", 80, 600, "percent of the processors"),
