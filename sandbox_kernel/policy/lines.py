@@ -99,16 +99,17 @@ def _tree(value: Any, table: dict[int, Any], depth: int) -> Any:
 
 # --- markup -----------------------------------------------------------------------------------------------------------
 
-_HIDDEN = (
-    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
-    r"\ufe00-\ufe0f\ufeff\uffa0"
-)
-"""Characters that are not seen, though no program calls them spaces."""
-_UNSEEN = rf"(?:[^\S\n]|[{_HIDDEN}]|&nbsp;)"
-_BLANK_LINES = re.compile(rf"\n(?:{_UNSEEN}*\n)+")
-_BEFORE = re.compile(rf"\A(?:(?:{_UNSEEN}*\n)+[ \t]*|[ ]{{4}}[ \t]*|[ ]*\t[ \t]*)")
-"""Blank lines and a deep indent, which a browser does not show there, and Markdown takes for code."""
-_AFTER = re.compile(rf"\n{_UNSEEN}+\Z")
+_UNSEEN = "".join(
+    chr(code)
+    for first, last in (
+        (0x09, 0x09), (0x20, 0x20), (0xA0, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160),
+        (0x1680, 0x1680), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2000, 0x200F), (0x202A, 0x202F), (0x205F, 0x206F),
+        (0x2800, 0x2800), (0x3000, 0x3000), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0),
+    )
+    for code in range(first, last + 1)
+)  # fmt: skip
+"""Spaces of all kinds, and what else is not seen in a line. A line of nothing else is blank to some reader."""
+_BREAK = "&#10;"
 _BLOCK = re.compile(
     r" {0,3}<(?:blockquote|caption|center|col|colgroup|dd|details|div|dl|dt|figcaption|figure|footer|h[1-6]|header|hr"
     r"|li|ol|p|section|summary|table|tbody|td|tfoot|th|thead|tr|ul)[ >]"
@@ -127,7 +128,12 @@ def markup(kept: str) -> str:
     Markdown, no line begins a block; and nothing in a line is a link, a picture or code. It is stable: what is parsed
     and shaped again comes out the same.
     """
-    kept = _AFTER.sub("\n", joined(_BEFORE.sub("", ended(kept))))
+    rows = ended(kept).split("\n")
+    last = next((place for place in range(len(rows), 0, -1) if not _is_blank(rows[place - 1])), 0)
+    first = next((place for place in range(last) if not _is_blank(rows[place])), last)
+    kept = _rejoined(rows[first:last]) + "\n" * (0 < last < len(rows))
+    if kept[:4].isspace() or kept[:4].lstrip(" ")[:1] == "\t":
+        kept = kept.lstrip(" \t")  # Markdown takes it for code, and a browser does not show it
     if _BLOCK.match(kept) is None:
         kept = _LEADS.sub(_led, kept)
     return _MARKS.sub(_reference, kept)
@@ -135,12 +141,24 @@ def markup(kept: str) -> str:
 
 def joined(markup: str) -> str:
     r"""Return markup in which a blank line stands as `&#10;` at the end of the line before it."""
-    return _BLANK_LINES.sub(lambda blank: blank[0][:-1].replace("\n", "&#10;") + "\n", markup)
+    return _rejoined(markup.split("\n"))
 
 
 def sheet(text: str) -> str:
     """Return a style sheet without blank lines: no reference is read in it."""
-    return _BLANK_LINES.sub("\n", ended(text))
+    return "\n".join(row for row in ended(text).split("\n") if not _is_blank(row))
+
+
+def _rejoined(rows: list[str]) -> str:
+    if not any(map(_is_blank, rows)):
+        return "\n".join(rows)
+    return rows[0] + "".join(f"{_BREAK if _is_blank(row) else chr(10)}{row}" for row in rows[1:])
+
+
+def _is_blank(row: str) -> bool:
+    if row and row[0] != "&" and row[0] not in _UNSEEN:
+        return False
+    return not row.replace("&nbsp;", "").strip(_UNSEEN)
 
 
 def _reference(mark: re.Match[str]) -> str:
