@@ -91,6 +91,11 @@ class OutputCode(Code):
         "Shut the kernel down in the front end; exit() in a cell has no meaning here.",
     )
     COMPLETIONS = "notice", "dropped completions that hide what they insert", "Type it."
+    DEBUGGER_ITEMS = (
+        "notice",
+        "left out {count} items of the debugger's answer: its panel draws at most {most}",
+        "Look at a part of the value, such as value[:100], in a watch expression or a cell.",
+    )
     NOT_IN_NOTEBOOK = "violation", "left out an output that a notebook cannot hold: {why}", _FORGED
     MORE_REMOVED = "violation", "removed more than is listed", "Look at what the code shows: one output held it all."
 

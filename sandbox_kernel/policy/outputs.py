@@ -75,7 +75,7 @@ class OutputPolicy:
             "clear_output": self._clear,
             "execute_input": lambda message, notes: replies.texts(plain(message.content)),
             "status": lambda message, notes: replies.texts(plain(message.content)),
-            "debug_event": lambda message, notes: replies.texts(plain(message.content)),
+            "debug_event": lambda message, notes: replies.debugged(message.content, notes),
             "input_request": self._input,
             "shutdown_reply": lambda message, notes: replies.texts(plain(message.content)),
         }

@@ -19,6 +19,9 @@ MAX_MATCH = 4096
 MAX_ERROR = 1 << 20
 """Characters of an error that a reply repeats: nobody reads more, and the error output has it all."""
 
+MAX_LISTED = 2_000
+"""Items of a debugger's answer, all its lists together: its panel draws every one, with no window that scrolls."""
+
 _TYPE = re.compile(r"[\w<>. -]{0,40}")
 _INDENT = re.compile(r"[ \t]{0,1000}")
 _URL = re.compile(r"https?://[^\s\x00-\x1f\"'<>]{1,2000}", re.IGNORECASE)
@@ -146,11 +149,32 @@ def kernel_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> M
 
 def debug(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
     """A reply of the debug adapter, whose rich variables are a bundle."""
-    result = texts(plain(content))
+    result = debugged(content, notes)
     body = result.get("body")
     if isinstance(body, dict) and "data" in body:
         data, metadata = bundles.apply(body.get("data"), body.get("metadata", {}), notes, line=False)
         result = {**result, "body": {**body, "data": data, "metadata": metadata}}
+    return dict(result)
+
+
+def debugged(content: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
+    """Return what a debugger says, as text, with as many items in its lists as its panel may draw."""
+    left, dropped = MAX_LISTED, 0
+
+    def short(value: Any) -> Any:
+        nonlocal left, dropped
+        if isinstance(value, dict):
+            return {key: short(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            kept = value[:left]
+            left -= len(kept)
+            dropped += len(value) - len(kept)
+            return [short(item) for item in kept]
+        return value
+
+    result = short(texts(plain(content)))
+    if dropped:
+        notes.add(OutputCode.DEBUGGER_ITEMS, count=dropped, most=MAX_LISTED)
     return dict(result)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.replies import MAX_LISTED
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import message
@@ -175,3 +176,47 @@ def test_the_id_of_a_display_can_be_printed(display_id: str, kept: bool) -> None
     result = OutputPolicy("safe").apply(message("display_data", content)).message
     assert result is not None
     assert (result.content["transient"] == {"display_id": display_id}) is kept
+
+
+# --- the debugger's panel, which draws each item of a list ---------------------------------------------------------------
+
+
+@each(
+    "body",
+    [
+        {"variables": [{"name": f"x{number}", "value": "1"} for number in range(100_000)]},
+        {"stackFrames": [{"id": number, "name": "f", "line": 1, "column": 1} for number in range(100_000)]},
+        {"breakpoints": [{"source": "a", "breakpoints": [{"line": 1}] * 500}] * 500},
+        {"stoppedThreads": list(range(100_000)), "breakpoints": []},
+    ],
+)
+@each("kind", ["debug_reply", "debug_event"])
+def test_a_debugger_s_answer_has_no_more_items_than_its_panel_draws(kind: str, body: dict[str, Any]) -> None:
+    """The class: every list of every answer and event, in whatever depth, from one count; not the lists known by name."""
+    said = {"type": "response", "request_seq": 1, "success": True, "command": "variables", "body": body}
+    event = {"type": "event", "seq": 1, "event": "stopped", "body": body}
+    sent = message(
+        kind, said if kind == "debug_reply" else event, channel="shell" if kind == "debug_reply" else "iopub"
+    )
+    verdict = OutputPolicy("safe").apply(sent)
+    assert verdict.message is not None
+    assert 0 < items(verdict.message.content) <= MAX_LISTED
+    assert [note.code.code for note in verdict.notes] == ["debugger-items"]
+    assert items(sent.content) > 20 * MAX_LISTED
+
+
+def test_control_a_debugger_s_answer_that_fits_is_the_same_message() -> None:
+    body = {"variables": [{"name": f"x{n}", "value": "1", "variablesReference": 0} for n in range(MAX_LISTED)]}
+    sent = message("debug_reply", {"type": "response", "success": True, "body": body}, channel="shell")
+    verdict = OutputPolicy("safe").apply(sent)
+    assert verdict.message is sent
+    assert verdict.reasons == ()
+
+
+def items(value: Any) -> int:
+    """Return how many items all lists in a tree have."""
+    if isinstance(value, dict):
+        return sum(map(items, value.values()))
+    if isinstance(value, (list, tuple)):
+        return len(value) + sum(map(items, value))
+    return 0
