@@ -6,6 +6,7 @@ of its own: a message of endless parts, subscriptions without number. So a conne
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -20,16 +21,25 @@ import zmq
 ZAP_ADDRESS = "inproc://zeromq.zap.01"
 """Where libzmq asks whether a connection may be: https://rfc.zeromq.org/spec/27/."""
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+NO_ROOM = "a connection for which no file descriptor is left"
+ROOM_MS = 50
+"""From one try to the next to have a descriptor in reserve again."""
 
 Refused = Callable[[str], None]
 
 
 class Guests:
-    """Judges each connection to the sockets that `watch` was called for, in a thread of its own."""
+    """Judges each connection to the sockets that `watch` was called for, in a thread of its own.
 
-    def __init__(self, context: zmq.Context[Any], refused: Refused) -> None:
-        """`refused` hears, from another thread, why a connection was ended."""
+    libzmq asks again and again for a connection that waits while no file descriptor is left. So there is one in
+    reserve: with it the connection is taken, and ended.
+    """
+
+    def __init__(self, context: zmq.Context[Any], refused: Refused, *, anybody: bool = False) -> None:
+        """`refused` hears, from another thread, why a connection was ended; `anybody` may connect otherwise."""
         self._refused = refused
+        self._anybody = anybody
+        self._reserve: int | None = None
         self._answers = context.socket(zmq.REP)
         self._answers.linger = 0
         self._answers.bind(ZAP_ADDRESS)
@@ -39,7 +49,7 @@ class Guests:
     def watch(self, guarded: zmq.Socket[Any]) -> None:
         """Call before the socket is bound, and before `start`."""
         guarded.zap_domain = b"kernel"  # libzmq asks, and lets nobody speak before the answer
-        monitor = guarded.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        monitor = guarded.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED)
         monitor.linger = 0
         self._monitors.append(monitor)
 
@@ -56,7 +66,8 @@ class Guests:
             poller.register(one, zmq.POLLIN)
         try:
             while True:
-                ready = dict(poller.poll())
+                self._reserve_one()
+                ready = dict(poller.poll(ROOM_MS if self._reserve is None else None))
                 asked = self._answers.recv_multipart() if self._answers in ready else None
                 # Who is asked about was accepted before, so whoever must go has been shut out before the answer.
                 for monitor in self._monitors:
@@ -68,6 +79,17 @@ class Guests:
         finally:
             for one in (self._answers, *self._monitors):
                 one.close(linger=0)
+            self._give_up_reserve()
+
+    def _reserve_one(self) -> None:
+        if self._reserve is None:
+            with contextlib.suppress(OSError):
+                self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _give_up_reserve(self) -> None:
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            os.close(reserve)
 
     def _look(self, monitor: zmq.Socket[Any]) -> None:
         while True:
@@ -78,25 +100,24 @@ class Guests:
             kind, descriptor = struct.unpack("=hi", event)
             if kind == zmq.EVENT_ACCEPTED:
                 self._judge(descriptor)
+            elif kind == zmq.EVENT_ACCEPT_FAILED:
+                self._give_up_reserve()
 
     def _judge(self, descriptor: int) -> None:
+        """End a connection that may not stay. No descriptor is made for that: there may be none left."""
         try:
-            copy = os.dup(descriptor)
+            peer = socket.socket(fileno=descriptor)
         except OSError:
-            return  # gone already
+            return  # gone already, or the number is another file's by now
         try:
-            peer = socket.socket(fileno=copy)
-        except OSError:  # the number is another file's by now
-            os.close(copy)
-            return
-        with peer:
-            reason = why_not(peer)
+            reason = NO_ROOM if self._reserve is None else None if self._anybody else why_not(peer)
             if reason is None:
                 return
-            try:
-                peer.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return  # gone by itself
+            peer.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # gone by itself
+        finally:
+            peer.detach()
         self._refused(reason)
 
 

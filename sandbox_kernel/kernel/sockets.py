@@ -99,7 +99,7 @@ class FrontSockets:
         """Subscriptions to what is published that are in force."""
         self._listening = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._guests = None if anybody else Guests(self._context, lambda why: _call(loop, self._shut_out, why))
+        self._guests = Guests(self._context, lambda why: _call(loop, self._shut_out, why), anybody=anybody)
         for channel, kind in (
             ("shell", zmq.ROUTER),
             ("control", zmq.ROUTER),
@@ -109,8 +109,7 @@ class FrontSockets:
             self._sockets[channel] = self._bind(channel, kind)  # type: ignore[index]
         # Heartbeats are answered by a thread inside libzmq, off the interpreter and its loop: clients allow 1 s.
         self._heartbeat = self._bind("hb", zmq.ROUTER)
-        if self._guests is not None:
-            self._guests.start()
+        self._guests.start()
         self._beat = threading.Thread(target=self._echo, name="heartbeat", daemon=True)
         self._beat.start()
 
@@ -132,8 +131,7 @@ class FrontSockets:
             socket.curve_secretkey = str(connection["curve_secretkey"]).encode()
             socket.curve_publickey = str(connection["curve_publickey"]).encode()
             socket.curve_server = True
-        if self._guests is not None:
-            self._guests.watch(socket)
+        self._guests.watch(socket)
         transport, ip, port = connection.get("transport", "tcp"), connection["ip"], connection[f"{channel}_port"]
         if channel in self._doors:
             socket.use_fd = self._doors[channel]
@@ -300,8 +298,7 @@ class FrontSockets:
         if (garbage := sys.modules.get("zmq.utils.garbage")) is not None:
             garbage.gc.stop()  # the thread that pyzmq has once something large was sent; it begins again by itself
         self._beat.join(LINGER_MS / 1000)
-        if self._guests is not None:
-            self._guests.join(LINGER_MS / 1000)
+        self._guests.join(LINGER_MS / 1000)
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], argument: str) -> None:

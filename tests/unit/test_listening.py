@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import zmq
 
 from sandbox_kernel.core.listening import Door
 from sandbox_kernel.engines.broker.engine import BrokerEngine
@@ -196,3 +197,62 @@ def test_a_keeper_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -
         _, fds, _, _ = socket.recv_fds(peer, 4, 1)
         os.close(fds[0])
     assert len(slept) == 1
+
+
+PORTS = """
+import os, resource, sys, zmq
+from sandbox_kernel.kernel.guests import Guests
+context = zmq.Context()
+guests = Guests(context, lambda why: print(why, flush=True))
+port = context.socket(zmq.ROUTER)
+if sys.argv[1] == "guarded":
+    guests.watch(port)
+print(port.bind_to_random_port("tcp://127.0.0.1"), flush=True)
+guests.start()
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+held = []
+for step in sys.stdin:
+    try:
+        while step == "fill\\n":
+            held.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        print("full", flush=True)
+    if step == "free\\n":
+        print([os.close(one) for one in held].count(None), flush=True)
+        port.send_multipart(port.recv_multipart())
+"""
+
+
+@each("guarded", [True, False])
+def test_a_kernel_without_file_descriptors_ends_who_connects(guarded: bool) -> None:
+    """Or libzmq would ask for it again and again. The control is libzmq alone: who connects waits, as does its thread.
+
+    No sibling is left: whoever listens is one of `Door`, of asyncio's servers, which pause by themselves, the agent's
+    own, or libzmq.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", PORTS, "guarded" if guarded else "alone"], stdin=-1, stdout=-1, text=True, bufsize=1
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            process.stdin.write("fill\n")
+            assert process.stdout.readline() == "full\n"
+            with socket.create_connection(("127.0.0.1", port)) as peer:
+                peer.settimeout(WAIT if guarded else 2)
+                with pytest.raises(ConnectionError) if guarded else pytest.raises(TimeoutError):
+                    while peer.recv(1000):
+                        pass
+                    raise ConnectionResetError
+            if guarded:
+                assert "no file descriptor" in process.stdout.readline()
+            process.stdin.write("free\n")
+            assert int(process.stdout.readline()) > 10
+            with zmq.Context() as context, context.socket(zmq.DEALER) as client:
+                client.linger = 0
+                client.connect(f"tcp://127.0.0.1:{port}")
+                client.send(b"there")
+                assert client.poll(int(WAIT * 1000))
+        finally:
+            process.kill()
