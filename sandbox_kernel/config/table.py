@@ -148,8 +148,9 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             number(int, 100, 1_000_000_000),
             "Lines of output of one cell that the kernel sends to front ends. The rest is written to a file below "
             "/mnt/data/outputs, and its last lines are shown. Lines that are overwritten, such as progress bars, count"
-            " once. A display counts as ten lines, or as one line for each 750 microseconds that a browser needs for "
-            "it. Clients that allow no input (nbclient, papermill, nbconvert), the Python interface, `run` and `mcp` "
+            " once. A display counts as ten lines, or as one line for each five elements that it has; text, formulas "
+            "and images count as elements, too. Clients that allow no input (nbclient, papermill, nbconvert), the "
+            "Python interface, `run` and `mcp` "
             "have no such limit.",
         ),
         Setting(

@@ -278,7 +278,7 @@ class Message:
     memory: int = field(default=0, compare=False)
     """Bytes that the content of a display or a comm takes, rounded up; 0 for what is only text."""
     work: int = 0
-    """Microseconds that a browser needs for what it shows, as far as the output policy counted them."""
+    """Elements of a page that it counts as, by the output policy."""
 
     @property
     def type(self) -> str:

@@ -44,7 +44,7 @@ class OutputCode(Code):
     SVG_PART = "notice", "left out a part of an SVG: shapes, text and colours are drawn", _FIGURE
 
     # --- HTML ---
-    HTML_AS_TEXT = "notice", "showed HTML as text: too much markup to check", _SMALLER
+    HTML_AS_TEXT = "notice", "showed HTML as text: {why}", _SMALLER
     SCRIPT_FROM_NETWORK = "notice", "removed a script from a network: outputs load nothing", _OFFLINE
     MAP_FROM_NETWORK = (
         "notice",

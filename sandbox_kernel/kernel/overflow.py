@@ -20,7 +20,7 @@ from ..files import scratch
 from ..files.names import CHUNK_BYTES
 from ..files.scratch import Ask
 from ..policy.mime import JSON
-from ..policy.page import END_OF_ERROR, WORK_OF_A_LINE, Page, is_long, plain_text, tail_of, weight
+from ..policy.page import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
 from ..session import protocol
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Overflow:
                 self._display(cell, message)
             case "error":
                 self._error(cell, message)
-            case "comm_msg" if not cell.page.draw(message.work // WORK_OF_A_LINE):
+            case "comm_msg" if not cell.page.draw(message.work // ELEMENTS_OF_A_LINE):
                 self._leave_out(cell, message, "[a widget's state]")
             case "status" if message.content.get("execution_state") == "idle":
                 self._conclude(cell, message.parent)

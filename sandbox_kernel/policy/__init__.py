@@ -13,12 +13,10 @@
 - `frame`: Active HTML in two frames, without origin and network.
 - `raster`: Images of pixels: their type, and how many pixels their headers claim.
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
-- `svg_ink`: How much an SVG paints: pixels and edges, by how large its shapes are.
-- `svg_cost`: What an SVG costs to draw, with all that it refers to.
+- `svg_cost`: The budget of an SVG, with all that it refers to.
 - `svg`: SVG images: parsed here, and written anew from an allow-list.
 - `html_missed`: What goes from HTML, in words.
-- `html_plain`: HTML of which it is known what the sanitiser makes of it.
-- `html_cost`: What HTML costs our parser, and a browser that lays it out.
+- `html_cost`: The budget of HTML: elements, cells, depth, text; and that of our parser.
 - `html_sanitiser`: The elements, attributes and values of HTML that are kept.
 - `html`: HTML: sanitised if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.

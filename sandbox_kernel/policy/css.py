@@ -15,7 +15,7 @@ from .marks import sought, turns
 _PROPERTIES = frozenset(
     """align-content align-items align-self background background-color background-image background-position
     background-repeat background-size bar-color bottom box-sizing button-color caption-side clear color
-    column-gap cursor description-width display empty-cells float gap handle-color height justify-content
+    column-gap cursor description-width empty-cells float gap handle-color height justify-content
     justify-items justify-self left letter-spacing line-height list-style list-style-type max-height max-width
     min-height min-width object-fit object-position opacity order overflow overflow-wrap overflow-x overflow-y
     position right row-gap tab-size table-layout text-align text-decoration text-decoration-color
@@ -23,11 +23,25 @@ _PROPERTIES = frozenset(
     visibility white-space width word-break word-spacing word-wrap writing-mode z-index
     """.split()  # noqa: SIM905 (a list of words reads better as words)
 )
-_FAMILIES = ("border", "padding", "margin", "font", "flex", "grid")
-_FUNCTIONS = frozenset(
-    """rgb rgba hsl hsla linear-gradient radial-gradient conic-gradient repeating-linear-gradient calc min max clamp
-    repeat minmax fit-content""".split()  # noqa: SIM905
+_FAMILIES = ("border", "padding", "margin", "font", "flex")
+_TILED = "border-image"
+"""No grid, no columns, no tiles: what makes many of one is not there, rather than counted."""
+_DISPLAY = re.compile(
+    r"(?:none|block|inline|inline-block|flex|inline-flex|table|inline-table|list-item|flow-root|initial|inherit|unset)"
+    r"(?:\s*!important)?"
 )
+"""No parts of a table: rows and columns are counted by their elements. No grid, whose places nobody counts."""
+_FUNCTIONS = frozenset(
+    """rgb rgba hsl hsla linear-gradient radial-gradient conic-gradient repeating-linear-gradient calc min max
+    clamp""".split()  # noqa: SIM905
+)
+_GRID = frozenset(
+    """display grid-area grid-auto-columns grid-auto-flow grid-auto-rows grid-column grid-gap grid-row
+    grid-template-areas grid-template-columns grid-template-rows""".split()  # noqa: SIM905
+)
+_TRACKS = frozenset(("repeat", "minmax", "fit-content"))
+_MANY = re.compile(r"(?<![\w.#])[0-9]{3,}(?![\w.%])|dense|repeat.*repeat", re.DOTALL)
+"""Lines and tracks of a grid of widgets of which there are too many, and places that are looked for again and again."""
 _NAME = re.compile(r"[a-z-]{1,60}")
 _VALUE = re.compile(r"[\w\s#%.,()+*/'\"!-]{0,2000}", re.ASCII)
 _NAMED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
@@ -46,13 +60,15 @@ MAX_CONTENT = 500_000
 letter of a script without spaces, counts for twenty more."""
 _OFFSETS = frozenset(("top", "left", "right", "bottom", "z-index"))
 _OFFSET = re.compile(r"[0-9]{1,3}(\.[0-9]+)?(px|em|%)?(\s*!important)?")
+MAX_GRID, MAX_REPEATED = 2_000, 200
+"""Characters of a value of a grid of widgets, and of one whose tracks are repeated."""
 MAX_SHEET = 2_000_000
 """Characters of one style sheet; a Styler of 10,000 cells has about a million."""
 MAX_MATCHES = 2_000_000
 """Elements times the rules that a browser tries on each: about a second of its time."""
 _ONE = (
     r"(?:[A-Za-z][\w-]{0,40}|\*|(?=[.#:\[]))(?:[.#]-?[A-Za-z_][\w-]{0,100}|\[[\w-]{1,40}(?:[|^$*]?=(?:\"[\w\s.-]{0,80}\"|'[\w\s.-]{0,80}'"
-    r"|[\w-]{1,80}))?\]|::?(?:hover|focus|active|visited|link|empty|before|after|first-letter|first-line"
+    r"|[\w-]{1,80}))?\]|::?(?:hover|focus|active|visited|link|empty|before|after"
     r"|(?:first|last|only)-(?:child|of-type)|nth-(?:last-)?(?:child|of-type)\((?:odd|even|[0-9n+\s-]{1,12})\)"
     r"|not\(:?[.#]?[\w-]{1,60}\)))*"
 )
@@ -73,7 +89,11 @@ def allowed(name: str, value: str, *, in_sheet: bool = False) -> bool:
         return _CONTENT.fullmatch(value) is not None
     if in_sheet and name == "transform":
         return _SHIFT.fullmatch(value.strip().lower()) is not None
+    if name == "display":
+        return _DISPLAY.fullmatch(value.strip().lower()) is not None
     if name not in _PROPERTIES and not (_NAME.fullmatch(name) and name.split("-", 1)[0] in _FAMILIES):
+        return False
+    if name.startswith(_TILED):
         return False
     if not _VALUE.fullmatch(value) or "/*" in value or not _closed(value) or SLOW_VALUE.search(value):
         return False
@@ -86,6 +106,20 @@ def allowed(name: str, value: str, *, in_sheet: bool = False) -> bool:
         return bool(_OFFSET.fullmatch(value))
     # A negative margin lays an output over its neighbours.
     return not (name.startswith("margin") and ("-" in value or "(" in value))
+
+
+def allowed_in_widgets(name: str, value: str) -> bool:
+    """Return the same for a trait of a widget's layout, which may be a grid: of tracks that are not many."""
+    if name not in _GRID or (name == "display" and "grid" not in value):
+        return allowed(name, value)
+    value = value.lower()
+    return (
+        _VALUE.fullmatch(value) is not None
+        and _closed(value)
+        and not _MANY.search(value)
+        and len(value) <= (MAX_REPEATED if "repeat" in value else MAX_GRID)
+        and all(one in _FUNCTIONS | _TRACKS for one in _functions(value) if one)
+    )
 
 
 def declarations(text: str, *, in_sheet: bool = False) -> tuple[str, bool]:

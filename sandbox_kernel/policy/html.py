@@ -1,7 +1,7 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, frame, html_cost, html_missed, html_plain, html_sanitiser, marks, packed and tex, and svg if it is
-needed: start-up time counts.
+Imports blocks, css, frame, html_cost, html_missed, html_sanitiser, marks, packed and tex, and svg if it is needed:
+start-up time counts.
 
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
@@ -11,19 +11,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from html import escape as _escape
 from html import unescape
 
 from ..core.codes import OutputCode
-from . import css, frame, html_cost, html_missed, html_plain, lines, tex
+from . import css, frame, html_cost, html_missed, lines, tex
 from .blocks import contents
 from .html_sanitiser import CLASS, CONTROLS, clean, cleared
-from .marks import MAX_TURNS, MAX_WORD, bounded, lighter, parted, parted_pieces, sought, turns
+from .marks import MAX_TURNS, MAX_WORD, bounded, has_marks, lighter, parted, quicken, sought, turns
 from .packed import Packer
 from .verdict import Notes
 
 MAX_TEXT = 100_000
+_MUCH = "too much markup to check"
 MAX_STYLES = 2_000_000
 """Characters of style sheets that are confined to their output, in half a second; a larger one is shown in a frame."""
 _ACTIVE = re.compile(
@@ -58,18 +59,16 @@ def render(
     `leaves_out` says which libraries the page has already.
     """
     source = lighter(cleared(source))
-    if frames and (plain := unparsed(source, notes, frames=True)) is not None:
-        return plain
     if not frames or _unwrap(source, Notes()):
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
-        return _as_text(body, notes) if html_cost.is_crowded(body) or _is_costly_drawing(body) else source
+        return _as_text(body, notes, _MUCH) if html_cost.is_crowded(body) or _is_costly_drawing(body) else source
     if not html_cost.is_costly(source) and not html_cost.is_crowded(source) and not _is_program(source):
         return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = CONTROLS.sub("", lines.ended(unescape(page[1])))
     if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
-        return _as_text(source, notes)
+        return _as_text(source, notes, _MUCH)
     if frame.loads_scripts(source):
         notes.add(OutputCode.MAP_FROM_NETWORK if (is_map := _MAP.search(source)) else OutputCode.SCRIPT_FROM_NETWORK)
         if is_map:
@@ -80,17 +79,15 @@ def render(
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
     source = lighter(cleared(source))
-    if (plain := unparsed(source, notes, frames=False)) is not None:
-        return plain
     if html_cost.is_costly(source) or html_cost.is_crowded(source):
-        return _as_text(source, notes)
+        return _as_text(source, notes, _MUCH)
     return _sanitised(source, notes)
 
 
 def _sanitised(source: str, notes: Notes) -> str:
     """Do the same to a source of which it is known already that it has no controls, and that it can be parsed."""
-    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not html_cost.is_long(source):
-        notes.work += html_cost.work(source)
+    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not (size := html_cost.extent(source)).excess:
+        notes.work += size.work
         return lines.markup(parted(source))
     if unwrapped := _unwrap(source, notes):
         return unwrapped
@@ -98,38 +95,18 @@ def _sanitised(source: str, notes: Notes) -> str:
     return _shown(_markup(source, notes, styled=bool(styles)), styles, source, notes)
 
 
-def unparsed(source: str, notes: Notes, *, frames: bool) -> str | None:
-    """Do the same to a source that is so plain that nobody needs to parse it; None for any other."""
-    kept = grammar().read(source)
-    if kept is None:
-        return None
-    styles = contents(source, "style") if "<style" in source else ""
-    if styles and frames and _needs_frame(styles, source):
-        return None
-    return _shown(_readable(kept, notes, styled=bool(styles)), styles, source, notes)
-
-
-@cache
-def grammar() -> html_plain.Grammar:
-    return html_plain.Grammar(CLASS)
-
-
 def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
-    """Return markup as it leaves here, or its source as text if a browser were busy with it for long."""
-    if kept.count("<") > 2 * html_cost.MAX_TAGS or _is_slow(kept, source):
-        return _as_text(source, notes)
-    notes.work += html_cost.work(kept)
+    """Return markup as it leaves here, or its source as text if it is over the budget."""
+    size = html_cost.extent(kept)
+    if why := size.excess or (html_cost.is_turning(kept, source) and "too many changes of direction"):
+        return _as_text(source, notes, why)
+    notes.work += size.work
     return _scoped(kept, styles, notes)
 
 
-def _is_slow(kept: str, source: str) -> bool:
-    """Return whether a browser is busy for long with what the sanitiser made of a source: entities are letters now."""
-    return html_cost.is_spread(kept) or html_cost.is_long(kept) or html_cost.is_turning(kept, source)
-
-
-def _as_text(source: str, notes: Notes) -> str:
-    notes.add(OutputCode.HTML_AS_TEXT)
-    notes.work += html_cost.LETTER * min(len(source), MAX_TEXT)
+def _as_text(source: str, notes: Notes, why: str) -> str:
+    notes.add(OutputCode.HTML_AS_TEXT, why=why)
+    notes.work += html_cost.of_text(min(len(source), MAX_TEXT))
     return as_text(source[:MAX_TEXT])
 
 
@@ -173,13 +150,11 @@ def _readable(kept: str, notes: Notes, *, styled: bool) -> str:
 
 def _quicker(kept: str, notes: Notes, *, styled: bool) -> str:
     """Return markup that the sanitiser wrote without what a browser is slow to lay out, however the source wrote it."""
-    kept = lighter(kept)
-    if sought(kept) <= MAX_WORD:
+    if not has_marks(kept) and sought(kept) <= MAX_WORD:
         return kept
     pieces = _TAGS_AND_TEXT.split(kept)
     # A class may be one of the page's own, and hide what has it.
-    styled |= any(word in kept for word in ("style=", "class=", "hidden"))
-    notes.work += parted_pieces(pieces, styled=styled)
+    notes.work += quicken(pieces, styled=styled or any(word in kept for word in ("style=", "class=", "hidden")))
     return "".join(pieces)
 
 
@@ -229,7 +204,7 @@ def _unwrap(source: str, notes: Notes) -> str | None:
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet, styled=bool(styles)), styles, quiet)
-    if again != source or _is_slow(kept, source):
+    if again != source or (size := html_cost.extent(kept)).excess or html_cost.is_turning(kept, source):
         return None
-    notes.work += quiet.work + html_cost.work(kept)
+    notes.work += quiet.work + size.work
     return source

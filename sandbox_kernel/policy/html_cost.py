@@ -1,26 +1,37 @@
-"""What HTML costs: the time of our parser, and that of a browser which lays it out. Pure; imports marks.
+"""The budget of HTML: elements, cells of tables, depth and text, counted in what the sanitiser wrote; and our parser's.
 
-Each limit is a second or two of an ordinary machine.
+What a person's browser bears is not modelled. Whatever multiplies is counted as often as it says (a cell by its spans,
+a table as rows times columns), or the sanitiser takes it away. Each limit at its edge is drawn in about two seconds.
+Pure; imports marks.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 
 from .marks import MAX_TURNS, beyond_ascii, turns
 
-MAX_TAGS = 50_000
-"""Elements that a page takes in within two seconds; a table of 2,000 rows and 20 columns has 44,000."""
-MAX_ROWS = 200_000
-"""Rows over which the cells of an output go, each counted by itself: for half a second. Others go over no more than
-their table has."""
-MAX_SHOWN = 500_000
-"""Characters of text that a page lays out within four seconds, whatever their style: slowest is one in each line."""
-MOST_OF_A_LETTER = 5
-"""Times as much as another that a letter may count."""
-LETTER, ELEMENT = 8, 40
-"""Microseconds of a browser for a character of text, and for an element."""
+MAX_ELEMENTS = 50_000
+"""Elements of one output. A table of 2,000 rows and 20 columns has 44,000."""
+MAX_CELLS = 100_000
+"""Cells of one output, each counted as often as its spans say."""
+MAX_GRID = 2_000_000
+"""Rows times columns of all tables of one output: a browser keeps the borders of each place, used or not."""
+MAX_DEPTH = 60
+"""Elements that lie in each other."""
+MAX_LETTERS, MAX_BYTES = 500_000, 1_000_000
+"""Characters of text of one output, and bytes of it in UTF-8."""
+MAX_SCRIPTS = 50_000
+"""Runs of letters of one script: for each, a browser looks for a font."""
+LETTERS_OF_AN_ELEMENT = 20
+"""Characters of text that count as an element on a page."""
+_WEIGHTS = {"audio": 50, "video": 50, "details": 4}
+"""Elements that a browser builds of many others."""
+_DEPTHS = {"ruby": 20}
+"""Elements that are laid out several times for each that they lie in."""
+
 MAX_ENTITIES = 200_000_000_000
 """Ampersands, hard spaces and signs whose bytes begin like a hard space's, times the characters of a source: the parser
 copies a text anew for each, for a second."""
@@ -30,34 +41,120 @@ MAX_RESULT = 60_000_000
 """Characters that a source may become: a video of 45 MB as base64, or a tenth as many quotes in a frame."""
 MAX_NESTING = 10_000
 """Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
-_FLAT = frozenset(
-    "br caption col colgroup hr img source tbody td tfoot th thead tr wbr".split()  # noqa: SIM905
-)
+_EMPTY = frozenset(("br", "col", "hr", "img", "source", "wbr"))
+_FLAT = _EMPTY | frozenset(("caption", "colgroup", "tbody", "td", "tfoot", "th", "thead", "tr"))
 _FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{0,200}", re.IGNORECASE)
 """Formats that a parser opens again in every paragraph, once for each way they are written."""
 TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
-_WHOLE_TAG = re.compile(r"<[^\">]*+(?:\"[^\"]*+\"[^\">]*+)*>")
-_COMMON = re.compile(r"[\x00-@\[-`{-\xbf\u2000-\u206f\u3000-\u303f]+")
-"""What is drawn in whatever font is around it."""
-_SLOWER = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2000-\u2fff\ue000-\uf8ff\U00010000-\U0010ffff]+")
-"""Letters whose words are sought in a dictionary, signs, and all that is two units of UTF-16."""
-_WIDE = re.compile(r"[\U00010000-\U0010ffff]+")
+_WRITTEN = re.compile(r"<(/?)([a-z][a-z0-9]*)([^\">]*+(?:\"[^\"]*+\"[^\">]*+)*)>")
+"""A tag as the sanitiser writes it."""
+_SPAN = re.compile(r" (col|row|)span=\"([0-9]+)\"")
+_GAP = re.compile(r"(?<=>)\n? {0,40}(?=<)")
+"""What indents a tag, and is not drawn."""
 _SCRIPT = re.compile(
     r"[A-Za-z\xc0-\u058f]++|[\u0590-\u08ff\ufb1d-\ufeff]++|[\u0900-\u0dff]++|[\u0e00-\u10ff]++|[\u1100-\u11ff\u2e80-\u9fff"
-    r"\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]++|[\u1200-\u1dff]++|[\u1e00-\u1fff]++|[\u2000-\u2e7f]++|[\U00010000-\U0010ffff]++"
+    r"\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]++|[\u1200-\u1dff]++|[\u1e00-\u1fff]++|[\u2070-\u2e7f]++"
+    r"|[\ue000-\uf8ff]++|[\U00010000-\U0010ffff]++"
 )
-"""Letters of one font, about: each time that another is looked for costs as much as a character."""
+"""Letters of one font, about."""
 _BLOCK = re.compile(r"<(?:p|div|td|th|li)\b", re.IGNORECASE)
-_ROWS = re.compile(r" rowspan=\"\s*+\+?([0-9]+)")
 
 
-def _count_signs(source: str) -> int:
-    return sum(piece.encode("utf-8", "surrogatepass").count(b"\xc2") for piece in beyond_ascii(source))
+class _Table:
+    """The rows and columns of one table, as its tags come."""
+
+    def __init__(self) -> None:
+        self.rows = self.columns = self._covered = 0
+        self._ends: Counter[int] = Counter()
+        """Row -> the columns whose cell has ended there."""
+
+    def row(self) -> None:
+        self.rows += 1
+        self._covered -= self._ends.pop(self.rows, 0)
+
+    def cell(self, columns: int, rows: int) -> None:
+        self._covered += columns
+        self._ends[self.rows + rows] += columns
+        self.columns = max(self.columns, self._covered)
+
+
+@dataclass(slots=True)
+class Extent:
+    """How large a document of the sanitiser's is."""
+
+    elements: int = 0
+    cells: int = 0
+    grid: int = 0
+    depth: int = 0
+    letters: int = 0
+    bytes: int = 0
+    scripts: int = 0
+
+    @property
+    def excess(self) -> str | None:
+        """Say what of it is over the budget, with the limit and the value; None if nothing is."""
+        for value, limit, what in (
+            (self.elements, MAX_ELEMENTS, "elements"),
+            (self.cells, MAX_CELLS, "cells with their spans"),
+            (self.grid, MAX_GRID, "rows times columns"),
+            (self.depth, MAX_DEPTH, "elements in each other"),
+            (self.letters, MAX_LETTERS, "characters"),
+            (self.bytes, MAX_BYTES, "bytes of text"),
+            (self.scripts, MAX_SCRIPTS, "changes of script"),
+        ):
+            if value > limit:
+                return f"{value:,} {what}, at most {limit:,}"
+        return None
+
+    @property
+    def work(self) -> int:
+        """Elements that count on a page."""
+        return max(self.elements, self.cells // 2, of_text(self.letters))
+
+
+def extent(kept: str) -> Extent:
+    """Return how large a document is that the sanitiser wrote. None of its texts has a tag in it."""
+    size = Extent()
+    depth = 0
+    tables: list[_Table] = []
+    for closing, name, attributes in _WRITTEN.findall(kept) if "<" in kept else ():
+        if closing:
+            depth -= _DEPTHS.get(name, 1)
+            if name == "table" and tables:
+                size.grid += tables[-1].rows * tables.pop().columns
+            continue
+        size.elements += _WEIGHTS.get(name, 1)
+        if name not in _EMPTY:
+            depth += _DEPTHS.get(name, 1)
+            size.depth = max(size.depth, depth)
+        if name == "table":
+            tables.append(_Table())
+        elif name == "tr" and tables:
+            tables[-1].row()
+        elif name in ("td", "th", "col", "colgroup"):
+            spans = {what: int(often) for what, often in _SPAN.findall(attributes)} if "span" in attributes else {}
+            columns, rows = spans.get("col", spans.get("", 1)), spans.get("row", 1)
+            size.cells += columns * rows
+            if tables and name in ("td", "th"):
+                tables[-1].cell(columns, rows)
+            elif tables:
+                tables[-1].columns = max(tables[-1].columns, columns)
+    text = _WRITTEN.sub("", _GAP.sub("", kept))
+    size.letters = size.bytes = len(text)
+    if not text.isascii():
+        size.bytes = len(text.encode("utf-8", "surrogatepass"))
+        size.scripts = sum(len(_SCRIPT.findall(piece)) for piece in beyond_ascii(text))
+    return size
+
+
+def of_text(letters: int) -> int:
+    """Return how many elements of a page count as much as so many characters."""
+    return letters // LETTERS_OF_AN_ELEMENT
 
 
 def is_crowded(source: str) -> bool:
     """Return whether there are more elements than a person's browser bears, in a frame or not."""
-    if source.count("<") > MAX_TAGS and len(TAG.findall(source)) > MAX_TAGS:
+    if source.count("<") > MAX_ELEMENTS and len(TAG.findall(source)) > MAX_ELEMENTS:
         return True
     return is_turning(source, source)
 
@@ -72,45 +169,18 @@ def is_turning(text: str, styles: str) -> bool:
     return "display" in styles.lower() or any(turns(block) > MAX_TURNS for block in _BLOCK.split(text))
 
 
-def is_long(kept: str) -> bool:
-    """Return whether the text between the tags that the sanitiser wrote is longer than a page lays out at once."""
-    return len(kept) * (1 if kept.isascii() else MOST_OF_A_LETTER) > MAX_SHOWN and _text(kept) > MAX_SHOWN
-
-
-def work(kept: str) -> int:
-    """Return the microseconds in which a browser lays out what the sanitiser wrote, formulas and images aside."""
-    return LETTER * _text(kept) + ELEMENT * (kept.count("<") // 2)
-
-
-def _text(kept: str) -> int:
-    """Return how many characters are between the tags, those that are slower counted more than once."""
-    # No text of the sanitiser's has a tag in it; in the value of an attribute, one goes with the tag around it.
-    text = _WHOLE_TAG.sub("", kept.replace("</td>", "").replace("<td>", ""))
-    if text.isascii():
-        return len(text)
-    letters = _COMMON.sub("", text)
-    slower = sum(map(len, _SLOWER.findall(letters))) + 2 * sum(map(len, _WIDE.findall(letters)))
-    return len(text) + slower + len(_SCRIPT.findall(letters))
-
-
-def is_spread(kept: str) -> bool:
-    """Return whether the cells of tables that the sanitiser wrote lie over more rows than a page lays out at once."""
-    return "rowspan" in kept and sum(int(rows[:6]) for rows in _ROWS.findall(kept)) > MAX_ROWS
-
-
-def is_much(source: str, opened: int) -> bool:
-    """Return whether a source with so many `<` is too long, or becomes too long, to be parsed."""
-    # What is not markup becomes entities of up to six characters.
-    longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
-    if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
-        return True
-    return (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES
+def _count_signs(source: str) -> int:
+    return sum(piece.encode("utf-8", "surrogatepass").count(b"\xc2") for piece in beyond_ascii(source))
 
 
 def is_costly(source: str) -> bool:
     """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
     opened = source.count("<")
-    if is_much(source, opened):
+    # What is not markup becomes entities of up to six characters.
+    longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
+    if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
+        return True
+    if (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES:
         return True
     if opened <= MAX_NESTING // 100:
         return False

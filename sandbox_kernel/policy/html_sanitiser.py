@@ -31,8 +31,7 @@ _ATTRIBUTES = {
     "details": frozenset(("open",)),
     "font": frozenset(("color", "face", "size")),
     "img": frozenset(("alt", "height", "src", "width")),
-    "li": frozenset(("value",)),
-    "ol": frozenset(("reversed", "start", "type")),
+    "ol": frozenset(("start", "type")),
     "source": frozenset(("src", "type")),
     "table": frozenset(("bgcolor", "border", "cellpadding", "cellspacing", "width")),
     "td": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "valign", "width")),
@@ -52,6 +51,8 @@ CLASS = re.compile(
     r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
 )
 """Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
+_SPAN = re.compile(r"\s*\+?0*([1-9][0-9]{0,3})\s*", re.ASCII)
+"""Written as a plain number: what is counted is what a browser reads."""
 _ID = re.compile(r"T_[\w-]{1,80}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
 _LINK_TAG = re.compile(r"<a( [^>]*)>")
@@ -145,6 +146,8 @@ def _cleaner(changed: set[Note], images: _Images) -> Any:
             return " ".join(classes) or None
         if name == "id":
             return value if _ID.fullmatch(value) else None
+        if name in ("colspan", "rowspan", "span"):
+            return found[1] if (found := _SPAN.fullmatch(value)) else None
         if name == "href":
             if _LINK.fullmatch(value.strip()):
                 return value

@@ -1,4 +1,4 @@
-r"""Text that is slow to lay out: a letter under thousands of marks, thousands of changes of direction, endless words.
+r"""Text that is slow to lay out: letters under thousands of marks, thousands of changes of direction, endless words.
 
 A browser's time grows with the square of each: 80,000 accents on one letter, 200,000 Latin letters between as many
 Hebrew ones, or 500,000 Thai letters without a space keep a tab busy for half a minute and more. Pure, imports nothing
@@ -12,7 +12,11 @@ import unicodedata
 from collections.abc import Iterator
 
 MAX_MARKS = 64
-"""Marks in a row that are kept. No script needs ten; Unicode's own bound for streams is thirty."""
+"""Marks that a text may have beyond those of its letters."""
+MARKS_OF_A_LETTER = 4
+"""Marks that each visible letter, sign or space allows. Hebrew with cantillation and Tibetan stacks need three."""
+MAX_OVERWRITTEN = 8
+"""The same as `MAX_MARKS` in a line that a carriage return overwrites: a front end joins what is left of its parts."""
 MAX_TURNS = 20_000
 """Runs of letters from right to left in one cell, or one output: a second of a browser's time."""
 
@@ -24,12 +28,15 @@ MAX_HIDDEN = 20_000
 BREAK = "\u200b"
 """Where a line may break. It has no width."""
 
-_SIGNS = r"\u2010-\u2027\u2030-\u205e\u20a0-\u20cf\u2100-\u2bff\u3000-\u3029\u3030-\u303f\uff00-\uffef"
-_MARK = rf"[^\w\x00-\x7f\xa0-\xff{_SIGNS}]"
+_SIGNS = r"\u2010-\u2027\u2030-\u205e\u20a0-\u20cf\u2100-\u2bff\u3000-\u3029\u3030-\u303f\uff00-\uff9f"
+_INVISIBLE = "\u115f\u1160\u3164\uffa0"
+"""Letters that are never drawn."""
+_MODIFIERS = range(0x1F3FB, 0x1F400)
+"""Colours of skin: 80,000 behind one another keep a tab busy for half a minute, as accents do."""
+_MARK = re.compile(rf"[^\w\x00-\x7f\xa0-\xff{_SIGNS}]|[{_INVISIBLE}]")
 """What may be a mark: no letter, and none of the signs that stand in rows in tables and drawings."""
-_COLOUR = r"\x1b\[[0-9;:]{0,64}[mK]"
-_ROW = re.compile(rf"(?:{_MARK}(?:{_COLOUR})*+){{{MAX_MARKS + 1},}}+")
-_PARTS = re.compile(rf"{_COLOUR}|.", re.DOTALL)
+_COLOUR = re.compile(r"(\x1b\[[0-9;:]{0,64}[mK])")
+_NO_LETTER = re.compile(r"[^bi]")
 _LEFTWARD = re.compile(
     r"[\u0590-\u08ff\u200f\u202b\u202e\u2067\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
 )
@@ -41,11 +48,86 @@ _SOUGHT = (
 _SOUGHT_LETTER = re.compile(f"[{_SOUGHT}]")
 _SPACES = f" \t\n\r\f{BREAK}"
 _SOUGHT_OR_SPACE = re.compile(rf"[{_SPACES}]|[{_SOUGHT}]{{1,{MAX_WORD}}}+")
-_COLOURS, _MARKS = re.compile(_COLOUR), re.compile(_MARK)
-
 
 _PIECE = 1 << 16
 _ASCII = bytes(range(0x80))
+
+
+class _Kinds(dict[int, str]):
+    """Characters by what they do to a row of marks: `m` adds to it, `b` ends it, `i` neither, controls are themselves.
+
+    Only what is known to be drawn ends a row. So whatever is invisible, unassigned or new adds nothing to the marks
+    that a text may have, without a list of such characters.
+    """
+
+    def __missing__(self, code: int) -> str:
+        one = chr(code)
+        kind = unicodedata.category(one)
+        if kind[0] == "M" or code in _MODIFIERS:
+            self[code] = "m"
+        elif kind[0] in "LNPSZ" or kind == "Co":
+            self[code] = "i" if one in _INVISIBLE else "b"
+        else:
+            self[code] = one if one in "\b\r\n\x1b" else "i"
+        return self[code]
+
+
+_KINDS = _Kinds()
+
+
+class Marks:
+    """Takes marks away of which a text has too many, over pieces that a front end joins.
+
+    The bound is a ratio and no look at what lies between two marks: each drawn character allows a few, and a text as
+    a whole `MAX_MARKS` more. So nothing that is put between marks, drawn or not, makes a row of them longer.
+    """
+
+    def __init__(self) -> None:
+        self._left = self._most = MAX_MARKS
+
+    def feed(self, text: str) -> str:
+        """Return what follows the text that was fed before, colours of a terminal aside."""
+        if self._left == MAX_MARKS and "\r" not in text and "\x1b" not in text and not has_marks(text):
+            return text
+        if "\x1b" not in text:
+            return self._fewer(text)
+        return "".join(part if place % 2 else self._fewer(part) for place, part in enumerate(_COLOUR.split(text)))
+
+    def feed_apart(self, text: str) -> str:
+        """Return the same for the text of one element. It may be hidden, and then allows nothing to what follows."""
+        before = self._left
+        kept = self.feed(text)
+        self._left = min(self._left, before)
+        return kept
+
+    def _fewer(self, text: str) -> str:
+        kinds = text.translate(_KINDS)
+        parts: list[str] = []
+        start = end = 0
+        for found in _NO_LETTER.finditer(kinds):
+            place, kind = found.start(), found[0]
+            self._allow(kinds.count("b", end, place))
+            end = place + 1
+            if kind == "m":
+                if self._left <= 0:
+                    parts.append(text[start:place])
+                    start = end
+                self._left = max(0, self._left - 1)
+            elif kind == "\b":  # the letter before it is gone
+                self._left = max(0, self._left - MARKS_OF_A_LETTER)
+            else:  # the end of a line, its beginning, or a cursor that moves elsewhere
+                self._most = MAX_MARKS if kind == "\n" else MAX_OVERWRITTEN
+                self._left = min(self._left, self._most)
+        self._allow(kinds.count("b", end))
+        return "".join((*parts, text[start:])) if parts else text
+
+    def _allow(self, letters: int) -> None:
+        self._left = min(self._most, self._left + MARKS_OF_A_LETTER * letters)
+
+
+def has_marks(text: str) -> bool:
+    """Return whether there may be a mark, or a letter that is not drawn."""
+    return any(map(_MARK.search, beyond_ascii(text)))
 
 
 def beyond_ascii(text: str) -> Iterator[str]:
@@ -59,20 +141,8 @@ def beyond_ascii(text: str) -> Iterator[str]:
 
 
 def lighter(text: str) -> str:
-    """Return text in which no letter has more than `MAX_MARKS` marks; the very same text if none has."""
-    if not any(map(_MARKS.search, beyond_ascii(text))) or _ROW.search(text) is None:
-        return text
-    return _ROW.sub(_few, text)
-
-
-def _few(row: re.Match[str]) -> str:
-    kept, marks = [], 0
-    for part in _PARTS.findall(row[0]):
-        if len(part) == 1:
-            marks = marks + 1 if unicodedata.category(part)[0] == "M" else 0
-        if marks <= MAX_MARKS or len(part) > 1:
-            kept.append(part)
-    return "".join(kept)
+    """Return a text by itself with no more marks than its letters bear; the very same text if it has none."""
+    return text if text.isascii() else Marks().feed(text)
 
 
 def turns(text: str) -> int:
@@ -130,24 +200,22 @@ def parted(text: str) -> str:
     return text if text.isascii() else Words().feed(text)
 
 
-def parted_pieces(pieces: list[str], *, styled: bool) -> int:
-    """Part endless words in what is between tags: every second piece. Tags end no word.
+def quicken(pieces: list[str], *, styled: bool) -> int:
+    """Bound marks and words in what is between tags: every second piece. Tags end no word, and no row of marks.
 
-    With styles, what is between two pieces may be hidden or elsewhere, and a space in it part nothing. So each piece
-    begins a word where there are many letters. Returns the microseconds of a browser's that fewer may come to then.
+    With styles, what is between two pieces may be hidden or elsewhere, and a space in it parts nothing. So each piece
+    begins a word where there are many letters. Returns how many letters may be in one word all the same.
     """
+    marks, words = Marks(), Words()
     letters = sum(map(sought, pieces[::2]))
-    if letters <= MAX_WORD:
-        return 0
     each = styled and letters > MAX_HIDDEN
-    words = Words()
     for place in range(0, len(pieces), 2):
         piece = pieces[place]
         if each and _SOUGHT_LETTER.search(piece):
             words = Words()
             piece = piece if piece.startswith(BREAK) else BREAK + piece
-        pieces[place] = words.feed(piece)
-    return letters * letters // 200 if styled and not each else 0
+        pieces[place] = words.feed(marks.feed_apart(piece))
+    return letters if styled and letters > MAX_WORD and not each else 0
 
 
 def bounded(text: str) -> str:
@@ -156,32 +224,12 @@ def bounded(text: str) -> str:
     return text if (end := before_turn(text)) == len(text) else text[:end]
 
 
-def _has_marks(text: str) -> bool:
-    return any(unicodedata.combining(one) for piece in beyond_ascii(text) for one in set(_MARKS.findall(piece)))
-
-
 class Lines:
-    """The marks of a stream, whose messages a front end joins."""
+    """The marks and words of a stream, whose messages a front end joins."""
 
     def __init__(self) -> None:
-        self._end = ""
-        """The end of what came, as far as marks may follow it."""
-        self._words = Words()
-        self._marked = False
-        """Whether the line has a mark: whoever steps back over letters then could bring two rows of marks together."""
+        self._marks, self._words = Marks(), Words()
 
     def feed(self, text: str) -> str:
         """Return what follows the text that was fed before."""
-        return self._words.feed(self._lighter(text))
-
-    def _lighter(self, text: str) -> str:
-        if text.isascii() and not self._marked:
-            return text
-        marked = self._marked or _has_marks(text)
-        if marked and "\b" in text:
-            text = text.replace("\b", "")
-        shown = lighter(self._end + text)[len(self._end) :]
-        _, end, line = shown.rpartition("\n")
-        self._marked = marked and (not end or _has_marks(line))
-        self._end = (("" if end else self._end) + _COLOURS.sub("", line))[-4 * MAX_MARKS :] if self._marked else ""
-        return shown
+        return self._words.feed(self._marks.feed(text))

@@ -21,15 +21,12 @@ With the default settings, a progress bar that writes 100 bytes ten times a seco
 """
 LINES_OF_A_DISPLAY = 10
 """A display counts as so many lines: it is an element with a frame of its own."""
-WORK_OF_A_LINE = 750
-"""Microseconds of a browser that count as a line: a page is filled by what keeps one busy for 7.5 s, three of the most
-costly SVGs, or 22,000 boxes of formulas, which are four hundred of a lecture's."""
 DRAWN_ANEW = 8
 """How many times as much as stays on the page displays may come to that are updated or cleared."""
 FREE_LINES = 100
 """Lines of a display that are not counted there: a tenth of a second is the end of nothing, however often it comes."""
 ELEMENTS_OF_A_LINE = 5
-"""Elements of HTML that count as a line: a table of 2,000 rows and 20 columns nearly fills a page."""
+"""Elements that count as a line: one full output, such as a table of 2,000 rows and 20 columns, nearly fills a page."""
 MAX_ERRORS = 100
 """Errors of one cell; an honest one has one."""
 END_OF_ERROR = 4_000
@@ -83,7 +80,7 @@ class Page:
     def display(self, content: Mapping[str, Any], work: int = 0, name: str | None = None) -> bool:
         """Count a display; return whether it may go onto the page, as the last of it may with all that it has.
 
-        `work` is the microseconds that a browser needs for it, `name` its display id: all of one id look the same.
+        `work` is how many elements it counts as, `name` its display id: all of one id look the same.
         """
         if self.full:
             self.left_out = True
@@ -277,7 +274,7 @@ def weight(content: Mapping[str, Any], work: int) -> tuple[int, int]:
     What is laid out and what it costs are two counts of the same: the larger one holds.
     """
     lines, chars = _laid_out(content)
-    return max(lines, work // WORK_OF_A_LINE, LINES_OF_A_DISPLAY), chars
+    return max(lines, work // ELEMENTS_OF_A_LINE, LINES_OF_A_DISPLAY), chars
 
 
 def _laid_out(content: Mapping[str, Any]) -> tuple[int, int]:

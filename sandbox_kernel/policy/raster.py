@@ -13,8 +13,8 @@ import struct
 MAX_PIXELS = 100_000_000
 """Of one image, and of all images of one output together: 400 MB of a browser's memory."""
 
-PIXELS_OF_A_MICROSECOND = 100
-"""What a browser decodes in it: an image of the most pixels keeps it busy for a second."""
+PIXELS_OF_AN_ELEMENT = 15_000
+"""Pixels that count as an element of a page: seven images of the most pixels fill it."""
 
 MAGIC = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
@@ -31,8 +31,8 @@ _ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
 def work(pixels: int) -> int:
-    """Return the microseconds in which a browser decodes so many pixels."""
-    return pixels // PIXELS_OF_A_MICROSECOND
+    """Return how many elements of a page so many pixels count as."""
+    return pixels // PIXELS_OF_AN_ELEMENT
 
 
 def image_type(start: bytes) -> str | None:

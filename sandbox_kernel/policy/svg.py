@@ -46,24 +46,24 @@ SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 HTML = "http://www.w3.org/1999/xhtml"
 _ELEMENTS = {
     name.lower(): name
-    for name in """svg g a defs symbol use path rect circle ellipse line polyline polygon text tspan textPath image
-    clipPath mask pattern marker linearGradient radialGradient stop style""".split()  # noqa: SIM905
+    for name in """svg g a defs symbol use path rect circle ellipse line polyline polygon text tspan image
+    clipPath pattern marker linearGradient radialGradient stop style""".split()  # noqa: SIM905
 }
 _SILENT = frozenset(("metadata", "title", "desc"))
 """Elements that draw nothing: their absence is not worth a word."""
 _PROPERTIES = frozenset(
     """alignment-baseline baseline-shift clip-path clip-rule color color-interpolation color-rendering direction display
     dominant-baseline fill fill-opacity fill-rule font font-family font-size font-size-adjust font-stretch font-style
-    font-variant font-weight image-rendering letter-spacing marker marker-end marker-mid marker-start mask opacity
+    font-variant font-weight image-rendering letter-spacing marker marker-end marker-mid marker-start opacity
     overflow paint-order shape-rendering stop-color stop-opacity stroke stroke-dasharray stroke-dashoffset
     stroke-linecap stroke-linejoin stroke-miterlimit stroke-opacity stroke-width text-anchor text-decoration
-    text-rendering transform-origin unicode-bidi vector-effect visibility white-space word-spacing writing-mode
+    text-rendering transform-origin unicode-bidi visibility white-space word-spacing writing-mode
     """.split()  # noqa: SIM905
 )
 _ATTRIBUTES = _PROPERTIES | frozenset(
     """x y width height viewBox preserveAspectRatio d points cx cy r rx ry x1 y1 x2 y2 dx dy rotate textLength
-    lengthAdjust startOffset transform gradientTransform gradientUnits spreadMethod fx fy fr offset patternUnits
-    patternContentUnits patternTransform clipPathUnits maskUnits maskContentUnits markerWidth markerHeight markerUnits
+    lengthAdjust transform gradientTransform gradientUnits spreadMethod fx fy fr offset patternUnits
+    patternContentUnits patternTransform clipPathUnits markerWidth markerHeight markerUnits
     refX refY orient id class style version pathLength href
     """.split()  # noqa: SIM905
 )
@@ -148,6 +148,7 @@ class _Parser:
         self._skipped = 0
         self._count = 0
         self._turns = 0
+        self._marks = marks.Marks()
         self._said = False
         """Whether it has text that is not ASCII."""
 
@@ -241,14 +242,14 @@ class _Parser:
             if not is_text:
                 yield from group
                 continue
-            text = marks.parted(marks.lighter("".join(map(str, group))))
+            text = marks.parted(self._marks.feed_apart("".join(map(str, group))))
             self._turns += marks.turns(text)
             if self._turns > marks.MAX_TURNS:
                 raise CostlyError("its text changes direction too often")
             yield text
 
     def _text(self, text: str) -> None:
-        if self._stack and not self._skipped and self._stack[-1].tag in ("text", "tspan", "textpath", "style"):
+        if self._stack and not self._skipped and self._stack[-1].tag in ("text", "tspan", "style"):
             self._stack[-1].children.append(text)
             self._said |= not text.isascii()
 

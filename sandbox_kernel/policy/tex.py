@@ -23,8 +23,8 @@ MAX_MATH = 40_000
 """Characters of all formulas of one output."""
 MAX_BOXES = 12_000
 """Boxes that a page makes of all formulas of one output, within four seconds; a matrix of 400 terms has 8,000."""
-BOX = 333
-"""Microseconds that a page needs for a box."""
+BOX = 2
+"""Elements of a page that a box counts as."""
 MAX_MARKS = 5_000
 """Delimiters of one output that are shown in an element of their own."""
 MAX_LOOKED_AT = 50_000
@@ -85,7 +85,7 @@ class Allowance:
 
     @property
     def work(self) -> int:
-        """Microseconds that a page needs for all that was taken."""
+        """Elements of a page that all that was taken counts as."""
         return BOX * (MAX_BOXES - self.boxes)
 
     def look(self, text: str) -> bool:

@@ -33,7 +33,7 @@ class Verdict:
     message: Message | None
     notes: tuple[Note, ...] = ()
     work: int = 0
-    """Microseconds of a browser's time that showing the message costs, about and at most."""
+    """Elements of a page that showing the message counts as."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Notes:
     def __init__(self) -> None:
         self._notes: dict[Note, None] = {}
         self.work = 0
-        """Microseconds that a browser needs for what was kept: each filter adds its own."""
+        """Elements of a page that what was kept counts as: each filter adds its own."""
 
     def add(self, code: OutputCode, **details: Any) -> None:
         """Note that something was removed; `details` are what the code's text has in braces."""

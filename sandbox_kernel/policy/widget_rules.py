@@ -20,8 +20,6 @@ MAX_LIST = 10_000
 """Entries of one list: options of a menu, children of a box. Each becomes an element of the page."""
 MAX_ROWS = 1000
 """Lines that a field may be high."""
-LETTER = 1
-"""Microseconds of a browser for a character of plain text, whose lines end where the field does."""
 
 _DOM_CLASS = re.compile(r"widget-[\w-]{1,40}|mod-[\w-]{1,20}|jupyter-widgets|jupyter-button", re.ASCII)
 _ICON = re.compile(r"[a-z0-9 -]{0,80}")
@@ -94,7 +92,7 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
 def _text(value: Any, argument: str, setting: Setting) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
-    setting.notes.work += LETTER * len(value)
+    setting.notes.work += html_cost.of_text(len(value))
     return marks.bounded(value)
 
 
@@ -106,7 +104,7 @@ def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str,
     if len(value) > limit:
         setting.notes.add(OutputCode.WIDGET_ENTRIES, most=limit)
         value = value[:limit]
-    setting.notes.work += html_cost.ELEMENT * len(value)
+    setting.notes.work += len(value)
     kept = [each(one, "", setting) for one in value]
     return value if list(value) == kept else kept
 
@@ -121,7 +119,7 @@ def _exactly(each: Callable[[Any, str, Setting], Any]) -> Callable[[Any, str, Se
 
 
 def _enum(value: Any, argument: str, setting: Setting) -> str:
-    if _text(value, argument, setting) not in argument.split("|"):
+    if _text(value, argument, setting) not in argument.split("|") or "dense" in value:
         raise UnfitError("it is none of the words that it may be")
     return str(value)
 
@@ -130,7 +128,7 @@ def _css(value: Any, argument: str, setting: Setting) -> str | None:
     from . import css
 
     text = _text(value, argument, setting)
-    if _is_color(text) if argument.endswith("color") else css.allowed(argument, text):
+    if _is_color(text) if argument.endswith("color") else css.allowed_in_widgets(argument, text):
         return text
     setting.notes.add(OutputCode.CSS)
     return None

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 MAX_VIEWS = 10_000
 """Views of one widget, and of all that a cell displays. A grid of 20 by 20 fields has 401."""
-VIEW = 750
-"""Microseconds of a browser for a view: what is costly to draw counts as so many more."""
+VIEW = 5
+"""Elements of a page that a view counts as: what has more in it counts as so many more views."""
 MAX_DEPTH = 50
 MAX_CELLS = 100
 """Cells of which it is known what widgets they display: the last that did."""

@@ -14,12 +14,13 @@ from ..core.codes import OutputCode
 from . import terminal
 from .budget import MAX_COMMS
 from .errors import error
+from .html_cost import of_text
 from .mime import Bundles
 from .plain import count, is_id, plain
 from .verdict import Notes, RefusedError, named
 from .widget_bytes import Placed, placed_at, shown, takes
 from .widget_models import NAMES, carried, model_of, models, package_of, referred, stranger
-from .widget_rules import LETTER, Setting, UnfitError, check
+from .widget_rules import Setting, UnfitError, check
 from .widget_views import VIEW as WORK_OF_A_VIEW
 from .widget_views import Views
 
@@ -104,7 +105,7 @@ class Widgets:
         return [one for one, taken in self._taking.items() if taken == parent] if new else list(self._updatable)
 
     def work(self, model_id: str) -> int:
-        """Return the microseconds that a browser needs to draw a widget with all in it."""
+        """Return the elements of a page that a widget with all in it counts as."""
         return WORK_OF_A_VIEW * self._views.weight(model_id)
 
     def cleared(self, parent: str) -> None:
@@ -294,7 +295,7 @@ class Widgets:
             name = output.get("name")
             text = output.get("text")
             text = "".join(part for part in text if isinstance(part, str)) if isinstance(text, list) else text
-            notes.work += LETTER * len(text) if isinstance(text, str) else 0
+            notes.work += of_text(len(text)) if isinstance(text, str) else 0
             return {
                 "output_type": kind,
                 "name": name if name in ("stdout", "stderr") else "stdout",
@@ -302,7 +303,7 @@ class Widgets:
             }
         if kind == "error":
             shown_error = error(output)
-            notes.work += LETTER * sum(map(len, (*shown_error["traceback"], shown_error["evalue"])))
+            notes.work += of_text(sum(map(len, (*shown_error["traceback"], shown_error["evalue"]))))
             return {"output_type": kind, **shown_error}
         if kind not in ("display_data", "execute_result"):
             return {"output_type": "stream", "name": "stderr", "text": ""}

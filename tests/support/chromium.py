@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,6 +78,31 @@ def listening() -> Iterator[Evil]:
     for thread in threads:
         thread.join(5)
     datagrams.close()
+
+
+def draws(body: str, seconds: float, folder: Path) -> bool:
+    """Return whether a browser has drawn a document after so many seconds, its own start included."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert browser, "this test needs a browser: apt-get install chromium"
+    page, picture = folder / "page.html", folder / "page.png"
+    page.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{body}", encoding="utf-8")
+    with TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as short:
+        process = subprocess.Popen(
+            [browser, *SWITCHES, f"--user-data-dir={short}/data", f"--screenshot={picture}", page.as_uri()],
+            env={**os.environ, "TMPDIR": short},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+        return picture.exists()
 
 
 def show(bodies: list[str], evil: Evil, folder: Path) -> list[str]:
