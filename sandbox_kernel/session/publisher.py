@@ -24,6 +24,8 @@ MAX_NOTED = 10_000
 """Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
 MAX_CELL_ID = 1000
 """Characters; VS Code's name the file."""
+EXITS = frozenset(("exit", "exit()", "quit", "quit()"))
+"""What a person writes to leave a console; IPython knows no others."""
 MAX_NOTICES = 100
 """What waits to be said on stderr of the next cell."""
 
@@ -94,7 +96,10 @@ class Publisher:
             request.hold(0)
             limit, value = f"{format_bytes(MAX_REPLY)} of memory", f"{format_bytes(size)} as it came"
             return self.ours(request, OutputLimit(EndCode.REPLY_TOO_LARGE, limit=limit, value=value))
-        return replace(allowed, header={"msg_type": message.type})
+        content = allowed.content
+        if _leaves(request) and content.get("status") == "ok":
+            content = {**content, "payload": [*content.get("payload", ()), {"source": "ask_exit", "keepkernel": False}]}
+        return replace(allowed, header={"msg_type": message.type}, content=content)
 
     def ask(self, question: Message, request: PendingRequest) -> None:
         """Ask the client of a cell for its input, with a question that was `allowed`."""
@@ -228,3 +233,12 @@ def error_reply(request: PendingRequest, error: SandboxError) -> Message:
         content |= {"execution_count": request.execution_count, "user_expressions": {}, "payload": []}
     kind = request.reply_type or "error_reply"
     return Message(channel=request.message.channel, header={"msg_type": kind}, content=content)
+
+
+def _leaves(request: PendingRequest) -> bool:
+    """Return whether a person wrote what ends a console, and nothing else.
+
+    Of a kernel's own wish to end a front end nothing passes: this is of the request, which no cell can write.
+    """
+    content = request.message.content
+    return content.get("allow_stdin") is True and str(content.get("code", "")).strip() in EXITS
