@@ -35,6 +35,11 @@ class SecretCode(Code):
     )
     SECRET_CODING_BROKEN = "violation", "what {host} answered is not in the coding that it names", _HOST
     SECRET_CODING_EXPANDS = "limit", "what {host} answered grows more than {limit} times when it is unpacked", _HOST
+    SECRET_ANSWER_DENSE = (
+        "limit",
+        "an answer with more codings in each other than the {limit} that are read, or too dense, may hold a secret",
+        _HOST,
+    )
     SECRET_CELL_TLS = (
         "notice",
         "the client in the cell did not take up TLS with the sandbox for {host}: {why}",

@@ -6,8 +6,7 @@ Nothing of this is imported unless a setting asks for it.
 - `environment`: The variables by which the libraries of a cell find the way out.
 - `value`: The value of a secret: read once on the host, and shown to nobody.
 - `placeholder`: What cells have in its place.
-- `escapes`: Percent signs, backslashes, entities and their like, and what they are read for.
-- `codings`: How a value may be written by a server that means no harm.
+- `codings`: Finds values in a text, also in codings that lie in each other.
 - `scrub`: Takes values out of answers, in pieces or whole.
 - `buffered`: A connection of which more was read than was wanted.
 - `proxy_head`: Heads of requests, read strictly and taken apart.

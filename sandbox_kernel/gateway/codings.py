@@ -1,260 +1,406 @@
-"""How a value may be written by a server that means no harm: the spellings that are looked for in its answers.
+"""One reader of codings: finds values in a text however it is written, also in codings that lie in each other.
 
-A text is looked at in several views: as it stands, with percent signs, backslashes, entities and their like read for
-what they mean, and without what stands between characters. In each view a value is looked for plainly and backwards,
-ignoring case, in hexadecimal, and in base32 and base64 at each of their alignments. What is found in a view is traced
-back to the bytes that it was read from.
+A text is read in every coding that is in it; what comes of that is looked through, and read again. Nothing is listed of
+how a value could look: escapes are undone wherever they stand, and digits of base64, base32 and hexadecimal are read
+at each alignment, whatever stands between them. So two codings, one over the other, need no more than each by itself.
+What is found is traced back to the bytes that it was read from; of digits, the whole run.
 
-What stands before a value, or behind it, is often the cell's own words: half an escape there, such as a percent sign,
-would be read together with the value's first characters. So texts are also read with each escape undone once and no
-more, and the value is looked for behind such a half. Imports how hard a value is to guess.
+Imports how hard a value is to guess.
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
+import functools
+import math
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from html.entities import html5
+from typing import NamedTuple
 
-from .escapes import GAPLESS, GAPS, READINGS, TAG, Reading
 from .value import LEAST_BITS, bits
 
-DEPTH = 2
-"""How many readings may lie in each other, such as an entity within a JSON text."""
-LONGEST = 16
-"""Bytes that one character of a value may take in all spellings together, for the window of a stream."""
+DEPTH = 4
+"""How many codings may lie in each other: three, of which one may be two by itself, as JSON within a JWT is."""
+MOST_TIMES = 48
+"""Bytes that are read for each byte of a text: the bound of the processor's time. Honest texts take up to 25."""
+FREE_BYTES = 192 << 10
+"""What may be read besides: a short text that is a mixture of all codings takes 150 bytes for each of its own."""
+BYTES_OF_ONE = 256
+"""What any text counts, however short it is: it takes as long to read."""
+SHORTEST = 8
+"""Bytes of what is looked for: less stands in too many texts by chance."""
+LONGEST_HALF = 8
+"""Characters of a value that half an escape before it may take for its own."""
+SPARSE = 8
+"""A text is no run of digits, or the like, if fewer than one byte in as many belongs to it."""
 
-_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+MOST_AT_ONCE = 32
+"""Bytes of text in a row that noise has none of."""
 
-
-class View:
-    """A text, as it stands or as it reads; knows from where in the text beneath each byte was read."""
-
-    def __init__(self, text: bytes, beneath: View | None = None, reading: Reading = GAPLESS) -> None:
-        self.text = text
-        self._beneath = beneath
-        self._reading = reading
-        self._edits: tuple[list[int], list[int], list[tuple[int, int]]] | None = None
-
-    @property
-    def is_gapless(self) -> bool:
-        return self._beneath is not None and self._reading is GAPLESS
-
-    def under(self, reading: Reading) -> View | None:
-        """Return this text in a reading; None if that changes nothing."""
-        if reading.sign not in self.text or (reading.worth is not None and not reading.worth.search(self.text)):
-            return None
-        text = reading.of(self.text)
-        return None if text == self.text else View(text, self, reading)
-
-    def without_gaps(self) -> View | None:
-        text = TAG.sub(b"", self.text) if b">" in self.text else self.text
-        text = text.translate(None, GAPS)
-        return None if len(text) == len(self.text) else View(text, self)
-
-    def together(self, at: int) -> bool:
-        """Return whether byte `at` belongs to the one before it: between them is a new line or the like, no more."""
-        if self._beneath is None or not self.is_gapless:
-            return True
-        begin, end = self._below(at - 1, last=True), self._below(at, last=False)
-        return end - begin <= MOST_BETWEEN and not set(self._beneath.text[begin:end]) & set(b'"<>')
-
-    def origin(self, start: int, end: int) -> tuple[int, int]:
-        """Return which bytes of the text that stands at the bottom were read as these."""
-        if self._beneath is None:
-            return start, end
-        return self._beneath.origin(self._below(start, last=False), self._below(end - 1, last=True) + 1)
-
-    def _below(self, at: int, *, last: bool) -> int:
-        """Return the first, or the last, byte beneath that byte `at` was read from."""
-        begins, sizes, spans = self._edits = self._edits or self._edited()
-        number = bisect_right(begins, at) - 1
-        if number < 0:
-            return at
-        first, beyond = spans[number]
-        behind = at - begins[number]
-        if behind < sizes[number]:
-            return beyond - 1 if last else first
-        if not (behind or last or self._reading is GAPLESS):
-            return first  # a backslash that has no byte of its own goes with what it stands before
-        return beyond + behind - sizes[number]
-
-    def _edited(self) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-        """Return where the escapes begin in this text, how long they are in it, and where they stand beneath."""
-        matches = [] if self._beneath is None else list(self._reading.pattern.finditer(self._beneath.text))
-        spans = list(map(re.Match[bytes].span, matches))
-        none = self._reading is GAPLESS
-        sizes = [0] * len(matches) if none else [len(self._reading.read(match)) for match in matches]
-        shifts = accumulate(
-            (beyond - first - size for (first, beyond), size in zip(spans, sizes, strict=True)), initial=0
-        )
-        return [first - shift for (first, _), shift in zip(spans, shifts, strict=False)], sizes, spans
+GAPS = bytes({*range(0x21), *b"\"'()[]{}<>|,;:._-\\", *range(0x7F, 0x100)})
+"""What stands between the characters of a list, of lines, of a dump or a text in UTF-16."""
+_LOWER = bytes(range(256)).lower()
+_TEXTUAL = bytes(char in b"\0\t\n\r" or 0x20 <= char < 0x7F for char in range(256))
+_WIDE = bytes(char or number in b"\xc2\xe2\xef" or 0x80 <= number < 0xC0 for number, char in enumerate(_TEXTUAL))
+"""With the letters of full width, and those of no width at all, that take three bytes for each."""
+Places = tuple[Sequence[int], Sequence[int]]
+"""For each byte that was read: where its writing begins, and where it ends."""
+Spans = set[tuple[int, int]]
+Halved = tuple[bytes, bytes, bytes]
+"""A value in three parts: what an escape before it takes of it, the rest, and what it begins an escape with."""
 
 
-def views(text: bytes) -> Iterator[View]:
-    """Yield a text in all its readings, itself first."""
-    layer = [View(text)]
-    seen = {text}
-    for depth in range(DEPTH + 1):
-        for view in layer:
-            yield view
-            gapless = view.without_gaps()
-            if gapless is not None:
-                yield gapless
-        if depth == DEPTH:
-            return
-        above = [found for view in layer for reading in READINGS if (found := view.under(reading)) is not None]
-        layer = []
-        for view in above:
-            if view.text not in seen:
-                seen.add(view.text)
-                layer.append(view)
+class Unreadable(Exception):
+    """A text holds so many codings, one over the other, that it is not read to its end."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Needle:
-    """One spelling of a value, to be looked for as it is. Holds the value: it has no repr that shows it."""
+class Read(NamedTuple):
+    """What a text reads as, or a part of it."""
 
     text: bytes
-    any_case: bool
-    wider: tuple[int, int] = (0, 0)
-    """How many characters before and after hold a part of the value as well."""
+    places: Callable[[bool], Places]
+    """Finds them, once they are asked for; of digits, those of the whole run if told so."""
+    is_whole: bool
+    """Whether all of the text is written so, as far as one sees."""
+    is_escaped: bool
 
-    def __repr__(self) -> str:
-        return "<a spelling of a secret>"
-
-
-def needles(value: bytes) -> tuple[Needle, ...]:
-    """Return all spellings of a value."""
-    found: dict[bytes, Needle] = {}
-    # A value that holds escapes itself is read with the text around it; what looks like a tag in it may be none.
-    plains = {view.text: None for view in views(value)}
-    plains |= {value.translate(None, GAPS): None, value.replace(b" ", b"+"): None}
-    for plain in plains:
-        if plain != value and (len(plain) < SHORTEST or bits(plain.lower()) < LEAST_BITS):
-            continue  # what could be guessed is not looked for: a cell would see that it is taken out
-        for text in _listed(plain):
-            found.setdefault(b"i" + text.lower(), Needle(text.lower(), any_case=True))
-        for shift in range(5):
-            text, wider = _aligned32(plain, shift)
-            found.setdefault(b"i" + text, Needle(text, any_case=True, wider=wider))
-        for text, wider in _packed(plain):
-            found.setdefault(b"c" + text, Needle(text, any_case=False, wider=wider))
-    return tuple(found.values())
+    def is_text(self, least: int) -> bool:
+        """Return whether a value, between halves of escapes or whole, or another coding can be in this."""
+        return not self.is_escaped or any(True for _ in _textual(self.text, max(1, least - LONGEST_HALF)))
 
 
-WIDER = 3
-"""Characters of base64 of base64 that hold two of the inner one."""
-MOST_BETWEEN = 8
-"""Bytes that may stand between two characters of base64 of which one is cut off."""
-SHORTEST = 8
-"""Bytes of a spelling that is still looked for: shorter ones stand in too many texts by chance."""
+def _textual(text: bytes, least: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts that are text of some length: in anything else is no value, and no other coding."""
+    for table, run in ((_TEXTUAL, least), (_WIDE, 3 * least)):
+        there = text.translate(table)
+        if b"\1" * run in there:
+            for match in re.finditer(b"\1{%d,}" % run, there):
+                if len(match[0]) - text.count(0, *match.span()) >= least:
+                    yield match.span()
 
 
-def _wide(value: bytes) -> bytes:
-    """Return what UTF-16 of both orders has of a text."""
-    return value.decode("latin-1").encode("utf-16-le")[:-1]
+@dataclass(frozen=True, slots=True)
+class Escapes:
+    """Whatever is written in place of a character: how it is recognised, and what it means."""
+
+    sign: bytes
+    """Without this, there is none."""
+    pattern: re.Pattern[bytes]
+    read: Callable[[re.Match[bytes]], bytes]
+    worth: re.Pattern[bytes] | None = None
+    """What is in each text that is written so, and seldom in others."""
+    is_alone: bool = True
+    """Whether text of nothing else may be a value, however little of it is left."""
+
+    def of(self, text: bytes, least: int) -> Iterator[Read]:
+        if self.sign in text and (self.worth is None or self.worth.search(text)):
+            read = self.pattern.sub(self.read, text)
+            if read != text:
+                is_whole = self.is_alone or len(read) * SPARSE > len(text)
+                yield Read(read, lambda outermost: self._places(text), is_whole, is_escaped=True)
+
+    def _places(self, text: bytes) -> Places:
+        begins: list[int] = []
+        ends: list[int] = []
+        at = 0
+        for match in self.pattern.finditer(text):
+            begin, end = match.span()
+            size = len(self.read(match))
+            begins += [*range(at, begin), *[begin] * size]
+            ends += [*range(at + 1, begin + 1), *[end] * size]
+            at = end
+        return [*begins, *range(at, len(text))], [*ends, *range(at + 1, len(text) + 1)]
 
 
-def _listed(value: bytes) -> Iterator[bytes]:
-    """Yield a value and how it is written byte by byte, without what stands between them."""
-    yield value
-    yield value[::-1]
-    yield value.hex().encode()
-    yield _wide(value).hex().encode()
-    yield "".join(map(str, value)).encode()
-    yield "".join(f"0x{byte:02x}" for byte in value).encode()
-    yield "".join(f"{byte:03o}" for byte in value).encode()
-    for shift in range(3):
-        yield from (text.hex().encode() for text, _ in _aligned(value, shift))
+def _may_be_text(number: int, bits: int, least: int) -> bool:
+    """Return whether there can be a run of text in so many bits, at any of the alignments, which are tried at once.
 
-
-def _packed(value: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """Yield what base64 has of a value, and of what else stands for it: such as base64, of which a cell sends some."""
-    for shift in range(3):
-        yield from _aligned(value, shift)
-        for inner in (value.hex().encode(), value.hex().upper().encode(), _wide(value)):
-            yield from _aligned(inner, shift)
-        for inner, _ in (*_aligned(value, 0), *_aligned(value, 1), *_aligned(value, 2)):
-            for text, _ in _aligned(inner, shift):
-                yield text, (WIDER, WIDER)
-
-
-def _aligned(value: bytes, shift: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """Yield what base64 always holds of a value with `shift` bytes before it (modulo 3), with both alphabets.
-
-    The characters at its ends depend on the neighbours too.
+    A byte of text is below 128, and above 31 or below 16.
     """
-    first = -(-8 * shift // 6)
-    beyond = 8 * (shift + len(value)) // 6
-    wider = (1 if shift else 0, 1 if (shift + len(value)) % 3 else 0)
-    text = base64.b64encode(bytes(shift) + value)[first:beyond]
-    yield text, wider
-    yield text.translate(bytes.maketrans(b"+/", b"-_")), wider
-    # Gaps are left out of a text before it is looked at, and these are two.
-    yield text.translate(None, b"+/"), wider
+    mask = (1 << bits) - 1
+    there = (number | (number << 3) & ((number << 1 | number << 2) ^ mask << 3)) & mask ^ mask
+    run = 1
+    while there and run < least:
+        step = min(run, least - run)
+        there &= there >> 8 * step
+        run += step
+    return there != 0
 
 
-def _aligned32(value: bytes, shift: int) -> tuple[bytes, tuple[int, int]]:
-    """Return what base32 always holds of a value with `shift` bytes before it (modulo 5), in small letters."""
-    first = -(-8 * shift // 5)
-    beyond = 8 * (shift + len(value)) // 5
-    wider = (1 if shift else 0, 1 if (shift + len(value)) % 5 else 0)
-    return base64.b32encode(bytes(shift) + value)[first:beyond].lower(), wider
+class Digits:
+    """What is written in digits of a few bits, in whatever lines and groups."""
+
+    def __init__(self, size: int, alphabet: bytes, meaning: bytes, number: Callable[[bytes], int]) -> None:
+        """`size` are the bits of a digit, `meaning` the same digits as `number` takes them."""
+        self._size = size
+        self._table = bytes.maketrans(alphabet, meaning)
+        self._others = bytes(set(range(256)) - set(alphabet))
+        self._digit = re.compile(b"[" + re.escape(alphabet) + b"]")
+        self._run = re.compile(self._digit.pattern + b"+")
+        self._number = number
+
+    def of(self, text: bytes, least: int) -> Iterator[Read]:
+        digits = text.translate(self._table, self._others)
+        bits = len(digits) * self._size
+        if bits < 8 * least or not _may_be_text(number := self._number(digits), bits, min(least, MOST_AT_ONCE)):
+            return
+        spots = functools.cache(lambda pattern: [match.span() for match in pattern.finditer(text) for _ in match[0]])
+        for shift in range(0, 8, math.gcd(8, self._size)):
+            read = (number >> shift).to_bytes((bits - shift + 7) // 8, "big")
+            for begin, end in _textual(read, least):
+                at = range(8 * begin - (shift - bits) % 8, 8 * end - (shift - bits) % 8, 8)
+                is_whole = end - begin > len(read) - 2 and len(read) * SPARSE > len(text)
+                yield Read(read[begin:end], functools.partial(self._places, spots, at), is_whole, is_escaped=False)
+
+    def _places(
+        self, spots: Callable[[re.Pattern[bytes]], list[tuple[int, int]]], at: range, outermost: bool
+    ) -> Places:
+        found = spots(self._run if outermost else self._digit)
+        return [found[max(0, bit) // self._size][0] for bit in at], [found[(bit + 7) // self._size][1] for bit in at]
 
 
-class Wanted:
-    """Spellings that are looked for together."""
-
-    def __init__(self, needles: Iterable[Needle], patterns: Iterable[re.Pattern[bytes]] = ()) -> None:
-        """`patterns` find a value as their group, and are for texts that are read with what stands between."""
-        found = tuple(needles)
-        self._patterns = tuple(patterns)
-        self._kinds = [(kind, [one for one in found if one.any_case is kind]) for kind in (True, False)]
-        self._texts = [[one.text for one in alike] for _, alike in self._kinds]
-
-    def within(self, view: View) -> Iterator[tuple[Needle, bytes, int]]:
-        """Yield which of them a view holds, the text in which it was found, and where it is for the first time."""
-        for (any_case, alike), texts in zip(self._kinds, self._texts, strict=True):
-            where = view.text.lower() if any_case else view.text
-            places = list(map(where.find, texts))  # nearly always there is none, and nothing else is quicker to say so
-            if max(places, default=-1) >= 0:
-                yield from ((one, where, at) for one, at in zip(alike, places, strict=True) if at >= 0)
-
-    def behind(self, view: View) -> Iterator[tuple[int, int]]:
-        """Yield where a view holds what one of the patterns finds."""
-        if not view.is_gapless:
-            for pattern in self._patterns:
-                yield from (match.span(1) for match in pattern.finditer(view.text))
+def _character(digits: bytes | None, base: int = 16) -> bytes:
+    number = int(digits or b"0", base)
+    return chr(number).encode("utf-8", "surrogatepass") if number < 0x110000 else b"?"
 
 
-def spans(text: bytes, wanted: Wanted) -> list[tuple[int, int]]:
-    """Return where `text` holds one of the spellings, as begins and ends in order, those that touch joined."""
-    found: list[tuple[int, int]] = []
-    for view in views(text):
-        found += [view.origin(begin, end) for begin, end in wanted.behind(view)]
-        for needle, where, first in wanted.within(view):
-            at = first
-            while at >= 0:
-                begin, end = at, at + len(needle.text)
-                before, after = needle.wider
-                while before and begin and where[begin - 1] in _BASE64 and view.together(begin):
-                    begin, before = begin - 1, before - 1
-                while after and end < len(where) and where[end] in _BASE64 and view.together(end):
-                    end, after = end + 1, after - 1
-                found.append(view.origin(begin, end))
-                at = where.find(needle.text, at + len(needle.text))
-    return _joined(sorted(set(found)))
+_LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"f": b"\f", b"b": b"\b", b"v": b"\v", b"\n": b""}
 
 
-def _joined(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for begin, end in found:
-        if joined and begin < joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((begin, end))
-    return joined
+def _backslash(match: re.Match[bytes]) -> bytes:
+    if match["char"]:
+        return _LETTERS.get(match["char"], match["char"])
+    return _character(match["octal"], 8) if match["octal"] else _character(match[match.lastindex or 0])
+
+
+def _entity(match: re.Match[bytes]) -> bytes:
+    if match.lastindex is None:
+        return b" "
+    if (name := match[3]) is not None:
+        return html5.get(name.decode(), "&" + name.decode()).encode()
+    return _character(match[match.lastindex], 10 if match[1] else 16)
+
+
+def _byte(match: re.Match[bytes]) -> bytes:
+    return bytes.fromhex((match[1] or b"").decode()) if match.lastindex != 2 else _character(match[2])
+
+
+def _wide(match: re.Match[bytes]) -> bytes:
+    return bytes((ord(match[1].decode()) - 0xFEE0,)) if match[1] else b""
+
+
+def _base64(digits: bytes) -> int:
+    missing = -len(digits) % 4
+    return int.from_bytes(binascii.a2b_base64(digits + b"A" * missing), "big") >> 6 * missing
+
+
+def _list(sign: bytes, rest: bytes, meanings: Mapping[bytes, int]) -> Escapes:
+    """Return how lists of numbers are read. A pattern that begins with a sign, and with no group, is quick."""
+    number = sign + rest
+    first = sign + rb"(?<![\w.].)" + rest
+    between = rb"""["'\s,;]{1,40}"""
+    pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1) + rb"(?![\w.])"
+    split = re.compile(rb"\w+").findall
+    return Escapes(
+        b"",
+        re.compile(pattern),
+        lambda match: bytes([meanings.get(one, 0x3F) for one in split(match[0])]),
+        is_alone=False,
+    )
+
+
+_ALPHABET = string.ascii_letters.swapcase().encode()
+_FULL_WIDTH = rb"(\xef(?:\xbc[\x81-\xbf]|\xbd[\x80-\x9e]))"
+_NO_WIDTH = rb"(?:\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad)"
+_DECIMAL = {form % number: number for number in range(256) for form in (b"%d", b"%02d", b"%03d")}
+_HEXADECIMAL = {form % number: number for number in range(256) for form in (b"0x%02x", b"0x%02X")}
+
+READINGS: tuple[Escapes | Digits, ...] = (
+    Escapes(b"%", re.compile(rb"%(?:([0-9A-Fa-f]{2})|[uU]([0-9A-Fa-f]{4}))"), _byte),
+    Escapes(
+        b"\\",
+        re.compile(
+            rb"\\(?:u([0-9A-Fa-f]{4})|[ux]\{([0-9A-Fa-f]{1,6})\}|x([0-9A-Fa-f]{2})|U([0-9A-Fa-f]{8})"
+            rb"|(?P<octal>[0-7]{1,3})|(?P<char>[\s\S]))"
+        ),
+        _backslash,
+    ),
+    Escapes(
+        b"",
+        re.compile(
+            rb"&(?:#([0-9]{1,8});?|#[xX]([0-9A-Fa-f]{1,8});?|([A-Za-z][A-Za-z0-9]{1,31};|amp|lt|gt|quot))"
+            rb"|</?[A-Za-z][A-Za-z0-9]{0,5} ?/?>"
+        ),
+        _entity,
+    ),
+    Escapes(
+        b"=",
+        re.compile(rb"=(?:([0-9A-Fa-f]{2})|[ \t]{0,8}\r?\n)"),
+        _byte,
+        # Signs are escaped one by one, letters only where all are.
+        re.compile(rb"=(?:[2-7][0-9A-Fa-f]=|0[0AD]|2[0-9A-F]|3[A-Fa-f]|[46]0|[57][B-Fb-f]|[ \t]{0,8}\r?\n)"),
+    ),
+    Escapes(
+        b"",
+        re.compile(rb"\0+|%s|%s" % (_FULL_WIDTH, _NO_WIDTH)),
+        _wide,
+        re.compile(rb"[\0\xc2\xe2\xef](?:[ -~]\0|\xad|\x80[\x8b-\x8f]|\x81\xa0|[\xbb-\xbd][\x80-\xbf])"),
+        is_alone=False,
+    ),
+    _list(b"[0-9]", b"[0-9]{0,2}", _DECIMAL),
+    _list(b"0", b"x[0-9A-Fa-f]{2}", _HEXADECIMAL),
+    # What stands between the numbers, and between the texts, of two lines of a dump.
+    *(
+        Escapes(b"\n0", re.compile(pattern), lambda match: b"", is_alone=False)
+        for pattern in (
+            rb"  \|?[^\n]{1,16}\|?\r?\n0[0-9A-Fa-f]{3,7}:? {1,2}",
+            rb"\n0[0-9A-Fa-f]{3,7}:? {1,2}(?:[0-9A-Fa-f]{2,4} {1,2}){1,16} {0,40}\|?",
+        )
+    ),
+    Digits(6, _ALPHABET + b"0123456789+/-_", _ALPHABET + b"0123456789+/+/", _base64),
+    Digits(5, _ALPHABET + b"234567", b"0123456789abcdefghijklmnop" * 2 + b"qrstuv", functools.partial(int, base=32)),
+    Digits(4, b"0123456789abcdefABCDEF", b"0123456789abcdefabcdef", functools.partial(int, base=16)),
+)
+
+
+def texts(text: bytes, least: int = 0) -> Iterator[bytes]:
+    """Yield what a text reads as, itself first: parts of some length, or by default what all of it reads as.
+
+    Raises `Unreadable`.
+    """
+    layer = {text: None}
+    seen = {text}
+    work = Work(text)
+    for _ in range(DEPTH + 1):
+        yield from layer
+        above: dict[bytes, None] = {}
+        for one in layer:
+            work.spend(one)
+            for reading in READINGS:
+                for read in reading.of(one, least or max(1, len(one) // SPARSE)):
+                    if (read.is_text(least) if least else read.is_whole) and read.text not in seen:
+                        seen.add(read.text)
+                        above[read.text] = None
+        layer = above
+
+
+class Work:
+    """What it takes to read a text: so much for each byte of it, and no more."""
+
+    def __init__(self, text: bytes) -> None:
+        self._left = MOST_TIMES * len(text) + FREE_BYTES
+
+    def spend(self, text: bytes) -> None:
+        self._left -= len(text) + BYTES_OF_ONE
+        if self._left < 0:
+            raise Unreadable
+
+
+class Reader:
+    """Finds some values. Its repr shows none of them."""
+
+    def __init__(self, values: Iterable[bytes]) -> None:
+        self._values = list(dict.fromkeys(form for value in values for form in _forms(value)))
+        self._bare = list(dict.fromkeys(bare for form in self._values if _is_hard(bare := form.translate(None, GAPS))))
+        self._halved = [(form[LONGEST_HALF:-LONGEST_HALF], [*_halved(form)]) for form in self._values]
+        self._least = min(map(len, self._values + self._bare), default=0)
+        self.longest = max(map(len, self._values), default=0)
+
+    def spans(self, text: bytes) -> list[tuple[int, int]]:
+        """Return where a text holds a value, as begins and ends in order, those that touch joined.
+
+        Raises `Unreadable`.
+        """
+        joined: list[tuple[int, int]] = []
+        for begin, end in sorted(self._found(text, DEPTH, {}, Work(text)) if self._values else ()):
+            if joined and begin < joined[-1][1]:
+                joined[-1] = joined[-1][0], max(end, joined[-1][1])
+            else:
+                joined.append((begin, end))
+        return joined
+
+    def is_dense(self, text: bytes) -> bool:
+        """Return whether a text is so short once it is read that a value may begin before it and end behind it.
+
+        Raises `Unreadable`.
+        """
+        return any(len(read) < self.longest for read in texts(text))
+
+    def _found(self, text: bytes, depth: int, known: dict[tuple[bytes, int], Spans], work: Work) -> Spans:
+        """Return where a text holds a value, in some more codings. What stands at two places is read once."""
+        if (text, depth) in known:
+            return known[text, depth]
+        found = known[text, depth] = set(self._as_it_is(text))
+        if depth:
+            work.spend(text)
+            for read in (read for reading in READINGS for read in reading.of(text, self._least)):
+                if not read.is_text(self._least):
+                    continue
+                within = self._found(read.text, depth - 1, known, work)
+                halved = self._may_be_halved(read)
+                if within or halved:
+                    begins, ends = read.places(depth == DEPTH)
+                    found.update((begins[begin], ends[end - 1]) for begin, end in within)
+                    found.update(_between_halves(text.lower(), read.text.lower(), begins, ends, halved))
+        return found
+
+    def _as_it_is(self, text: bytes) -> Iterator[tuple[int, int]]:
+        lower = text.lower()
+        for value in self._values:
+            yield from ((at, at + len(value)) for at in _all_of(value, lower))
+        bare = text.translate(_LOWER, GAPS)
+        if any(value in bare for value in self._bare):
+            kept = [at for at, char in enumerate(text) if char not in GAPS]
+            for value in self._bare:
+                yield from ((kept[at], kept[at + len(value) - 1] + 1) for at in _all_of(value, bare))
+
+    def _may_be_halved(self, read: Read) -> list[Halved]:
+        lower = read.text.lower() if read.is_escaped else b""
+        return [halved for core, ways in self._halved if read.is_escaped and core in lower for halved in ways]
+
+
+def _between_halves(
+    text: bytes, read: bytes, begins: Sequence[int], ends: Sequence[int], ways: Iterable[Halved]
+) -> Spans:
+    """Return where a value stands between halves of escapes: what they took of it stands as it is, the rest is read."""
+    found = set()
+    for before, rest, after in ways:
+        for at in _all_of(rest, read) if before in text else ():
+            begin, end = begins[at], ends[at + len(rest) - 1]
+            if text[max(0, begin - len(before)) : begin] == before and text.startswith(after, end):
+                found.add((begin - len(before), end + len(after)))
+    return found
+
+
+def _all_of(wanted: bytes, text: bytes) -> Iterator[int]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + len(wanted))
+
+
+def _is_hard(text: bytes) -> bool:
+    """Return whether a text is looked for: what could be guessed is not, as a cell would see that it is taken out."""
+    return len(text) >= SHORTEST and bits(text.lower()) >= LEAST_BITS
+
+
+def _halved(value: bytes) -> Iterator[Halved]:
+    """Yield a value between halves of escapes, as of a cell's own words: they are read together with its ends.
+
+    These stand as they are; what begins an escape at its own end is one of its signs.
+    """
+    for end in (0, *(size for size in range(1, LONGEST_HALF) if value[-size] in b"%&=\\")):
+        for begin in range(LONGEST_HALF + 1):
+            if begin + end and (rest := value[begin : len(value) - end]):
+                yield value[:begin], rest, value[len(value) - end :]
+
+
+def _forms(value: bytes) -> Iterator[bytes]:
+    """Yield a value, in small letters, and what it is to who takes it for an escaped one, or reads it backwards."""
+    read = [read.text for reading in READINGS[:4] for read in reading.of(value, 1)]
+    for form in (value, value.replace(b" ", b"+"), *filter(_is_hard, read)):
+        yield form.lower()
+        yield form[::-1].lower()

@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from sandbox_kernel.gateway import codings
+from sandbox_kernel.gateway.codings import Reader
 from sandbox_kernel.gateway.exchange import RequestHead, ResponseHead
 from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
 from sandbox_kernel.gateway.substitution import Held, Substitution
@@ -37,7 +37,7 @@ def test_a_refusal_does_not_repeat_what_the_host_says(before: bytes) -> None:
     echoed = before + sent.path.partition(b"=")[2]
     with pytest.raises(Refused) as raised:
         exchange.response(ResponseHead(200, b"OK", ((b"Content-Encoding", echoed),)))
-    assert not codings.spans(raised.value.note.text.encode(), codings.Wanted(codings.needles(VALUE)))
+    assert not Reader([VALUE]).spans(raised.value.note.text.encode())
     assert HOST in raised.value.note.text
 
 
