@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
+from ..policy.lines import markup
 from ..policy.shown import Stream, plain, tree
 from .result import Result, short
 from .said import JsonText, OutputMessage
@@ -263,4 +264,4 @@ def _html_of(result: Result) -> str:
 
 
 def _pre(text: str, style: str = "") -> str:
-    return f'<pre style="{style}">{html.escape(plain(text))}</pre>' if text else ""
+    return markup(f'<pre style="{style}">{html.escape(plain(text))}</pre>') if text else ""

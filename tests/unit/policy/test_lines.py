@@ -15,6 +15,8 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
+from html import escape as html_escape
+from html import unescape as html_unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from sandbox_kernel.batch.notebook import Outputs
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy, lines, shown
 from sandbox_kernel.policy.replies import REPLIES
+from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update
 
@@ -422,6 +425,26 @@ def test_nothing_of_an_output_is_in_a_text_notebook(form: str) -> None:
     again = jupytext.reads(text, form)
     assert [cell.source for cell in again.cells] == ["x"] * len(found.cells)
     assert text.removesuffix("\n").split("\n") == text.splitlines()
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_no_answer_of_the_sdk_becomes_markdown_where_a_caller_displays_it(parser: str) -> None:
+    """A block of preformatted text ends at its tag, wherever a line does, and Markdown goes on behind it."""
+    text = f"x\n\n{PICTURE}\n\n<img src={EVIL}>\n"
+    answer = Execution(
+        logs=Logs(stdout=[text], stderr=[text]), error=ExecutionError(name="E", value="e", traceback=text)
+    )
+    pages = {
+        "answer": answer._repr_mimebundle_()["text/html"],
+        "as it was": "".join(f"<pre>{html_escape(one)}</pre>" for one in (text, text, text)),
+    }
+    found = {
+        name: EVIL
+        in images(PARSERS[parser](exported(nbconvert.MarkdownExporter, [output(display({"text/html": page}))])))
+        for name, page in pages.items()
+    }
+    assert found == {"answer": False, "as it was": True}
+    assert html_unescape(pages["answer"]).count(text) == 3
 
 
 # --- lines that are drawn over ----------------------------------------------------------------------------------------
