@@ -128,7 +128,12 @@ class BrokerContainer(OverPipe):
     async def pause(self) -> None:
         """Have the broker let it stand still. It ends as any other, with its owner or by the broker."""
         if not self.paused:
-            await self._told("pause")
+            try:
+                await self._told("pause")
+            except BaseException:
+                # The broker may do it all the same, and does one after the other.
+                self._tasks.hold(self._told("resume"), f"let {self.id} go on").add_done_callback(_heed)
+                raise
             self.paused = True
 
     async def resume(self) -> None:
@@ -257,3 +262,9 @@ def _witness(said: Mapping[str, Any]) -> Witness:
         raise EngineError(
             EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"
         ) from error
+
+
+def _heed(done: asyncio.Task[None]) -> None:
+    """Take the outcome of a task that may fail."""
+    if not done.cancelled():
+        done.exception()

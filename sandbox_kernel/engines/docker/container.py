@@ -85,6 +85,8 @@ class DockerContainer(OverPipe):
         self._lent = False
         self.paused = False
         self._pausing: asyncio.Task[None] | None = None
+        self._given_up = False
+        """A pause was asked for that nobody waits for any more: the engine may do it yet."""
         self._oom = asyncio.Event()
         self._oom_at = -math.inf
         loop = asyncio.get_running_loop()
@@ -127,6 +129,7 @@ class DockerContainer(OverPipe):
         """Have the engine freeze it. One that is paused ends as any other: the engine lets it go on to die."""
         if not self.paused:
             self.paused = True  # from here on it may be: the engine does it, whoever gives up waiting
+            self._given_up = False
             self._pausing = self._tasks.hold(self._pause(), f"pause {self.name}")
         if self._pausing is not None:
             await asyncio.shield(self._pausing)
@@ -149,11 +152,16 @@ class DockerContainer(OverPipe):
                         raise
                 await asyncio.sleep(PAUSE_AGAIN_SECONDS)
         except BaseException:
-            # The engine may do it all the same, later than anybody waits for: then nobody would let it go on.
+            # The engine may do it all the same, now or later than anybody waits for, and tells of it then.
+            self._given_up = True
             with contextlib.suppress(EngineError):
-                await asyncio.shield(self._tasks.hold(self._unpause(), f"let {self.name} go on"))
+                await asyncio.shield(self._tasks.hold(self._undo(), f"let {self.name} go on"))
             self.paused = False
             raise
+
+    async def _undo(self) -> None:
+        await self._unpause()
+        self._given_up = False
 
     async def _unpause(self) -> None:
         await self._engine.request("POST", f"/containers/{self.id}/unpause")
@@ -267,6 +275,8 @@ class DockerContainer(OverPipe):
         what = str(event.get("Action") or event.get("status"))
         if what == "oom":
             self._ran_out()
+        elif what == "pause" and self._given_up:
+            self._tasks.start(self._undo(), f"let {self.name} go on")
         elif what == "die":
             code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
             self._exit_code = int(code) if code.isdigit() else None

@@ -221,7 +221,7 @@ class DockerEngine:
         filters = {
             "type": ["container"],
             "label": [f"{LABEL}.session={session_id}"],
-            "event": ["oom", "die", "destroy"],
+            "event": ["oom", "die", "destroy", "pause"],
         }
         return await self._ask("GET", f"/events?since={since:.9f}&filters={quote(json.dumps(filters), safe='')}")
 

@@ -7,6 +7,7 @@ asyncio, bubblewrap's container and what this folder has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 
 from ...container import wire
 from ...core.codes import EndCode, Survived
-from ...core.errors import EngineError
+from ...core.errors import EngineError, SandboxError
 from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import Ability
@@ -134,7 +135,13 @@ class QemuContainer(Resting):
         if self._monitor is None:
             await super().pause()
         elif not self.paused:
-            await self._monitored().ask("stop")
+            try:
+                await self._monitored().ask("stop")
+            except BaseException:
+                # QEMU may do it all the same, and does one after the other.
+                with contextlib.suppress(SandboxError, OSError):
+                    await asyncio.shield(ending.hold(self._monitored().ask("cont"), "let a sandbox go on"))
+                raise
             self.paused = True
 
     async def resume(self) -> None:

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,9 @@ class Relay:
 
     def __init__(self, path: str, target: str) -> None:
         self.path, self.target = path, target
+        self.holds = b""
+        """Requests that begin with this wait for `let_go`."""
+        self.let_go = asyncio.Event()
         self._links: dict[asyncio.Task[None], bytes] = {}
 
     async def open(self) -> None:
@@ -391,6 +395,8 @@ class Relay:
         link.add_done_callback(self._links.pop)
 
     async def _link(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.holds and head.startswith(self.holds):
+            await self.let_go.wait()
         there, back = await asyncio.open_unix_connection(self.target)
         try:
             back.write(head)
@@ -436,6 +442,35 @@ async def test_losing_only_the_events_loses_no_reason(relay: Relay, make_spec: M
     reason = await container.wait()
     assert (reason.kind, reason.exit_code) == ("exited", 7)
     await container.kill()
+
+
+async def test_a_pause_that_comes_after_nobody_waits_for_it_is_undone(
+    engine: DockerEngine, relay: Relay, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is asked for it and to undo it, and does both, the pause last: nobody else would let it go on.
+
+    No sibling is left: where we freeze cgroups ourselves, and where QEMU is told to stop, what is done last counts.
+    """
+    container = await DockerEngine(relay.path).start(make_spec())
+    try:
+        relay.holds = f"POST /containers/{container.id}/pause".encode()
+        with monkeypatch.context() as patch:
+            patch.setattr(docker, "REQUEST_SECONDS", 0.3)
+            with pytest.raises(EngineUnavailable, match="does not answer"):
+                await container.pause()
+        events = await engine.subscribe(container._session_id, time.time())
+        relay.let_go.set()
+        async with within(30):
+            async for event in events.lines():
+                if event.get("Action") == "pause":
+                    break
+            while (await engine.inspect(container.id) or {})["State"]["Paused"]:  # noqa: ASYNC110 (it happens there)
+                await asyncio.sleep(0.02)
+        events.close()
+        await container.send(b"hello\n")
+        assert await receive_line(container) == b"hello\n"
+    finally:
+        await container.kill()
 
 
 # --- other owners ---------------------------------------------------------------------------------------------------
