@@ -77,6 +77,12 @@ class HintCode(Code):
         "the sandbox has no such program. Programs, like packages, are part of the image.",
         "Use a package of Python, or an image of your own.",
     )
+    LOCALE_NOT_HERE = (
+        "notice",
+        "the image has one locale, C.UTF-8. Write numbers and dates with format and strftime, and compare text with "
+        "str.casefold; other locales need an image of your own with Debian's package locales.",
+        "Leave locale.setlocale out.",
+    )
     FIGURE_WIDGET = (
         "notice",
         "FigureWidget needs a widget that a sandbox does not show. plotly.graph_objects.Figure is "

@@ -64,6 +64,7 @@ _RULES = (
     _NETWORK,
     _rule(HintCode.READ_ONLY, r"\[Errno 30\]"),
     _rule(HintCode.FOLDER_NOT_HERE, r"^OSError: Cannot save file into a non-existent directory"),
+    _rule(HintCode.LOCALE_NOT_HERE, r"^Error: unsupported locale setting\Z"),
     _rule(HintCode.FIGURE_WIDGET, r"^(?:ImportError|ModuleNotFoundError): .*\banywidget\b"),
     _rule(HintCode.VARIABLE_NOT_HANDED_OVER, r"^ModuleNotFoundError: No module named 'jupyter_mimetypes'"),
     _rule(HintCode.SUBMODULE_NOT_HERE, r"^ModuleNotFoundError: No module named '\w+\.[\w.]+'"),

@@ -176,6 +176,7 @@ def test_full_scratch_is_an_ordinary_error(start_kernel: Start) -> None:
         ("import nosuch", "the sandbox has no module with this name"),
         ("bytearray(1 << 45)", "Limit: 2.0 GiB, files included. Setting to change: memory."),
         ("files = [open('/dev/null') for _ in range(2000)]", "Limit: 1024. Setting to change: open_files."),
+        ("import locale; locale.setlocale(locale.LC_ALL, 'de_DE.UTF-8')", "the image has one locale, C.UTF-8"),
         ("raise ValueError('no space left')", ""),
     ],
 )

@@ -56,6 +56,11 @@ def test_who_asks_for_a_pickle_of_a_variable_is_told_what_to_do() -> None:
     assert "part of the image" in str(hint("ModuleNotFoundError", "No module named 'jupyter_mimetypes2'"))
 
 
+def test_who_sets_a_locale_is_told_which_there_is() -> None:
+    assert "the image has one locale, C.UTF-8" in str(hint("Error", "unsupported locale setting"))
+    assert hint("Error", "unsupported locale setting of mine") is None
+
+
 def test_what_has_nothing_to_do_with_it_gets_no_hint() -> None:
     assert hint("ValueError", "Network is a nice word", way_out=True) is None
     assert hint("KeyError", "'sales.csv'") is None
