@@ -19,11 +19,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox_kernel import AsyncSandbox
+from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.engines.docker.engine import REAP_AGE_SECONDS, DockerEngine
 from tests.support.batch import Started, run, write
 from tests.support.brokers import a_broker
 from tests.support.kernels import Kernel, eventually
-from tests.support.patience import Stopwatch
+from tests.support.patience import Stopwatch, within
 
 Start = Callable[..., Kernel]
 IMAGE = "sandbox-kernel:base"
@@ -190,6 +193,55 @@ def test_an_engine_that_goes_under_a_broker_is_said_by_the_broker_s_kernels(
         assert kernel.run("1 + 1").value == "2"
         assert kernel.run("kept").ename == "NameError"
         eventually(lambda: ready() == 1, 30, "the next one waits")
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+async def test_an_engine_that_starts_again_leaves_no_detached_sandbox_half_there(running: OwnEngine, how: str) -> None:
+    """With an owner and without one, in a cell and at rest: each is gone from the list, from the engine and its quota.
+
+    No state of a detached sandbox is left out: the broker hears of the end by the pipe, which all of them have. A
+    connection afterwards is told that it is gone, and never gets another sandbox.
+    """
+    with a_broker("--engine", running.url, "--detached", "3") as daemon:
+
+        async def there() -> list[str]:
+            return [info.id async for info in AsyncSandbox.list(engine=daemon.address)]
+
+        made = [await AsyncSandbox.create(engine=daemon.address, image=IMAGE, detached=True) for _ in range(3)]
+        names = [one.id for one in made]
+        owned, busy, left = made
+        begun = asyncio.Event()
+        cell = "print(1, flush=True)\nimport time; time.sleep(60)"
+        running_cell = asyncio.create_task(busy.run_code(cell, on_stdout=lambda _: begun.set()))
+        await begun.wait()
+        await busy.detach()
+        ended = (await running_cell).error
+        assert ended is not None
+        assert ended.name == "SandboxDied"
+        await left.run_code("kept = 42")
+        await left.detach()
+        assert sorted(await there()) == sorted(names), "the control: while the engine is there, so are they"
+        getattr(running, how)()
+        await asyncio.to_thread(running.ended)
+        async with within(20):
+            while await there():  # noqa: ASYNC110 (it happens in another process)
+                await asyncio.sleep(0.02)
+        with pytest.raises(SandboxError):
+            await owned.run_code("1")
+        await owned.kill()
+        await asyncio.to_thread(running.start)
+        for name in names:
+            with pytest.raises(EngineError) as caught:
+                await AsyncSandbox.connect(name, engine=daemon.address)
+            assert caught.value.code is EndCode.DETACHED_NOT_THERE
+            assert not await AsyncSandbox.kill(name, engine=daemon.address)
+        again = [await AsyncSandbox.create(engine=daemon.address, image=IMAGE, detached=True) for _ in range(3)]
+        try:
+            assert [(await one.run_code("6 * 7")).text for one in again] == ["42"] * 3, "the quota is free again"
+            assert not set(names) & {one.id for one in again}
+        finally:
+            for one in again:
+                await one.kill()
 
 
 def test_an_engine_that_goes_between_cells_is_said_in_the_next(start_kernel: Start, running: OwnEngine) -> None:
