@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from . import process, shield
 from .kernel import Kernel
@@ -23,8 +24,17 @@ LARGE = 1 << 16
 """Bytes from which on a file of the cache is a link to the image's: a copy would fill memory that few cells use."""
 
 
+def close_namespaces() -> None:
+    """Close what bubblewrap leaves open of the namespace of users that it was given; no call of a cell's takes it."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that folder itself, which is closed by now
+            if os.readlink("/proc/self/fd/" + name).startswith("user:["):
+                os.close(int(name))
+
+
 def main(calls: bytes) -> None:
     """Start the kernel, and then the agent; `calls` is the host's filter of system calls."""
+    close_namespaces()
     config = eval(sys.argv[1])  # noqa: S307 (the host's own, as this program is; a parser takes longer to load)
     prepare(config)
     wake_read = process.prepare_pipes(STDIN, STDOUT)

@@ -51,8 +51,9 @@ ROWS = (
         Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
         Cell(
             "partly",
-            "if root starts it; otherwise it is the user who starts it, with another id inside: the machine's kernel "
-            "counts pipes, watches of epoll and descriptors in flight of all of its sandboxes together",
+            "if root starts it, or a user with subordinate ids; otherwise it is the user who starts it, with another "
+            "id inside: the machine's kernel counts pipes, watches of epoll and descriptors in flight of all of its "
+            "sandboxes together",
         ),
         qemu=Cell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
     ),

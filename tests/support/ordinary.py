@@ -20,6 +20,8 @@ from tests.support.roots import root_of_tests
 
 USER = 64123
 """Of nobody."""
+SUBORDINATE = 1_700_000_000
+"""The first of the ids that are subordinate to the user's."""
 
 
 @cache
@@ -83,20 +85,48 @@ def _with_packages(folder: Path) -> str:
     return str(folder / "venv/bin/python")
 
 
+TABLES = {
+    "passwd": f"tester:x:{USER}:{USER}::/nonexistent:/bin/sh\n",
+    "subuid": f"tester:{SUBORDINATE}:65536\n",
+    "subgid": f"{USER}:{SUBORDINATE}:65536\n",
+}
+"""What a machine says of the user, besides what it says of others."""
+
+
+@contextlib.contextmanager
+def subordinate(*, wanted: bool) -> Iterator[list[str]]:
+    """Return what starts a program where the tables of users know this one, and its subordinate ids, if `wanted`."""
+    if not wanted:
+        yield []
+        return
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-tables-") as folder:
+        Path(folder).chmod(0o755)
+        for name, row in TABLES.items():
+            there = Path("/etc", name)
+            before = there.read_text(encoding="utf-8") if there.exists() and name == "passwd" else ""
+            Path(folder, name).write_text(before + row, encoding="utf-8")
+        mounts = " && ".join(f"mount --bind {folder}/{name} /etc/{name}" for name in TABLES)
+        yield ["unshare", "--mount", "/bin/sh", "-c", f'{mounts} && exec "$@"', "sh"]
+
+
 def run(
-    tests: Sequence[str], select: str, *, delegated: bool, seconds: float = 150
+    tests: Sequence[str], select: str, *, delegated: bool, seconds: float = 150, with_ids: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run pytest as an ordinary user, one test after the other."""
+    """Run pytest as an ordinary user, one test after the other; `with_ids` as one who has subordinate ids."""
     becomes = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
     root = root_of_tests()
-    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-user-") as home, cgroup(delegated=delegated) as folders:
+    with (
+        tempfile.TemporaryDirectory(prefix="sandbox-kernel-user-") as home,
+        cgroup(delegated=delegated) as folders,
+        subordinate(wanted=with_ids) as tables,
+    ):
         program = _with_packages(Path(home))
         os.chown(home, USER, USER)
         pytest = [program, "-m", "pytest", *tests, "-k", select, f"--basetemp={home}/pytest"]
         pytest += ["-n0", "-q", "-rs", "-s", "-p", "no:cacheprovider"]
         enter = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in folders)
         return subprocess.run(
-            ["/bin/sh", "-c", f'{enter} && exec "$@"', "sh", *becomes, *pytest],
+            ["/bin/sh", "-c", f'{enter} && exec "$@"', "sh", *tables, *becomes, *pytest],
             cwd=ROOT,
             env={
                 "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "SANDBOX_KERNEL_TEST_ROOT": root,

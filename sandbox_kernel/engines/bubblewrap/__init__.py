@@ -3,6 +3,7 @@
 - `roots`: What a sandbox without images has for its file system.
 - `arguments`: A sandbox's protections in bubblewrap's words; pure, with snapshot tests.
 - `discovery`: Where bubblewrap is.
+- `users`: A user of its own for each sandbox of an ordinary user's, where there are subordinate ids.
 - `errors`: What bubblewrap and the machine refuse, as errors of ours.
 - `conditions`: What it needs of the machine, tried, with a remedy for each.
 - `finding`: What is seen of sandboxes from outside: which there are, and whose.

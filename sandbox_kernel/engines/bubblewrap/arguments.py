@@ -29,7 +29,8 @@ ELSEWHERE: Mapping[str, str] = {
 """Protections that no argument is for, and whose they are."""
 
 NAMESPACES = {"cgroup": "--unshare-cgroup", "ipc": "--unshare-ipc", "pid": "--unshare-pid", "uts": "--unshare-uts"}
-ALWAYS = ("--unshare-user", "--disable-userns", "--unshare-net", "--as-pid-1", "--new-session", "--clearenv")
+ALWAYS = ("--unshare-net", "--as-pid-1", "--new-session", "--clearenv")
+OWN_USER = ("--unshare-user", "--disable-userns")
 """The user namespace is what gives an ordinary user all others, and there is none within it."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -47,6 +48,8 @@ class Machine(NamedTuple):
     """Folders of the sandbox's own cgroup, and where it sees them."""
     mounted: tuple[str, ...] = ()
     """Where the machine has mounted something below read-only paths; systemd has it at /proc/sys/fs/binfmt_misc."""
+    space: int | None = None
+    """A descriptor of a namespace of users that is there already, in which there is none within, either."""
     layers: frozenset[str] = frozenset()
     """Of the places where a root is bound, those that get a layer of the sandbox's own."""
 
@@ -65,7 +68,8 @@ def arguments(
 ) -> list[str]:
     """Return what bubblewrap is started with. Raises `EngineError` for what it cannot enforce."""
     refuse(wanted)
-    words = [*ALWAYS, *(NAMESPACES[name] for name in sorted(NAMESPACES))]
+    users = OWN_USER if machine.space is None else ("--userns", str(machine.space))
+    words = [*users, *ALWAYS, *(NAMESPACES[name] for name in sorted(NAMESPACES))]
     words += ["--uid", str(wanted.uid), "--gid", str(wanted.uid), "--hostname", wanted.hostname, "--cap-drop", "ALL"]
     for name, value in {**root.environment, **wanted.environment}.items():
         words += ["--setenv", name, value]

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from .. import cgroups
 from ..about import Condition
-from . import errors
+from . import errors, users
 from .launch import drops
 
 TRY_SECONDS = 10.0
 NAMESPACES = ("--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 NOBODY = 65534
 
+ONE_USER = "the sandboxes share counts of pipes, watches of epoll and descriptors in flight"
 WITHOUT_LAYERS = "sandboxes see each other's locks on files of the root; bubblewrap 0.11 and Linux 5.11 are needed"
 
 SWITCHES = (
@@ -48,6 +49,7 @@ def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ..
         bare = no_layers(program)
         found = "one of its own above the root" if bare is None else f"none ({bare}): {WITHOUT_LAYERS}"
         rows.append(Condition("layer", met=True, found=found))
+        rows.append(Condition("user", met=True, found=_user()))
     why = cgroups.available()
     if why is None:
         rows.append(Condition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
@@ -59,9 +61,17 @@ def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ..
     return tuple(rows)
 
 
+def _user() -> str:
+    if drops():
+        return "one of its own for each sandbox"
+    why = users.absent()
+    return f"the one who starts it ({why}): {ONE_USER}" if why else "one of its own for each sandbox, a subordinate id"
+
+
 def no_layers(program: str) -> str | None:
     """Return why bubblewrap puts no layer above a folder of this machine, None if it does."""
-    return _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--overlay-src", "/usr", "--tmp-overlay", "/usr")
+    place = str(Path(program).resolve().parent)  # a folder without another mount in it, which no user may put aside
+    return _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--overlay-src", place, "--tmp-overlay", place)
 
 
 def _namespaces(said: str | None, switches: str) -> Condition:

@@ -121,6 +121,7 @@ class BubblewrapContainer(OverPipe, Standing):
             "group": None if group is None else {"folders": group.folders, "version": group.version},
             "descriptors": self._launched.descriptors._asdict(),
             "layers": sorted(self._launched.layers),
+            "space": self._launched.space,
             "may_use": [*self._most],
             "pipe": pipe,
         }
@@ -174,7 +175,9 @@ class BubblewrapContainer(OverPipe, Standing):
     def _words(self, spec: SandboxSpec, root: Root) -> list[str]:
         """Return what the gate was started with, as far as it is still to be seen: bubblewrap's own arguments."""
         mine = self._launched
-        return arguments(walls(spec), root, machine(mine.group, mine.layers), mine.descriptors, spec.command)
+        return arguments(
+            walls(spec), root, machine(mine.group, mine.layers, mine.space), mine.descriptors, spec.command
+        )
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 
@@ -342,7 +345,10 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
             os.close(fd)
         raise
     monitor, stderr, status = opened
-    launched = Launched(name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid, layers)
+    space = None if state["space"] is None else int(state["space"])
+    launched = Launched(
+        name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid, layers, space
+    )
     return launched, most, first
 
 

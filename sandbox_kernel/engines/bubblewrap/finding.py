@@ -82,7 +82,7 @@ def holders() -> tuple[dict[int, int], bool]:
         except FileNotFoundError:
             continue
         except OSError:
-            complete = complete and not _of_this_user(name)
+            complete = complete and not _may_hold(name)
             continue
         for number in numbers:
             with contextlib.suppress(OSError):  # it is closed meanwhile
@@ -92,9 +92,12 @@ def holders() -> tuple[dict[int, int], bool]:
     return found, complete
 
 
-def _of_this_user(name: str) -> bool:
+def _may_hold(name: str) -> bool:
+    """Return whether a process of this user may have files that it does not show; one that has ended has none."""
     with contextlib.suppress(OSError):
         for row in Path(f"/proc/{name}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if row.startswith("State:\tZ"):
+                return False
             if row.startswith("Uid:"):
                 return str(os.geteuid()) in row.split()[1:]
     return False

@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import socket
+import stat
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,10 +32,12 @@ from .. import seccomp
 from ..cgroups import Group
 from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ..owner import Owner
-from . import errors
+from . import errors, users
 from .arguments import Descriptors, Machine, arguments, etc
 from .finding import MARK
-from .roots import Root
+from .roots import Root, locate
+from .roots import program as program_of
+from .users import Space
 from .warden import kill, warden
 
 GATE = 'read -r line && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@"'
@@ -65,6 +68,8 @@ class Launched:
     """Whom the machine takes its processes for."""
     layers: frozenset[str] = frozenset()
     """Where it has a layer of its own above the root."""
+    space: int | None = None
+    """The descriptor that bubblewrap was given of a namespace of users, if it was given one."""
     said: bytes = b""
     """What was read already of what bubblewrap says of its state."""
 
@@ -121,7 +126,10 @@ def launch(
     try:
         with contextlib.nullcontext() if pipe is not None else theirs:
             status, errors_end, descriptors = _files(wanted, held)
-            words = arguments(wanted, root, machine(group, above), descriptors, spec.command)
+            own = _space(spec, root) if guest is None else Space(None, _uid(spec))
+            spaces = () if own.descriptor is None else (own.descriptor,)
+            held += spaces
+            words = arguments(wanted, root, machine(group, above, own.descriptor), descriptors, spec.command)
             says = _mark(name, spec, mine)
             whom = spec.uid if drops() else None
             try:
@@ -133,7 +141,7 @@ def launch(
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno() if gate is None else gate,
                     stderr=errors_end[1],
-                    pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values(), *more],
+                    pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values(), *spaces, *more],
                     cwd="/",
                     env={"PATH": "/usr/bin:/bin", variable: says},
                     start_new_session=True,
@@ -169,11 +177,10 @@ def launch(
         for fd in held:
             os.close(fd)
         raise
-    for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values()):
+    for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values(), *spaces):
         os.close(fd)
-    launched = Launched(
-        name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors, _uid(spec), above
-    )
+    known = (name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors)
+    launched = Launched(*known, own.host_uid, above, own.descriptor)
     return launched, mine
 
 
@@ -221,10 +228,25 @@ def machine_paths() -> Machine:
     )
 
 
-def machine(group: Group | None, layers: frozenset[str] = frozenset()) -> Machine:
+def machine(group: Group | None, layers: frozenset[str] = frozenset(), space: int | None = None) -> Machine:
     """Return what differs from one machine, or one sandbox, to the next."""
     seen = group.seen() if group is not None else ()
-    return machine_paths()._replace(cgroup=seen, mounted=_mounted(), layers=layers)
+    return machine_paths()._replace(cgroup=seen, mounted=_mounted(), space=space, layers=layers)
+
+
+def _space(spec: SandboxSpec, root: Root) -> Space:
+    """Return what a sandbox's user is: one of its own where there is one who can read the root, which is for others."""
+    started = locate(root, program_of(root, spec.command[0]) or "")
+    sources = [source for source, _ in root.binds]
+    readable = started is not None and all(_for_others(path) for path in (started, *sources))
+    own = users.space(spec.uid) if readable and not drops() else None
+    return own or Space(None, _uid(spec))
+
+
+def _for_others(path: str) -> bool:
+    mode = os.stat(path).st_mode  # noqa: PTH116 (at every start)
+    wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & wanted == wanted
 
 
 def _mounted() -> tuple[str, ...]:

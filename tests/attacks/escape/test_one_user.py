@@ -23,16 +23,18 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.core.descriptors import send_fds
 from sandbox_kernel.engines.bubblewrap import container as running
-from sandbox_kernel.engines.bubblewrap import launch
+from sandbox_kernel.engines.bubblewrap import launch, users
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
+from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import OF_A_USER
@@ -94,6 +96,21 @@ LOCKED = """tried(lambda: call("shmctl", call("shmget", 0, {size}, 0o1600), 11, 
 FLIGHT = "flight({most})"
 
 
+@pytest.fixture(autouse=True)
+def _one_user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no sandbox a user of its own, which would hide what holds without."""
+    if "own_ids" not in request.fixturenames:
+        monkeypatch.setattr(users, "space", lambda _: None)
+
+
+@pytest.fixture
+def own_ids() -> None:
+    if launch.drops():
+        pytest.skip("root gives each sandbox a user of its own")
+    if why := users.absent():
+        pytest.skip(why)
+
+
 @pytest.fixture
 def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a root with a file that is this user's, above what the image has."""
@@ -116,11 +133,11 @@ class Inside:
     """A sandbox that does what it is told."""
 
     def __init__(self, container: Any) -> None:
-        self._container = container
+        self.container = container
 
     async def does(self, expression: str, **given: Any) -> Any:
-        await self._container.send(expression.format(**given).encode() + b"\n")
-        return json.loads(await receive_line(self._container))
+        await self.container.send(expression.format(**given).encode() + b"\n")
+        return json.loads(await receive_line(self.container))
 
 
 Pair = tuple[Inside, Inside]
@@ -322,6 +339,25 @@ def test_descriptors_in_flight_do_not_keep_a_kernel_from_its_restart(root: str, 
         finally:
             runner.run(stack.aclose())
             kernel.close()
+
+
+def uid_of(name: str) -> int:
+    """Return whom the machine takes a sandbox's first process for."""
+    found = next(each for each in sandboxes() if each.name == name)
+    return psutil.Process(found.pid).children()[0].uids().real
+
+
+@pytest.mark.usefixtures("own_ids", "few_files")
+async def test_with_subordinate_ids_what_no_limit_bounds_is_counted_apart(root: str) -> None:
+    """Each sandbox has a user of its own, which pipes, watches of epoll and descriptors in flight are counted by."""
+    async with pair(root) as (one, other):
+        found = [uid_of(each.container.id) for each in (one, other)]
+        assert len({*found, os.getuid()}) == 3
+        assert await one.does(FLIGHT, most=64) < 64
+        assert await other.does(FLIGHT, most=64) >= 10
+        near, far = socket.socketpair()
+        with near, far:
+            assert socket.send_fds(near, [b"x"], [0]) == 1
 
 
 def kept(folder: Path) -> None:

@@ -614,7 +614,7 @@ def test_a_machine_that_has_what_it_needs() -> None:
     program = bubblewrap_program()
     assert program is not None
     assert [(one.name, one.met) for one in conditions(program)] == [
-        ("namespaces", True), ("own /proc", True), ("layer", True), ("cgroup", True)
+        ("namespaces", True), ("own /proc", True), ("layer", True), ("user", True), ("cgroup", True)
     ]  # fmt: skip
 
 

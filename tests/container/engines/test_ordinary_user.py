@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from sandbox_kernel.engines.bubblewrap import users
 from tests.support import ordinary
 
 ENGINES, ESCAPES = "tests/container/engines", "tests/attacks/escape"
@@ -29,10 +30,21 @@ def test_all_of_it_holds_for_an_ordinary_user(delegated: bool) -> None:
     assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
 
 
+def test_with_subordinate_ids_each_sandbox_has_a_user_of_its_own() -> None:
+    """It begins, is attested, is adopted by another process, is found, and ends, as one of the user's own does."""
+    if why := ordinary.absent() or (None if users.programs() else "there is no newuidmap (package uidmap)"):
+        pytest.skip(why)
+    tests = [f"{ENGINES}/test_{name}.py" for name in ("contract", "bubblewrap")] + [f"{ESCAPES}/test_one_user.py"]
+    select = "subordinate or (restart and flight) or begun or reap or (test_contract and bubblewrap and not broker)"
+    ran = ordinary.run(tests, select, delegated=True, with_ids=True)
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
+    assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
+
+
 def test_sandboxes_of_one_user_are_no_way_to_each_other() -> None:
     """What root's sandboxes cannot do to each other for having users of their own."""
     if why := ordinary.absent():
         pytest.skip(why)
-    ran = ordinary.run([f"{ESCAPES}/test_one_user.py"], "not containers", delegated=False)
+    ran = ordinary.run([f"{ESCAPES}/test_one_user.py"], "not containers and not subordinate", delegated=False)
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
     assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
