@@ -33,6 +33,8 @@ _SUSPECT = re.compile(r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROLS = bytes(c for c in range(0x20) if c not in b"\b\t\n\r") + b"\x7f"
 PIECE = 1 << 16
 """Characters looked at in one step."""
+MAX_OVER = 1_000
+"""Cells that ended, or wait for others, in the middle of a line that is drawn over."""
 CROWDED = 4096
 """Characters from which on it counts how many controls there are."""
 
@@ -145,8 +147,8 @@ class Screen:
     """The streams of a session: knows how far up the cursor may go, and holds a sequence that was cut in two."""
 
     def __init__(self) -> None:
-        self._over: dict[str, str] = {}
-        """Each stream whose line is being drawn over, and what of that may begin something."""
+        self._over: dict[tuple[str, str], str] = {}
+        """Cell and stream whose line is drawn over, and what of it may begin something: cells may take turns."""
         self._parent = ""
         self._row = 0
         self._cut: dict[str, str] = {}
@@ -155,7 +157,7 @@ class Screen:
     def feed(self, stream: str, parent: str, text: str) -> str:
         """Return what may be shown of `text`, printed on `stream` by the cell `parent`."""
         if parent != self._parent:
-            self._parent, self._row, self._cut, self._marks, self._over = parent, 0, {}, {}, {}
+            self._parent, self._row, self._cut, self._marks = parent, 0, {}, {}
         held = self._cut.pop(stream, "")
         if not held and (is_plain(text) or is_plain(_KEEP.sub("", text))):
             self._row += text.count("\n")
@@ -174,9 +176,10 @@ class Screen:
         A front end may write a return into a notebook as it came. Some exports take it for an end of line, and what
         follows for a part of the document. It looks the same: a letter without a width keeps the signs apart.
         """
-        if stream not in self._over and "\r" not in text:
+        output = self._parent, stream
+        if output not in self._over and "\r" not in text:
             return text
-        begun = self._over.pop(stream, None)
+        begun = self._over.pop(output, None)
         lines = text.split("\n")
         for place, line in enumerate(lines):
             before = line.find("\r") if begun is None else 0
@@ -185,8 +188,10 @@ class Screen:
                 drawn = begun + line[before:]
                 lines[place] = line[:before] + _READ.sub("\\g<0>\u2060", drawn)[len(begun) :]
                 if place == len(lines) - 1:
-                    self._over[stream] = match[0] if (match := _BEGUN.search(drawn[-80:])) else "x"
+                    self._over[output] = match[0] if (match := _BEGUN.search(drawn[-80:])) else "x"
             begun = None
+        if len(self._over) > MAX_OVER:
+            del self._over[next(iter(self._over))]
         return "\n".join(lines)
 
     def _lighter(self, stream: str, text: str) -> str:

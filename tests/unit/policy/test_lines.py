@@ -501,6 +501,26 @@ def test_what_is_drawn_over_is_no_markup_for_those_who_keep_the_return(cut: bool
     assert found == {True: (0, False), False: (2, True)}
 
 
+def test_cells_that_take_turns_are_told_apart() -> None:
+    """A thread of an earlier cell prints beside the one that runs."""
+    policy = OutputPolicy("safe")
+    pieces = [
+        ("a", "x\r!["),
+        ("b", "y\n"),
+        ("a", "x]"),
+        ("b", "z](c)"),
+        ("a", f"({EVIL})"),
+        ("b", "\n"),
+        ("a", "\n](d)"),
+    ]
+    shown_by = {"a": "", "b": ""}
+    for parent, text in pieces:
+        passed = policy.apply(message("stream", {"name": "stdout", "text": text}, parent=parent)).message
+        assert passed is not None
+        shown_by[parent] += passed.content["text"]
+    assert shown_by == {"a": f"x\r![x]\u2060({EVIL})\n](d)", "b": "y\nz](c)\n"}
+
+
 @each(
     "bar",
     [
