@@ -50,7 +50,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
 
 # Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
-FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter
+FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server
 recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skips, each with its framework
 	@for name in $(FRAMEWORKS); do \
 		echo "--- $$name"; \
@@ -58,7 +58,7 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pip install --quiet --disable-pip-version-check --editable . "$$name" hypothesis psutil pytest \
 			pytest-asyncio pytest-timeout || exit 1; \
 		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_recipes.py \
-			tests/frameworks/test_e2b_page.py $(PYTEST_ARGS) || exit 1; \
+			tests/frameworks/test_e2b_page.py tests/frameworks/test_server_clients.py $(PYTEST_ARGS) || exit 1; \
 	done
 
 # As root, for the users of the test. They must be able to read this checkout, and HUB: who has both in a folder that is
