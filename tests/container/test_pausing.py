@@ -10,9 +10,11 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, Execution, Sandbox, SandboxDied
 from sandbox_kernel.container import process
-from sandbox_kernel.core.errors import AbilityMissing, SandboxPaused
+from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import AbilityMissing, EngineError, SandboxPaused
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.abilities import Ability
+from sandbox_kernel.engines.broker import container as broker_container
 from sandbox_kernel.engines.select import bubblewrap_program
 from tests.support.brokers import shared
 from tests.support.patience import within
@@ -219,6 +221,20 @@ async def test_behind_a_broker_it_stands_still_and_goes_on(image: str) -> None:
         await sandbox.pause()
         async with within(15):
             assert await sandbox.kill()
+
+
+async def test_a_pause_that_a_broker_answers_too_late_is_undone(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker does it all the same: nobody waits for that, and nobody else would let the sandbox go on."""
+    address = shared("--anything", "--engine", "docker").address
+    async with AsyncSandbox(image=image, engine=address, **SMALL) as sandbox:
+        await sandbox.run_code("x = 41")
+        with monkeypatch.context() as patch:
+            patch.setattr(broker_container, "PAUSE_SECONDS", 0.0)
+            with pytest.raises(EngineError) as caught:
+                await sandbox.pause()
+        assert caught.value.code is EndCode.ENGINE_SILENT
+        async with within(20):  # for a cell that is under way when the broker does it
+            assert (await sandbox.run_code("import time; time.sleep(1); x + 1")).text == "42"
 
 
 async def test_what_does_not_go_through_a_broker_says_so_at_once(image: str) -> None:
