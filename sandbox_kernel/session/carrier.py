@@ -41,6 +41,9 @@ LOOK_SECONDS = 0.05
 IDLE_SECONDS = 1.0
 """How long a stream may wait for a request of the cell's while no more can be opened: the system tries to connect again
 after one second, after two more and so on, so whoever waits for a place longer waits for minutes."""
+REST_SECONDS = 15.0
+"""The same for one on which the service had the last word: a client keeps it for later. Its bytes are not read, so this
+may also be an answer that goes on after a pause."""
 
 
 class Pace:
@@ -173,7 +176,7 @@ class Carrier:
         if self._closed or self._allowed or self._owed:
             return
         for stream in list(self._streams.values()):
-            if stream.idles(IDLE_SECONDS):
+            if stream.idles(IDLE_SECONDS, REST_SECONDS):
                 stream.reset(RESET_CROWDED)
         self._crowded = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._make_room)
 

@@ -48,6 +48,7 @@ class Connection:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._idle_since: float | None = None
+        self._rests_since: float | None = None
 
     # --- for the service ---
 
@@ -111,9 +112,13 @@ class Connection:
         """How many bytes came and wait for the service, and in how many pieces."""
         return sum(map(len, self._came)), len(self._came)
 
-    def idles(self, seconds: float) -> bool:
-        """Return whether nobody has waited for it for so long."""
-        return self._idle_since is not None and asyncio.get_running_loop().time() - self._idle_since >= seconds
+    def idles(self, seconds: float, rests: float) -> bool:
+        """Return whether a request has been waited for so long, or the service had the last word so long ago."""
+        now = asyncio.get_running_loop().time()
+        return any(
+            since is not None and now - since >= least
+            for since, least in ((self._idle_since, seconds), (self._rests_since, rests))
+        )
 
     def tear(self, code: str) -> None:
         """Have the service's next words fail, without a word to the container."""
@@ -126,6 +131,8 @@ class Connection:
     def take(self, op: int, amount: int, data: bytes) -> None:
         """Act on a frame. Raises `FrameError` for one that cannot come."""
         self.flow.take(op, amount, len(data))
+        if data:
+            self._rests_since = None
         if op == flow.RESET:
             if not self.flow.was_reset:
                 self._outlet.say(flow.RESET, self.number)
@@ -166,6 +173,7 @@ class Connection:
         else:
             self._out.popleft()
         self._out_bytes -= len(piece)
+        self._rests_since = asyncio.get_running_loop().time()
         self.flow.credit.spend(len(piece))
         if not (self._has_enough or self._finishing):
             _done(self._writer)

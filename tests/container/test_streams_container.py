@@ -263,6 +263,30 @@ async def test_connections_for_which_nobody_waits_hold_up_no_request(
         assert "16 connections open" in "".join(asked.logs.stderr)
 
 
+KEPT = """
+kept = [order('echo') for _ in range(16)]
+for one in kept:
+    one.sendall(b'x')
+    assert one.recv(10) == b'x'
+"""
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3600.0], ids=["", "control"])
+async def test_connections_that_are_kept_for_later_hold_up_no_request(
+    opens: Open, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a tunnel nobody knows what is asked in it; one in which the host spoke last rests."""
+    monkeypatch.setattr(carrier, "REST_SECONDS", seconds)
+    one = await opens(network_connections=16)
+    await one.run(KEPT)
+    asked = await one.run(
+        "s = order('echo'); s.settimeout(4); s.sendall(b'y')\n"
+        "try: print(s.recv(10))\n"
+        "except TimeoutError: print('nothing')"
+    )
+    assert asked == ("b'y'\n" if seconds == 1.0 else "nothing\n")
+
+
 async def test_a_connection_that_nobody_reads_costs_the_agent_nothing(opens: Open) -> None:
     one = await opens()
     await one.run("held = [order('get 1000000000') for _ in range(8)]")
