@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from .marks import MAX_TURNS, beyond_ascii, turns
+from .marks import MAX_SCRIPTS, MAX_TURNS, beyond_ascii, scripts, sought, turns
 
 MAX_ELEMENTS = 50_000
 """Elements of one output. A table of 2,000 rows and 20 columns has 44,000."""
@@ -23,8 +23,8 @@ MAX_DEPTH = 60
 """Elements that lie in each other."""
 MAX_LETTERS, MAX_BYTES = 500_000, 1_000_000
 """Characters of text of one output, and bytes of it in UTF-8."""
-MAX_SCRIPTS = 50_000
-"""Runs of letters of one script: for each, a browser looks for a font."""
+MAX_SOUGHT = 100_000
+"""Letters of scripts without spaces: their words are looked for in a dictionary, again for each line that they fill."""
 LETTERS_OF_AN_ELEMENT = 20
 """Characters of text that count as an element on a page."""
 _WEIGHTS = {"audio": 50, "video": 50, "details": 4}
@@ -51,12 +51,6 @@ _WRITTEN = re.compile(r"<(/?)([a-z][a-z0-9]*)([^\">]*+(?:\"[^\"]*+\"[^\">]*+)*)>
 _SPAN = re.compile(r" (col|row|)span=\"([0-9]+)\"")
 _GAP = re.compile(r"(?<=>)\n? {0,40}(?=<)")
 """What indents a tag, and is not drawn."""
-_SCRIPT = re.compile(
-    r"[A-Za-z\xc0-\u058f]++|[\u0590-\u08ff\ufb1d-\ufeff]++|[\u0900-\u0dff]++|[\u0e00-\u10ff]++|[\u1100-\u11ff\u2e80-\u9fff"
-    r"\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]++|[\u1200-\u1dff]++|[\u1e00-\u1fff]++|[\u2070-\u2e7f]++"
-    r"|[\ue000-\uf8ff]++|[\U00010000-\U0010ffff]++"
-)
-"""Letters of one font, about."""
 _BLOCK = re.compile(r"<(?:p|div|td|th|li)\b", re.IGNORECASE)
 
 
@@ -89,6 +83,7 @@ class Extent:
     letters: int = 0
     bytes: int = 0
     scripts: int = 0
+    sought: int = 0
 
     @property
     def excess(self) -> str | None:
@@ -101,6 +96,7 @@ class Extent:
             (self.letters, MAX_LETTERS, "characters"),
             (self.bytes, MAX_BYTES, "bytes of text"),
             (self.scripts, MAX_SCRIPTS, "changes of script"),
+            (self.sought, MAX_SOUGHT, "letters of scripts without spaces"),
         ):
             if value > limit:
                 return f"{value:,} {what}, at most {limit:,}"
@@ -143,7 +139,8 @@ def extent(kept: str) -> Extent:
     size.letters = size.bytes = len(text)
     if not text.isascii():
         size.bytes = len(text.encode("utf-8", "surrogatepass"))
-        size.scripts = sum(len(_SCRIPT.findall(piece)) for piece in beyond_ascii(text))
+        size.sought = sought(text)
+        size.scripts = scripts(text)
     return size
 
 

@@ -19,6 +19,8 @@ MAX_OVERWRITTEN = 8
 """The same as `MAX_MARKS` in a line that a carriage return overwrites: a front end joins what is left of its parts."""
 MAX_TURNS = 20_000
 """Runs of letters from right to left in one cell, or one output: a second of a browser's time."""
+MAX_SCRIPTS = 50_000
+"""Runs of letters of one script in one cell, or one output: for each, a browser looks for a font."""
 
 MAX_WORD = 1_000
 """Letters without a space of a script whose words are found in a dictionary: Thai, Lao, Khmer, Burmese and their like.
@@ -40,6 +42,14 @@ _NO_LETTER = re.compile(r"[^bi]")
 _LEFTWARD = re.compile(
     r"[\u0590-\u08ff\u200f\u202b\u202e\u2067\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
 )
+_COMMON = re.compile(r"[\x00-@\[-`{-\xbf\u2000-\u206f\u3000-\u303f]+")
+"""What is drawn in whatever font is around it."""
+_SCRIPT = re.compile(
+    r"[\u0250-\u058f\u1f00-\u1fff]++|[\u0590-\u08ff\ufb1d-\ufeff]++|[\u0900-\u0dff]++|[\u0e00-\u10ff]++|[\u1100-\u11ff\u2e80-\u9fff"
+    r"\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]++|[\u1200-\u1dff]++|[\u2070-\u2e7f]++|[\ua000-\ua95f\ua980-\uabff]++"
+    r"|[\ue000-\uf8ff]++|[\U00010000-\U0010ffff]++"
+)
+"""Letters of one font, about, but for Latin ones: between two runs of those is another one."""
 _SOUGHT = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
     r"\U00011700-\U0001174f"
@@ -143,6 +153,11 @@ def beyond_ascii(text: str) -> Iterator[str]:
 def lighter(text: str) -> str:
     """Return a text by itself with no more marks than its letters bear; the very same text if it has none."""
     return text if text.isascii() else Marks().feed(text)
+
+
+def scripts(text: str) -> int:
+    """Return how many runs of letters of one script are in a text, Latin ones aside."""
+    return 0 if text.isascii() else len(_SCRIPT.findall(_COMMON.sub("", text)))
 
 
 def turns(text: str) -> int:

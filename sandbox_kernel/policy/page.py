@@ -47,7 +47,7 @@ class Page:
         """Characters of the line that is being written."""
         self._stream = ""
         self._all_lines = self._all_chars = self._errors = 0
-        self._turns = 0
+        self._turns = self._scripts = 0
         self._drawn = 0
         """Lines of displays that were ever drawn, but for `FREE_LINES` of each."""
         self._named: dict[str, tuple[int, int, int]] = {}
@@ -159,7 +159,7 @@ class Page:
     def clear(self) -> None:
         """Note that the cell cleared what it had shown."""
         self._stream = ""
-        self._lines = self._chars = self._column = self._turns = 0
+        self._lines = self._chars = self._column = self._turns = self._scripts = 0
         self._named.clear()
         self.full = self.left_out = self._is_over()
 
@@ -173,7 +173,7 @@ class Page:
 
     def shortened(self, text: str) -> str | None:
         """Return a text that stands for itself with its middle left out, None if it may stay as it is."""
-        ends = marks.before_turn(text)
+        ends = marks.before_turn(text) if marks.scripts(text) <= marks.MAX_SCRIPTS else 0
         if len(text) <= self._max_chars and text.count("\n") < self._max_lines and ends == len(text):
             return None
         half = min(self._max_chars // 4, marks.MAX_TURNS if ends < len(text) else self._max_chars)
@@ -198,9 +198,12 @@ class Page:
         )
 
     def _turning(self, text: str) -> int:
-        """Count how often as much of the text as fits changes its direction, and return how much that is."""
+        """Count how often as much of the text as fits changes its direction or script, and return how much that is."""
         if text.isascii():
             return len(text)
+        self._scripts += marks.scripts(text)
+        if self._scripts > marks.MAX_SCRIPTS:
+            return 0
         end = marks.before_turn(text, marks.MAX_TURNS - self._turns)
         self._turns += marks.turns(text[:end])
         return end
@@ -251,19 +254,20 @@ def plain_text(content: Mapping[str, object]) -> str | None:
 
 
 def is_long(value: object, chars: int) -> bool:
-    """Return whether the texts of a JSON tree are longer, or change direction more often, than a page bears."""
-    pending, turns = [value], 0
+    """Return whether the texts of a JSON tree are longer, or change more often, than a page bears."""
+    pending, turns, scripts = [value], 0, 0
     while pending:
         one = pending.pop()
         if isinstance(one, str):
             chars -= len(one)
             turns += marks.turns(one)
+            scripts += marks.scripts(one)
         elif isinstance(one, Mapping):
             pending += one
             pending += one.values()
         elif isinstance(one, (list, tuple)):
             pending += one
-        if chars < 0 or turns > marks.MAX_TURNS:
+        if chars < 0 or turns > marks.MAX_TURNS or scripts > marks.MAX_SCRIPTS:
             return True
     return False
 

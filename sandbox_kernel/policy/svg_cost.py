@@ -69,8 +69,8 @@ _LENGTH = re.compile(rf"\s*+({_NUMBER.pattern})(px|pt|pc|mm|cm|in|q)?\s*+", re.I
 _UNITS = {"": 1.0, "px": 1.0, "q": 1.0, "pt": 4 / 3, "pc": 16.0, "mm": 3.78, "cm": 37.8, "in": 96.0}
 _STEP = re.compile(r"([A-Za-z]+)\s*+\(([^()]*)\)")
 _PART = re.compile(r"([A-DF-Za-df-z])([^A-DF-Za-df-z]*+)")
-_ARITY = {"M": 2, "L": 2, "T": 2, "H": 1, "V": 1, "C": 6, "S": 4, "Q": 4, "A": 7, "Z": 1}
-"""Numbers of each command of a path."""
+MAX_FLATNESS = 100
+"""Times that one radius of an arc may be the other, without being taken for endless."""
 _WEIGHTS = frozenset(float(weight) for weight in range(100, 1000, 100))
 
 
@@ -471,54 +471,38 @@ def _shape(tag: str, values: Mapping[str, str], text: str, font: float) -> tuple
 
 
 def _covered(across: list[float], down: list[float], *, more: float = 0.0) -> tuple[float, float, int]:
-    """Return area, length and corners of a line through points, with something around them that is so large."""
+    """Return area, length and corners of a line through points, with something around them that is so long."""
     if not down:
         return 0.0, 0.0, 0
     edges = sum(abs(a - b) for line in (across, down) for a, b in pairwise(line))
     area = (max(across) - min(across) + more) * (max(down) - min(down) + more)
-    return area, edges, len(down)
+    return area, edges + 2 * more, len(down)
 
 
 def _path(text: str) -> tuple[float, float, int]:
-    """Return the same for a path. The points that steer a curve are no nearer to each other than it goes."""
+    """Return the same for a path: what is relative may go on in one direction all the time.
+
+    The points that steer a curve are no nearer to each other than it goes.
+    """
     across, down = [0.0], [0.0]
-    more = around = 0.0
-    began, smooth = 1, False
-    for part in _PART.finditer(text):
-        command, of = part[1], _numbers(part[2])
-        kind = command.upper()
-        arity = _ARITY.get(kind)
-        if arity is None or (kind != "Z" and (len(of) % arity or not of)):
-            return ENDLESS**2, ENDLESS, len(text) // 2  # flags without spaces between them, or no path at all
-        relative = command != kind
+    around, smooth = 0.0, False
+    for command, arguments in _PART.findall(text):
+        kind, of = command.upper(), _numbers(arguments)
         smooth |= kind in "ST"
-        if kind == "Z":
-            across.append(across[began] if began < len(across) else 0.0)
-            down.append(down[began] if began < len(down) else 0.0)
-        elif kind == "M":
-            began = len(across)
-        for start in range(0, len(of), arity):
-            x, y = (across[-1], down[-1]) if relative else (0.0, 0.0)
-            if kind == "H":
-                across.append(x + of[start])
-                down.append(down[-1])
-            elif kind == "V":
-                across.append(across[-1])
-                down.append(y + of[start])
-            elif kind == "A":
-                end = x + of[start + 5], y + of[start + 6]
-                radii = abs(of[start]), abs(of[start + 1])
-                far = hypot(end[0] - across[-1], end[1] - down[-1])
+        if kind == "A":
+            if len(of) % 7:
+                return ENDLESS**2, ENDLESS, len(text) // 2  # flags without spaces between them
+            for radii in zip(map(abs, of[::7]), map(abs, of[1::7]), strict=True):
                 # Radii that are too short for the way grow, both alike.
-                size = max(*radii, far * max(radii) / min(radii)) if min(radii) > 0 else far
-                more, around = max(more, 4 * size), around + 14 * size
-                across.append(end[0])
-                down.append(end[1])
-            else:
-                across += [x + of[place] for place in range(start, start + arity, 2)]
-                down += [y + of[place] for place in range(start + 1, start + arity, 2)]
-    del across[:1], down[:1]
-    area, edges, corners = _covered(across, down, more=more)
-    edges += around
+                around += ENDLESS if min(radii) * MAX_FLATNESS < max(radii) else 14 * max(radii)
+            of = [one for place, one in enumerate(of) if place % 7 > 4]
+        wide, high = (of if kind == "H" else of[::2], of[1::2]) if kind != "V" else ([], of)
+        if command != kind:
+            around += sum(map(abs, of))
+        else:
+            across += wide
+            down += high
+    area, edges, corners = _covered(across[1:] or across, down[1:] or down, more=around)
+    corners = max(len(across), corners, len(_NUMBER.findall(text)) // 2)
     # Where the point that steers is the last one's mirror image, it is no farther than all the ways before.
     return (edges * edges if smooth else area), (5 if smooth else 1) * edges, corners

@@ -29,6 +29,8 @@ OVER = {
     "inline blocks in each other": _nested("<span style='display:inline-block'>", "</span>", 400, 24),
     "ruby in ruby": _nested("<ruby>a<rt>", "</rt></ruby>", 50, 90),
     "players": "<video controls></video>" * 10_000,
+    "Thai in a narrow column": "<p style='width:5px'>" + "\u0e01" * 330_000,
+    "letters of two scripts in turn": "<p>" + "a\u4e00" * 200_000,
     "scripts in turn": "<p>" + "a\u0e01\uac05\u6f22\u1f00\u0416\u263a" * 40_000,
 }
 """Each of them keeps a browser busy for many seconds, and is small."""

@@ -206,6 +206,28 @@ def test_changes_of_direction_fill_a_page() -> None:
     assert put(Page(10_000, 1 << 20), honest) == (honest, "")
 
 
+def test_changes_of_script_fill_a_page() -> None:
+    """A million letters, each of another script than the one before, keep a tab busy for half a minute."""
+    text = "a\u4e00\u0e01\u0416\u1f00" * 40_000
+    for pieces in ([text], [text[start : start + 5000] for start in range(0, len(text), 5000)]):
+        page = Page(10_000, 1 << 20)
+        shown, rest = put(page, *pieces)
+        assert shown + rest == text
+        assert marks.scripts(shown) <= marks.MAX_SCRIPTS
+        assert page.full
+    short = Page(10_000, 1 << 20).shortened(text)
+    assert short is not None
+    assert marks.scripts(short) <= marks.MAX_SCRIPTS
+    assert is_long([text], 1 << 20)
+    for honest in (
+        "\u5b57 abc 1\n" * 9_000,
+        "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440\n" * 9_000,
+        "Ti\u1ebfng Vi\u1ec7t\n" * 9_000,
+    ):
+        assert put(Page(10_000, 1 << 20), honest) == (honest, "")
+        assert not is_long([honest], 1 << 20)
+
+
 def test_a_json_is_long_by_its_texts() -> None:
     assert is_long({"a": ["x" * 600, {"b" * 600: 1}]}, 1000)
     assert not is_long({"a": ["x" * 300, {"b" * 300: 1}]}, 1000)
