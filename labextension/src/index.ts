@@ -9,9 +9,11 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { LabIcon } from '@jupyterlab/ui-components';
 
 import { Bring } from './bring';
-import { Current } from './current';
+import { Current, isOurs } from './current';
 import { serveFrames } from './frames';
+import { frameHeavy } from './heavy';
 import { FilesPanel } from './panel';
+import { record, text } from './said';
 import { StatusLine } from './status';
 
 const SHOW = 'sandbox-kernel:show-files';
@@ -108,11 +110,20 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 const frames: JupyterFrontEndPlugin<void> = {
   id: 'sandbox-kernel:frames',
-  description: 'Frames of outputs as high as what they show, in the colours of the theme, with their libraries.',
+  description: 'Frames of outputs as high as what they show, in the colours of the theme, with their libraries; large outputs in frames.',
   autoStart: true,
   optional: [IThemeManager, INotebookTracker],
-  activate: (_: JupyterFrontEnd, themes: IThemeManager | null, notebooks: INotebookTracker | null) => {
+  activate: (app: JupyterFrontEnd, themes: IThemeManager | null, notebooks: INotebookTracker | null) => {
     serveFrames(themes, notebooks);
+    notebooks?.widgetAdded.connect((_, { content, sessionContext }) => {
+      const specs = app.serviceManager.kernelspecs;
+      frameHeavy(content.rendermime, async () => {
+        await specs.ready;
+        // What a notebook brings along is drawn before it has a kernel.
+        const said = text(record(content.model?.getMetadata('kernelspec'))['name'], 200);
+        return isOurs(specs.specs?.kernelspecs[sessionContext.session?.kernel?.name ?? said]);
+      });
+    });
   }
 };
 

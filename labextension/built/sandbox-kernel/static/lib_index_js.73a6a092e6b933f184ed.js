@@ -753,6 +753,90 @@ function colours(themes) {
     return { color, background: backgroundColor, dark: themes?.theme != null && !themes.isLight(themes.theme) };
 }
 
+;// ./lib/heavy.js
+/**
+ * Outputs of a sandbox that a browser may need long to lay out are shown in a frame, which Chromium draws in a process
+ * apart from the page's: what they cost, they cost the frame.
+ *
+ * The policy of the kernel bounds what an output may cost, and what is here begins at a small share of that. SVG and
+ * Markdown come from it as HTML, so this is all there is. The frame runs no script and loads nothing. It does not know
+ * the height of what it shows, so it scrolls, as long outputs do.
+ */
+const TYPE = 'text/html';
+/** Elements, each as often as it spans, and letters: more of them than in a table of 60 rows and 20 columns. */
+const heavy_MOST = 3000;
+const LETTERS_OF_ELEMENT = 50;
+/** Characters of a source that is small, whatever it says that it spans. */
+const FEW = 500;
+/** What is in a picture is not laid out. */
+const PICTURES = /data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*/g;
+/** Of a frame, in CSS pixels; it can be dragged. */
+const HEIGHT = 480;
+const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:";
+/** What is in frames of ours, for its programs, is apart already. */
+const FRAMED = '<iframe sandbox="allow-scripts"';
+const COLOURS = ['--jp-content-font-color1', '--jp-layout-color0', '--jp-rendermime-table-row-background'];
+/** Show the heavy outputs of a notebook in frames, while its kernel is a sandbox. */
+function frameHeavy(rendermime, isOurs) {
+    const factory = rendermime.getFactory(TYPE);
+    if (factory === undefined) {
+        return;
+    }
+    const createRenderer = (options) => {
+        const widget = factory.createRenderer(options);
+        const render = widget.renderModel.bind(widget);
+        let last = 0;
+        widget.renderModel = async (model) => {
+            last += 1;
+            const number = last;
+            const data = model.data[TYPE];
+            const source = Array.isArray(data) ? data.join('') : data;
+            if (typeof source !== 'string' || source.startsWith(FRAMED) || !isHeavy(source) || !(await isOurs())) {
+                return number === last ? render(model) : undefined; // another one came meanwhile
+            }
+            if (number === last) {
+                widget.node.replaceChildren(frameOf(source));
+            }
+        };
+        return widget;
+    };
+    rendermime.addFactory({ ...factory, mimeTypes: [TYPE], createRenderer }, rendermime.getRank(TYPE));
+}
+function isHeavy(source) {
+    if (source.length < FEW) {
+        return false;
+    }
+    const text = source.replace(PICTURES, '');
+    let weight = text.length / LETTERS_OF_ELEMENT;
+    for (const [, span] of text.matchAll(/<[a-z]|span\s{0,9}=\s{0,9}["']?(\d{1,9})/gi)) {
+        weight += span === undefined ? 1 : Number(span);
+        if (weight > heavy_MOST) {
+            return true;
+        }
+    }
+    return weight > heavy_MOST;
+}
+function frameOf(source) {
+    const frame = document.createElement('iframe');
+    frame.className = 'sk-Heavy';
+    frame.setAttribute('sandbox', 'allow-popups allow-popups-to-escape-sandbox');
+    frame.referrerPolicy = 'no-referrer';
+    frame.style.height = `${HEIGHT}px`;
+    frame.title = 'A large output, drawn apart from the page';
+    frame.srcdoc =
+        `<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}">` +
+            `<meta http-equiv="x-dns-prefetch-control" content="off"><base target="_blank"><style>${style()}</style>${source}`;
+    return frame;
+}
+/** What JupyterLab's own sheet says of outputs, as much as a table needs. */
+function style() {
+    const page = getComputedStyle(document.body);
+    const [color, background, stripe] = COLOURS.map(name => page.getPropertyValue(name).replace(/[<>{};]/g, ''));
+    return (`html{color:${color};background:${background};font:13px system-ui,sans-serif}body{margin:4px}` +
+        'table{border-collapse:collapse;border:none;font-size:12px}td,th{text-align:right;vertical-align:middle;' +
+        `padding:.5em;line-height:normal}thead{border-bottom:1px solid}tbody tr:nth-child(odd){background:${stripe}}`);
+}
+
 // EXTERNAL MODULE: consume shared module (default) @lumino/widgets@^2.3.0 (singleton)
 var widgets_2_3_singleton_ = __webpack_require__("webpack/sharing/consume/default/@lumino/widgets");
 ;// ./lib/acts.js
@@ -1199,6 +1283,8 @@ class StatusLine extends widgets_2_3_singleton_.Widget {
 
 
 
+
+
 const SHOW = 'sandbox-kernel:show-files';
 const BRING_IN = 'sandbox-kernel:bring-in';
 const icon = new ui_components_4_2_singleton_.LabIcon({
@@ -1278,11 +1364,20 @@ const lib_plugin = {
 };
 const lib_frames = {
     id: 'sandbox-kernel:frames',
-    description: 'Frames of outputs as high as what they show, in the colours of the theme, with their libraries.',
+    description: 'Frames of outputs as high as what they show, in the colours of the theme, with their libraries; large outputs in frames.',
     autoStart: true,
     optional: [apputils_4_3_singleton_.IThemeManager, notebook_4_2_singleton_.INotebookTracker],
-    activate: (_, themes, notebooks) => {
+    activate: (app, themes, notebooks) => {
         serveFrames(themes, notebooks);
+        notebooks?.widgetAdded.connect((_, { content, sessionContext }) => {
+            const specs = app.serviceManager.kernelspecs;
+            frameHeavy(content.rendermime, async () => {
+                await specs.ready;
+                // What a notebook brings along is drawn before it has a kernel.
+                const said = said_text(record(content.model?.getMetadata('kernelspec'))['name'], 200);
+                return isOurs(specs.specs?.kernelspecs[sessionContext.session?.kernel?.name ?? said]);
+            });
+        });
     }
 };
 /* harmony default export */ const lib = ([lib_plugin, lib_frames]);

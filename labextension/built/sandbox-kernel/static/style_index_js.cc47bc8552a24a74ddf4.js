@@ -144,6 +144,13 @@ ___CSS_LOADER_EXPORT___.push([module.id, `.sk-Panel {
   max-width: 40em;
   overflow-wrap: anywhere;
 }
+
+.sk-Heavy {
+  border: 0;
+  display: block;
+  resize: vertical;
+  width: 100%;
+}
 `, ""]);
 // Exports
 /* harmony default export */ const __WEBPACK_DEFAULT_EXPORT__ = (___CSS_LOADER_EXPORT___);
