@@ -26,8 +26,9 @@ pytestmark = [
 def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Server]:
     from tests.container.test_server_recipe import EXTENSION, served
 
-    only = "--SandboxKernels.allowed=sandbox-python"
-    with served(tmp_path_factory.mktemp("server"), image, EXTENSION, only) as found:
+    folder = tmp_path_factory.mktemp("server")
+    words = ["--SandboxKernels.allowed=sandbox-python", f"--SQLiteYStore.db_path={folder / 'changes.db'}"]
+    with served(folder, image, EXTENSION, *words) as found:
         yield found
 
 
