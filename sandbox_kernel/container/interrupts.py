@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from inspect import iscoroutinefunction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,8 +94,17 @@ class Steps:
                 step, value = iterator.throw, error
 
 
+OF_KERNEL = ("pre_handler_hook", "post_handler_hook", "do_complete", "do_inspect", "do_is_complete", "shell_handlers")
+OF_SHELL = ("run_code", "user_expressions", "events")
+"""What is taken of ipykernel and of IPython."""
+
+
 def install_interrupts(kernel: Any, shell: Any) -> None:
-    """Have SIGINT do in a kernel what is said above."""
+    """Have SIGINT do in a kernel what is said above; in one of another version, what that does."""
+    if not all(hasattr(one, name) for one, names in ((kernel, OF_KERNEL), (shell, OF_SHELL)) for name in names):
+        return
+    if not iscoroutinefunction(shell.run_code):
+        return
     interrupts = Interrupts()
     run_code = shell.run_code
 
