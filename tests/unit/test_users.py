@@ -12,31 +12,32 @@ from sandbox_kernel.engines.bubblewrap import users
 
 
 @pytest.mark.parametrize(
-    ("table", "found"),
+    ("uids", "gids", "found"),
     [
-        ("{name}:100000:65536\n", range(100000, 165536)),
-        ("{uid}:100000:65536\n", range(100000, 165536)),
-        ("somebody:1:9999\n{uid}:5000:1000\n{name}:7000:2000\n", range(7000, 9000)),
-        ("{name}:100000:999\n", None),
-        ("somebody:100000:65536\n", None),
-        ("{name}:ten:65536\n", None),
-        ("{name}:100000\n", None),
-        ("", None),
+        ("{name}:100000:65536\n", "{name}:100000:65536\n", range(100000, 165536)),
+        ("{uid}:100000:65536\n", "{name}:100000:65536\n", range(100000, 165536)),
+        ("somebody:1:9999\n{uid}:5000:1000\n{name}:7000:2000\n", "{name}:8000:2000\n", range(8000, 9000)),
+        ("{name}:100000:65536\n", "{name}:300000:65536\n", range(0)),
+        ("somebody:100000:65536\n", "{name}:100000:65536\n", range(0)),
+        ("{name}:ten:65536\n", "{name}:100000:65536\n", range(0)),
+        ("{name}:100000\n", "{name}:100000:65536\n", range(0)),
+        ("{name}:100000:65536\n", "", range(0)),
     ],
 )
-def test_the_longest_range_of_this_user_is_taken(tmp_path: Path, table: str, found: range | None) -> None:
-    file = tmp_path / "subuid"
-    file.write_text(table.format(name=pwd.getpwuid(os.getuid()).pw_name, uid=os.getuid()))
-    assert users.ids(str(file)) == found
+def test_the_numbers_of_both_tables_are_this_user_s(tmp_path: Path, uids: str, gids: str, found: range) -> None:
+    said = {"name": pwd.getpwuid(os.getuid()).pw_name, "uid": os.getuid()}
+    for name, table in {"subuid": uids, "subgid": gids}.items():
+        (tmp_path / name).write_text(table.format(**said))
+    assert users.ids(str(tmp_path)) == found
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "programs", lambda: None)
     assert "uidmap" in str(users.absent(str(tmp_path)))
     monkeypatch.setattr(users, "programs", lambda: users.Programs("/bin/a", "/bin/b", "/bin/c"))
-    assert "subuid" in str(users.absent(str(tmp_path)))
+    assert "subuid and subgid" in str(users.absent(str(tmp_path)))
     (tmp_path / "subuid").write_text(f"{os.getuid()}:100000:65536\n")
-    assert "subgid" in str(users.absent(str(tmp_path)))
+    assert "in common" in str(users.absent(str(tmp_path)))
     (tmp_path / "subgid").write_text(f"{os.getuid()}:100000:65536\n")
     assert users.absent(str(tmp_path)) is None
 

@@ -60,9 +60,8 @@ def absent(folder: str = "/etc") -> str | None:
     """Return why this user's sandboxes have no user of their own, None if they may have; `folder` has the tables."""
     if programs() is None:
         return "newuidmap and newgidmap are missing (package uidmap or shadow-utils)"
-    for name in ("subuid", "subgid"):
-        if ids(f"{folder}/{name}") is None:
-            return f"{folder}/{name} has no {FEWEST} ids for this user (usermod --add-subuids, --add-subgids)"
+    if len(ids(folder)) < FEWEST:
+        return f"{folder}/subuid and subgid have no {FEWEST} numbers in common for this user (usermod --add-subuids …)"
     return None
 
 
@@ -73,11 +72,8 @@ def space(inside: int) -> Space | None:
     """
     if absent() is not None or (made := programs()) is None:
         return None
-    uids, gids = ids("/etc/subuid"), ids("/etc/subgid")
-    if uids is None or gids is None or inside <= OWNER:
-        return None
-    uid, gid = free(uids), secrets.choice(gids)
-    if uid is None:
+    other = free(ids())
+    if other is None or inside <= OWNER:
         return None
     try:
         holder = subprocess.Popen(
@@ -93,20 +89,20 @@ def space(inside: int) -> Space | None:
         return None
     with holder:
         try:
-            return _space(holder, made, inside, uid, gid)
+            return _space(holder, made, inside, other)
         except (OSError, subprocess.SubprocessError):
             return None
         finally:
             holder.kill()
 
 
-def _space(holder: subprocess.Popen[bytes], made: Programs, inside: int, uid: int, gid: int) -> Space | None:
+def _space(holder: subprocess.Popen[bytes], made: Programs, inside: int, other: int) -> Space | None:
     if holder.stdin is None or not _answers(holder):
         return None
-    for program, own, other in ((made.uids, os.getuid(), uid), (made.gids, os.getgid(), gid)):
-        ids = [str(number) for number in (OWNER, own, 1, inside, other, 1)]
+    for program, own in ((made.uids, os.getuid()), (made.gids, os.getgid())):
+        numbers = [str(number) for number in (OWNER, own, 1, inside, other, 1)]
         done = subprocess.run(
-            [program, str(holder.pid), *ids],
+            [program, str(holder.pid), *numbers],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -120,7 +116,7 @@ def _space(holder: subprocess.Popen[bytes], made: Programs, inside: int, uid: in
     holder.stdin.write(b"\n")
     if not _answers(holder):
         return None
-    return Space(os.open(f"/proc/{holder.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC), uid)
+    return Space(os.open(f"/proc/{holder.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC), other)
 
 
 def _answers(holder: subprocess.Popen[bytes]) -> bool:
@@ -131,20 +127,28 @@ def _answers(holder: subprocess.Popen[bytes]) -> bool:
     return bool(poll.poll(SECONDS * 1000)) and holder.stdout.read(1) == b"\n"
 
 
-def ids(path: str) -> range | None:
-    """Return the longest range of ids that a table gives to this user, by name or by number."""
+def ids(folder: str = "/etc") -> range:
+    """Return the numbers that are subordinate to this user, as users and as groups; an empty range if there are none.
+
+    Of several ranges the longest of each table counts.
+    """
+    users, groups = (_longest(Path(folder, name)) for name in ("subuid", "subgid"))
+    return range(max(users.start, groups.start), min(users.stop, groups.stop))
+
+
+def _longest(table: Path) -> range:
+    """Return the longest range that a table gives to this user, by name or by number."""
     names = {str(os.getuid())}
     with contextlib.suppress(KeyError):
         names.add(pwd.getpwuid(os.getuid()).pw_name)
     found = []
     with contextlib.suppress(OSError, ValueError):
-        for row in Path(path).read_text(encoding="utf-8").splitlines():
+        for row in table.read_text(encoding="utf-8").splitlines():
             name, _, numbers = row.partition(":")
             if name in names:
                 first, count = map(int, numbers.split(":"))
                 found.append(range(first, first + count))
-    longest = max(found, key=len, default=range(0))
-    return longest if len(longest) >= FEWEST else None
+    return max(found, key=len, default=range(0))
 
 
 def free(ids: range) -> int | None:

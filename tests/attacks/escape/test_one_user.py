@@ -51,7 +51,7 @@ SHARED = "/opt/shared"
 """A file of the root, which is the user's own where it has no other."""
 
 PROGRAM = """
-import ctypes, errno, fcntl, json, mmap, os, socket, struct, sys
+import contextlib, ctypes, errno, fcntl, json, mmap, os, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 kept = []
 def tried(function):
@@ -74,6 +74,15 @@ def flight(most):
         except OSError:
             return count
     return most
+def pipes(most):
+    "Make pipes, large ones first, until a new one is small; return how many there are."
+    for count in range(most):
+        kept.extend(os.pipe())
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(kept[-1], 1031, 1 << 20)
+        if fcntl.fcntl(kept[-1], 1032) < 65536:
+            return count
+    return most
 for line in sys.stdin:
     print(json.dumps(eval(line, globals())), flush=True)
 """
@@ -93,6 +102,10 @@ RESIDENT = """tried(lambda: call("mincore", ctypes.c_void_p(0), 0, ctypes.c_void
 TIMERS = """next((count for count in range({most}) if \
 libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) < 0), {most})"""
 LOCKED = """tried(lambda: call("shmctl", call("shmget", 0, {size}, 0o1600), 11, None))"""
+PIPES = "pipes({most})"
+PIPE_BYTES = "fcntl.fcntl(os.pipe()[0], 1032)"
+THROUGH_A_PIPE = """len(__import__("subprocess").run(["head", "-c", "3000000", "/dev/zero"], \
+capture_output=True).stdout)"""
 FLIGHT = "flight({most})"
 
 
@@ -283,6 +296,18 @@ async def test_memory_that_stays_does_not_run_out_for_a_neighbour(root: str) -> 
         assert await one.does(LOCKED, size=most + 4096) == errno.ENOMEM
         assert await one.does(LOCKED, size=most) == 0
         assert await other.does(LOCKED, size=most) == 0
+
+
+@own_user
+async def test_pages_of_pipes_that_run_out_hold_up_nobody(root: str) -> None:
+    """What is left of them is enough for a sandbox to start and for its programs, whose pipes are small."""
+    async with pair(root) as (one, other):
+        before = await other.does(PIPE_BYTES)
+        assert await one.does(PIPES, most=400) < 400
+        assert await other.does(PIPE_BYTES) < before
+        assert await other.does(THROUGH_A_PIPE) == 3_000_000
+        async with pair(root) as (later, _):
+            assert await later.does(THROUGH_A_PIPE) == 3_000_000
 
 
 @pytest.fixture
