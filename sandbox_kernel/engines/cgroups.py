@@ -167,10 +167,12 @@ def left_behind(within: Folders | None = None) -> set[str]:
     own, found = here() if within is None else within, set()
     parents = {folder for name, (_, folder) in own.items() if name in {*WANTED, FREEZER}}
     parents |= set(_parents(*own[""])) if "" in own else set()
-    for folder in (f"{parent}/{name}" for parent in parents for name in os.listdir(parent)):  # noqa: PTH208 (as strings)
-        owner = Owner.parse(folder.rpartition("/")[2])
-        if owner is not None and not owner.alive() and all(map(_is_inside, processes(folder))):
-            found.add(folder)
+    for parent in parents:
+        with contextlib.suppress(OSError):  # it is not to be seen from here
+            for name in os.listdir(parent):  # noqa: PTH208 (names are enough)
+                owner, folder = Owner.parse(name), f"{parent}/{name}"
+                if owner is not None and not owner.alive() and all(map(_is_inside, processes(folder))):
+                    found.add(folder)
     return found
 
 

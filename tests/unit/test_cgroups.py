@@ -12,6 +12,7 @@ from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.cgroups import Folders, Group, NoCgroup
 from sandbox_kernel.engines.freezer import Freezer
 from sandbox_kernel.engines.hardening import protections
+from sandbox_kernel.engines.owner import Owner
 from tests.unit.test_hardening import SPEC
 
 WANTED = protections(SPEC)
@@ -97,6 +98,20 @@ def test_one_that_nobody_waits_for_gives_way(tmp_path: Path) -> None:
     Group((("memory", str(tmp_path / "no")), ("cpu,cpuacct", str(tmp_path / "cpu"))), 1).give_way()
     assert said(tmp_path, "cpu.weight", "cpu/cpu.shares") == {"cpu.weight": "10", "cpu/cpu.shares": "102"}
     Group((("", str(tmp_path / "nowhere")),), 2).give_way()
+
+
+def test_what_an_owner_that_has_ended_left_is_found_wherever_it_may_be(tree: Folders, tmp_path: Path) -> None:
+    """The controls: one of an owner that is there, one with a process of this machine's, and one of another's name."""
+    gone, here = Owner(2**22 + 1, 1), Owner.of(os.getpid())
+    left = [tmp_path / place / gone.container_name("s") for place in ("", "user.slice", OWN)]
+    others = [tmp_path / here.container_name("s"), tmp_path / "sandbox-kernel-host", tmp_path / "docker"]
+    busy = tmp_path / gone.container_name("s")
+    for folder in (*left, *others, busy):
+        folder.mkdir()
+        (folder / "cgroup.procs").touch()
+    (busy / "cgroup.procs").write_text(f"{os.getpid()}\n0\n")
+    hidden = {"memory": (str(tmp_path), str(tmp_path / "hidden"))}
+    assert cgroups.left_behind({**tree, **hidden}) == {str(folder) for folder in left}
 
 
 # --- version 1 --------------------------------------------------------------------------------------------------------
