@@ -55,7 +55,8 @@ class Kernel:
         os.set_blocking(errors, False)
         self.stderr: int | None = errors
         null = os.open(os.devnull, os.O_RDONLY)
-        argv = [sys.executable] + [arg.replace("{connection_file}", path) for arg in config["kernel"]]
+        words = config["kernel"] + (config.get("first", []) if number == 1 else [])
+        argv = [sys.executable] + [arg.replace("{connection_file}", path) for arg in words]
         os.chdir(config["scratch"])
         try:
             # A session of its own, so that an interrupt can reach the kernel and its children, and nobody else.

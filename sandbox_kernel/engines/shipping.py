@@ -229,8 +229,8 @@ def agent_command(
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
     the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
-    its kernel has imported `preload` by then. Of one that is `copied`, too, copies are claimed: its kernel waits
-    at a gate, where it has drawn no random numbers.
+    its first kernel has imported `preload` by then, and no later one, which somebody waits for. If it is `copied`,
+    too, copies are claimed: its kernel waits at a gate, where it has drawn no random numbers.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
@@ -254,7 +254,6 @@ def agent_command(
             f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
-            *(["--IPKernelApp.exec_lines=" + preload_line(preload)] if preload and not copied else []),
             *(["--gate={connection_file}:" + ",".join(preload)] if copied else []),
         ],
     }
@@ -269,6 +268,8 @@ def agent_command(
     if watched:
         modules += MODULES_OF_A_WATCH
         config["watch"] = True
+    if preload and not copied:
+        config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
         modules += MODULES_OF_A_POOL
         config["warm"] = True

@@ -214,6 +214,17 @@ async def test_a_kernel_that_has_imported_modules_behaves_as_one_that_has_not() 
     assert len({row[0] for row in drawn}) == len({row[1] for row in drawn}) == 2
 
 
+async def test_a_restart_in_a_sandbox_that_was_ready_imports_nothing_again() -> None:
+    """Its first kernel did while it waited. The next one has somebody who waits for it."""
+    asked = "import sys; print('wave' in sys.modules)"
+    with a_broker("--pool", "1", "--preload", "wave") as daemon:
+        await warm_one(daemon)
+        async with AsyncSandbox(engine=daemon.address, image=IMAGE) as one:
+            assert "".join((await one.run_code(asked)).logs.stdout) == "True\n"
+            await one.restart()
+            assert "".join((await one.run_code(asked)).logs.stdout) == "False\n"
+
+
 async def test_other_settings_are_a_cold_start_and_no_error(daemon: Daemon, engine: BrokerEngine) -> None:
     waiting = await warm_one(daemon)
     async with sandbox(daemon, memory="1G") as other:
