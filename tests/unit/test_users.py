@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from sandbox_kernel.container import start
 from sandbox_kernel.engines.bubblewrap import users
+from sandbox_kernel.engines.bubblewrap.finding import may_hold
+from tests.support.kernels import eventually
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,24 @@ def test_an_id_that_a_process_has_is_not_given_to_another() -> None:
     assert users.free(range(os.getuid(), os.getuid() + 1)) is None
     one = users.free(range(1_700_000_000, 1_700_000_001))
     assert one == 1_700_000_000
+
+
+def test_the_agent_closes_what_bubblewrap_leaves_open_of_the_namespace() -> None:
+    left, other = os.open("/proc/self/ns/user", os.O_RDONLY), os.open("/proc/self/ns/net", os.O_RDONLY)
+    try:
+        start.close_namespaces()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(left)
+        os.fstat(other)
+    finally:
+        os.close(other)
+
+
+def test_a_process_that_has_ended_and_was_not_waited_for_holds_nothing() -> None:
+    """Nobody but root may see that it has no files; and `reap` ends nothing while somebody may have the pipe."""
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
+        name = str(process.pid)
+        assert may_hold(name)
+        process.kill()
+        eventually(lambda: Path("/proc", name, "stat").read_text().rpartition(") ")[2][0] == "Z", 5, "it has ended")
+        assert not may_hold(name)

@@ -82,7 +82,7 @@ def holders() -> tuple[dict[int, int], bool]:
         except FileNotFoundError:
             continue
         except OSError:
-            complete = complete and not _may_hold(name)
+            complete = complete and not may_hold(name)
             continue
         for number in numbers:
             with contextlib.suppress(OSError):  # it is closed meanwhile
@@ -92,7 +92,7 @@ def holders() -> tuple[dict[int, int], bool]:
     return found, complete
 
 
-def _may_hold(name: str) -> bool:
+def may_hold(name: str) -> bool:
     """Return whether a process of this user may have files that it does not show; one that has ended has none."""
     with contextlib.suppress(OSError):
         for row in Path(f"/proc/{name}/status").read_text(encoding="utf-8", errors="replace").splitlines():
