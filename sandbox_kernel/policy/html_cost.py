@@ -104,8 +104,9 @@ class Extent:
 
     @property
     def work(self) -> int:
-        """Elements that count on a page."""
-        return max(self.elements, self.cells // 2, of_text(self.letters))
+        """Elements of a page that it counts as, by what there is most of: a full output fills a page."""
+        parts = self.elements, self.cells // 2, self.grid // 50, of_text(self.letters), self.scripts, self.sought // 4
+        return max(parts)
 
 
 def extent(kept: str) -> Extent:

@@ -42,7 +42,7 @@ _NO_LETTER = re.compile(r"[^bi]")
 _LEFTWARD = re.compile(
     r"[\u0590-\u08ff\u200f\u202b\u202e\u2067\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
 )
-_COMMON = re.compile(r"[\x00-@\[-`{-\xbf\u2000-\u206f\u3000-\u303f]+")
+_COMMON = re.compile(r"[\x00-@\[-`{-\xbf\u0300-\u036f\u2000-\u206f\u3000-\u303f]+")
 """What is drawn in whatever font is around it."""
 _SCRIPT = re.compile(
     r"[\u0250-\u058f\u1f00-\u1fff]++|[\u0590-\u08ff\ufb1d-\ufeff]++|[\u0900-\u0dff]++|[\u0e00-\u10ff]++|[\u1100-\u11ff\u2e80-\u9fff"
@@ -236,6 +236,8 @@ def quicken(pieces: list[str], *, styled: bool) -> int:
 def bounded(text: str) -> str:
     """Return a text by itself as a page can lay it out at once."""
     text = parted(lighter(text))
+    if scripts(text) > MAX_SCRIPTS:
+        text = text[:MAX_SCRIPTS]
     return text if (end := before_turn(text)) == len(text) else text[:end]
 
 

@@ -23,8 +23,10 @@ MAX_DEPTH = 80
 """Elements that lie in each other, and references that lead on to others."""
 MAX_COST = 150_000
 """Elements that all drawings of one output may come to. What follows says what counts as one."""
-CHARS, LETTERS, PIXELS, ROWS, DASHES = 150, 20, 33_000, 1_000, 100
+CHARS, LETTERS, PIXELS, ROWS, DASHES = 150, 20, 33_000, 1_000, 10
 """Characters of a path, letters, painted pixels, rows of pixels that edges cross, dashes: so many count as one."""
+USE = 3
+"""Elements that a reference is, what it draws aside."""
 OF_A_PAGE = 3 * MAX_COST // MAX_ELEMENTS
 """Elements of a drawing that count as one of a page: three full drawings fill it."""
 GRADIENT, LAYER, STRETCHED, PATTERN = 5, 3, 4, 50
@@ -208,7 +210,9 @@ class _Walk:
             element.inherited = {name: values[name] for name in INHERITED if name in values}
             element.clips = [(name, values[name]) for name in CLIPS if name in values]
             element.scale = min(_scale(values) * (_fitted(values) if element.tag == "svg" else 1.0), ENDLESS)
-            element.own = 1 + len(values.get("d", "") + values.get("points", "")) / CHARS
+            element.own = (USE if element.tag == "use" else 1) + len(
+                values.get("d", "") + values.get("points", "")
+            ) / CHARS
             if element.tag == "style":
                 sheet = "".join(str(child) for child in element.children)
                 rules += sheet.count("{")

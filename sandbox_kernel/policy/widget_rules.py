@@ -92,7 +92,7 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
 def _text(value: Any, argument: str, setting: Setting) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
-    setting.notes.work += html_cost.of_text(len(value))
+    setting.notes.work += html_cost.of_text(len(value)) + marks.scripts(value)
     return marks.bounded(value)
 
 

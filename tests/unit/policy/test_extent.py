@@ -19,7 +19,7 @@ import pytest
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, css, html_cost, marks
 from tests.support.policy.extent import OVER, frame
-from tests.support.policy.messages import display, filtered, message, model
+from tests.support.policy.messages import display, filtered, message, model, update
 
 MODES: list[Any] = ["safe", "strict"]
 
@@ -173,6 +173,18 @@ def test_no_markup_between_marks_makes_more_of_them(between: str) -> None:
         data, _ = filtered({"text/html": source}, OutputPolicy(mode))
         assert data["text/html"].count("\u0301") <= marks.MAX_MARKS + marks.MARKS_OF_A_LETTER
         assert filtered({"text/html": data["text/html"]}, OutputPolicy(mode))[0] == data
+
+
+def test_changes_of_script_count_in_widgets_and_fill_a_page() -> None:
+    text = "a\u4e00" * 100_000
+    policy = OutputPolicy("safe")
+    policy.apply(model("w", "LabelModel"))
+    sent = policy.apply(update("w", value=text))
+    assert sent.message is not None
+    assert marks.scripts(str(sent.message.content)) <= marks.MAX_SCRIPTS
+    half = filtered({"text/html": "<p>" + "a\u4e00" * 25_000})[1]
+    assert half.reasons == ()
+    assert half.work >= 25_000, "half a page"
 
 
 def test_elements_of_a_drawing_share_the_marks_of_its_text() -> None:

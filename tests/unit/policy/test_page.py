@@ -223,6 +223,7 @@ def test_changes_of_script_fill_a_page() -> None:
         "\u5b57 abc 1\n" * 9_000,
         "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440\n" * 9_000,
         "Ti\u1ebfng Vi\u1ec7t\n" * 9_000,
+        "Tie\u0302\u0301ng Vie\u0323\u0302t s\u0336t\u0336r\u0336u\u0336c\u0336k\u0336\n" * 9_000,
     ):
         assert put(Page(10_000, 1 << 20), honest) == (honest, "")
         assert not is_long([honest], 1 << 20)

@@ -341,6 +341,8 @@ WHOLE = {
     "clips": ROUND + "<rect width='1000' height='1000' clip-path='url(#c)'/>" * 9_000,
     "layers of several": "<g opacity='.5'><rect width='9' height='9'/><rect x='990' width='9' height='9'/><path d='M1 1H2V2z'/></g>" * 9_000,
     "layers by a sheet": "<style>g {opacity: .5}</style>" + "<g><rect width='9' height='9'/><rect x='990' width='9' height='9'/></g>" * 15_000,
+    "dashes of curves": "<g stroke-dasharray='.5'>" + "<circle r='400' cx='500' cy='500' fill='none' stroke='red' stroke-width='9'/>" * 1_360 + "</g>",
+    "references to references": "<defs><rect id='u0' width='1' height='1'/>" + "".join(f"<use id='u{n}' href='#u{n - 1}'/>" for n in range(1, 70)) + "</defs>" + "<use href='#u69'/>" * 2_000,
     "places of letters": "<text x='" + "1 " * 100_000 + "'>" + "a" * 100_000 + "</text>",
 }  # fmt: skip
 
