@@ -26,6 +26,11 @@ def evil() -> Iterator[Evil]:
         yield seen
 
 
+@pytest.fixture(params=["chromium", "firefox"])
+def browser(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def programs(evil: Evil) -> dict[str, str]:
     """Return ways out of a frame, by name; each aims at an address that ends in its name."""
     at = f"http://evil.test:{evil.tcp}"
@@ -73,30 +78,30 @@ def programs(evil: Evil) -> dict[str, str]:
     }
 
 
-def test_programs_in_our_frames_run_and_send_nothing(evil: Evil, tmp_path: Path) -> None:
+def test_programs_in_our_frames_run_and_send_nothing(evil: Evil, tmp_path: Path, browser: str) -> None:
     """No request of any kind; a browser may connect before it refuses to navigate, but then says nothing."""
-    asked = show([frame.wrap(program) for program in programs(evil).values()], evil, tmp_path)
+    asked = show([frame.wrap(program) for program in programs(evil).values()], evil, tmp_path, browser)
     assert evil.requests == []
     assert evil.datagrams == []
     assert "/message" in asked
     assert "/done?clean" in asked
 
 
-def control(evil: Evil, tmp_path: Path, names: list[str], wrap: Callable[[str], str]) -> set[str]:
-    show([wrap(programs(evil)[name]) for name in names], evil, tmp_path)
+def control(evil: Evil, tmp_path: Path, browser: str, names: list[str], wrap: Callable[[str], str]) -> set[str]:
+    show([wrap(programs(evil)[name]) for name in names], evil, tmp_path, browser)
     return evil.paths()
 
 
-def test_without_our_frames_the_same_programs_get_through(evil: Evil, tmp_path: Path) -> None:
+def test_without_our_frames_the_same_programs_get_through(evil: Evil, tmp_path: Path, browser: str) -> None:
     """The control for the policy and the guard; programs that would leave the page are left out."""
     names = ["img", "css", "link", "fetch", "xhr", "beacon", "events", "ws", "worker", "script", "import"]
     names += ["iframe", "inner", "target", "srcdoc", "object", "video", "svg", "stun", "page"]
-    got = control(evil, tmp_path, names, lambda program: f"<div>{program}</div>".replace("const c=", "var c="))
+    got = control(evil, tmp_path, browser, names, lambda program: f"<div>{program}</div>".replace("const c=", "var c="))
     assert set(names) - got <= {"stun", "page", "inner", "target"}
     assert evil.datagrams
 
 
-def test_in_a_single_frame_a_program_navigates_away_with_a_secret(evil: Evil, tmp_path: Path) -> None:
+def test_in_a_single_frame_a_program_navigates_away_with_a_secret(evil: Evil, tmp_path: Path, browser: str) -> None:
     """The control for the frame around the frame: the same policy alone does not hold a document in its place."""
 
     def single(program: str) -> str:
@@ -106,7 +111,7 @@ def test_in_a_single_frame_a_program_navigates_away_with_a_secret(evil: Evil, tm
         assert inner is not None
         return f'<iframe sandbox="allow-scripts" srcdoc="{inner[1]}"></iframe>'
 
-    got = control(evil, tmp_path, ["location", "later", "fetch", "img"], single)
+    got = control(evil, tmp_path, browser, ["location", "later", "fetch", "img"], single)
     assert {name.partition("?")[0] for name in got} == {"location", "later"}
 
 
@@ -131,7 +136,7 @@ def page_of(sources: list[str]) -> str:
         </script>"""
 
 
-def test_hostile_outputs_run_nothing_and_load_nothing_in_a_page(evil: Evil, tmp_path: Path) -> None:
+def test_hostile_outputs_run_nothing_and_load_nothing_in_a_page(evil: Evil, tmp_path: Path, browser: str) -> None:
     """Every output of the corpus, in one page, through the browser's own parser."""
     at = f"http://evil.test:{evil.tcp}"
     sources = []
@@ -144,15 +149,15 @@ def test_hostile_outputs_run_nothing_and_load_nothing_in_a_page(evil: Evil, tmp_
         for source in MARKDOWN.values():
             data, _ = filtered({"text/markdown": source.replace("http://evil.test", at)}, policy)
             sources.append(data.get("text/html", ""))
-    asked = show([page_of(sources)], evil, tmp_path)
+    asked = show([page_of(sources)], evil, tmp_path, browser)
     assert evil.requests == []
     assert "/done?undefinedblock" in asked
 
 
-def test_the_same_outputs_unfiltered_run_and_load(evil: Evil, tmp_path: Path) -> None:
+def test_the_same_outputs_unfiltered_run_and_load(evil: Evil, tmp_path: Path, browser: str) -> None:
     """The control. What takes the page away, or swallows the rest of it, is left out."""
     at = f"http://evil.test:{evil.tcp}"
     sources = [source.replace("http://evil.test", at) for name, source in HTML.items() if "refresh" not in name]
-    asked = show([page_of(sources)], evil, tmp_path)
+    asked = show([page_of(sources)], evil, tmp_path, browser)
     assert "leak" in evil.paths()
     assert "/done?1none" in asked

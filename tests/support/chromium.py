@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import shutil
 import signal
@@ -15,11 +16,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+
 SECONDS = 3
 """How long the programs have in the page, from its load."""
 
 SWITCHES = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync""".split()  # noqa: SIM905
+
+FIREFOX = {
+    "network.dns.forceResolve": "127.0.0.1",  # every name, also those that it looks up for itself
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "app.update.enabled": False,
+    "browser.shell.checkDefaultBrowser": False,
+    "browser.aboutwelcome.enabled": False,
+    "media.peerconnection.ice.loopback": True,
+}
+"""Its preferences, for what the switches are for in Chromium."""
 
 
 @dataclass
@@ -105,10 +118,23 @@ def draws(body: str, seconds: float, folder: Path) -> bool:
         return picture.exists()
 
 
-def show(bodies: list[str], evil: Evil, folder: Path) -> list[str]:
-    """Load a page of `bodies` in a browser, and return the paths that the page itself asked its own server for."""
+def command(name: str, folder: Path) -> list[str]:
+    """Return how a browser is started, "chromium" or "firefox", with its data in a folder and all names on loopback."""
+    if name == "firefox":
+        browser = shutil.which("firefox-esr") or shutil.which("firefox")
+        if not browser:
+            pytest.skip("this test needs Firefox: apt-get install firefox-esr")
+        lines = [f"user_pref({json.dumps(key)}, {json.dumps(value)});" for key, value in FIREFOX.items()]
+        (folder / "user.js").write_text("\n".join(lines))
+        return [browser, "--headless", "--no-remote", "--profile", str(folder)]
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert browser, "this test needs a browser: apt-get install chromium"
+    return [browser, *SWITCHES, f"--user-data-dir={folder}", "--host-resolver-rules=MAP *.test 127.0.0.1"]
+
+
+def show(bodies: list[str], evil: Evil, folder: Path, browser: str = "chromium") -> list[str]:
+    """Load a page of `bodies` in a browser, and return the paths that the page itself asked its own server for."""
+    words = command(browser, folder)
     page = f"""<!DOCTYPE html><title>clean</title><link rel=icon href=data:,>
         <script>addEventListener('message',()=>fetch(location.origin+'/message'))</script><body>{"".join(bodies)}
         <script>setTimeout(()=>fetch(location.origin+'/done?'+document.title),{SECONDS}000)</script>"""
@@ -132,14 +158,8 @@ def show(bodies: list[str], evil: Evil, folder: Path) -> list[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as short:
             process = subprocess.Popen(
-                [
-                    browser,
-                    *SWITCHES,
-                    f"--user-data-dir={folder}",
-                    "--host-resolver-rules=MAP *.test 127.0.0.1",
-                    f"http://127.0.0.1:{server.server_port}/page",
-                ],
-                env={**os.environ, "TMPDIR": short},  # it leaves a folder there when it is killed
+                [*words, f"http://127.0.0.1:{server.server_port}/page"],
+                env={**os.environ, "TMPDIR": short, "HOME": short},  # it leaves a folder there when it is killed
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
