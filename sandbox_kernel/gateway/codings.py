@@ -44,7 +44,7 @@ GAPS = bytes({*range(0x21), *b"\"'()[]{}<>|,;:._-\\", *range(0x7F, 0x100)})
 """What stands between the characters of a list, of lines, of a dump or a text in UTF-16."""
 _LOWER = bytes(range(256)).lower()
 _TEXTUAL = bytes(char in b"\0\t\n\r" or 0x20 <= char < 0x7F for char in range(256))
-_WIDE = bytes(char or number in b"\xc2\xe2\xef" or 0x80 <= number < 0xC0 for number, char in enumerate(_TEXTUAL))
+_WIDE = bytes(char or number in b"\xc2\xe2\xe3\xef" or 0x80 <= number < 0xC0 for number, char in enumerate(_TEXTUAL))
 """With the letters of full width, and those of no width at all, that take three bytes for each."""
 Places = tuple[Sequence[int], Sequence[int]]
 """For each byte that was read: where its writing begins, and where it ends."""
@@ -76,10 +76,12 @@ def _textual(text: bytes, least: int) -> Iterator[tuple[int, int]]:
     """Yield the parts that are text of some length: in anything else is no value, and no other coding."""
     for table, run in ((_TEXTUAL, least), (_WIDE, 3 * least)):
         there = text.translate(table)
-        if b"\1" * run in there:
-            for match in re.finditer(b"\1{%d,}" % run, there):
-                if len(match[0]) - text.count(0, *match.span()) >= least:
-                    yield match.span()
+        begin = there.find(b"\1" * run)
+        while begin >= 0:
+            end = there.find(b"\0", begin) % (len(there) + 1)
+            if end - begin - text.count(0, begin, end) >= least:
+                yield begin, end
+            begin = there.find(b"\1" * run, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,9 @@ class Digits:
         bits = len(digits) * self._size
         if bits < 8 * least or not _may_be_text(number := self._number(digits), bits, min(least, MOST_AT_ONCE)):
             return
-        spots = functools.cache(lambda pattern: [match.span() for match in pattern.finditer(text) for _ in match[0]])
+        spots = functools.cache(
+            lambda pattern: [span for match in pattern.finditer(text) for span in [match.span()] for _ in match[0]]
+        )
         for shift in range(0, 8, math.gcd(8, self._size)):
             read = (number >> shift).to_bytes((bits - shift + 7) // 8, "big")
             for begin, end in _textual(read, least):
@@ -189,7 +193,7 @@ def _byte(match: re.Match[bytes]) -> bytes:
 
 
 def _wide(match: re.Match[bytes]) -> bytes:
-    return bytes((ord(match[1].decode()) - 0xFEE0,)) if match[1] else b""
+    return bytes(((ord(match[1].decode()) - 0xFEE0) & 0x7F,)) if match[1] else b""
 
 
 def _base64(digits: bytes) -> int:
@@ -197,26 +201,24 @@ def _base64(digits: bytes) -> int:
     return int.from_bytes(binascii.a2b_base64(digits + b"A" * missing), "big") >> 6 * missing
 
 
-def _list(sign: bytes, rest: bytes, meanings: Mapping[bytes, int]) -> Escapes:
+def _list(first: bytes, number: bytes, meanings: Mapping[bytes, int]) -> Escapes:
     """Return how lists of numbers are read. A pattern that begins with a sign, and with no group, is quick."""
-    number = sign + rest
-    first = sign + rb"(?<![\w.].)" + rest
     between = rb"""["'\s,;]{1,40}"""
-    pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1) + rb"(?![\w.])"
+    pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1) + rb"(?![0-9.])"
     split = re.compile(rb"\w+").findall
     return Escapes(
         b"",
         re.compile(pattern),
-        lambda match: bytes([meanings.get(one, 0x3F) for one in split(match[0])]),
+        lambda match: bytes([meanings.get(one, 0x3F) for one in split(match[0].lower())]),
         is_alone=False,
     )
 
 
 _ALPHABET = string.ascii_letters.swapcase().encode()
-_FULL_WIDTH = rb"(\xef(?:\xbc[\x81-\xbf]|\xbd[\x80-\x9e]))"
+_FULL_WIDTH = rb"(\xef(?:\xbc[\x81-\xbf]|\xbd[\x80-\x9e])|\xe3\x80\x80)"
 _NO_WIDTH = rb"(?:\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad)"
 _DECIMAL = {form % number: number for number in range(256) for form in (b"%d", b"%02d", b"%03d")}
-_HEXADECIMAL = {form % number: number for number in range(256) for form in (b"0x%02x", b"0x%02X")}
+_HEXADECIMAL = {form % number: number for number in range(256) for form in (b"0x%x", b"0x%02x")}
 
 READINGS: tuple[Escapes | Digits, ...] = (
     Escapes(b"%", re.compile(rb"%(?:([0-9A-Fa-f]{2})|[uU]([0-9A-Fa-f]{4}))"), _byte),
@@ -247,11 +249,11 @@ READINGS: tuple[Escapes | Digits, ...] = (
         b"",
         re.compile(rb"\0+|%s|%s" % (_FULL_WIDTH, _NO_WIDTH)),
         _wide,
-        re.compile(rb"[\0\xc2\xe2\xef](?:[ -~]\0|\xad|\x80[\x8b-\x8f]|\x81\xa0|[\xbb-\xbd][\x80-\xbf])"),
+        re.compile(rb"[\0\xc2\xe2\xe3\xef](?:[ -~]\0|\x80\x80|\xad|\x80[\x8b-\x8f]|\x81\xa0|[\xbb-\xbd][\x80-\xbf])"),
         is_alone=False,
     ),
-    _list(b"[0-9]", b"[0-9]{0,2}", _DECIMAL),
-    _list(b"0", b"x[0-9A-Fa-f]{2}", _HEXADECIMAL),
+    _list(rb"[0-9](?<![0-9.].)[0-9]{0,2}", b"[0-9]{1,3}", _DECIMAL),
+    _list(b"0[xX][0-9A-Fa-f]{1,2}", b"0[xX][0-9A-Fa-f]{1,2}", _HEXADECIMAL),
     # What stands between the numbers, and between the texts, of two lines of a dump.
     *(
         Escapes(b"\n0", re.compile(pattern), lambda match: b"", is_alone=False)
@@ -305,7 +307,7 @@ class Reader:
     def __init__(self, values: Iterable[bytes]) -> None:
         self._values = list(dict.fromkeys(form for value in values for form in _forms(value)))
         self._bare = list(dict.fromkeys(bare for form in self._values if _is_hard(bare := form.translate(None, GAPS))))
-        self._halved = [(form[LONGEST_HALF:-LONGEST_HALF], [*_halved(form)]) for form in self._values]
+        self._ways = [(form[LONGEST_HALF:-LONGEST_HALF], [*_halved(form)]) for form in self._values]
         self._least = min(map(len, self._values + self._bare), default=0)
         self.longest = max(map(len, self._values), default=0)
 
@@ -333,22 +335,25 @@ class Reader:
         """Return where a text holds a value, in some more codings. What stands at two places is read once."""
         if (text, depth) in known:
             return known[text, depth]
-        found = known[text, depth] = set(self._as_it_is(text))
+        lower = text.lower()
+        found = known[text, depth] = set(self._as_it_is(text, lower))
         if depth:
             work.spend(text)
             for read in (read for reading in READINGS for read in reading.of(text, self._least)):
                 if not read.is_text(self._least):
                     continue
                 within = self._found(read.text, depth - 1, known, work)
-                halved = self._may_be_halved(read)
+                halved = self._halved(lower, read.text.lower()) if read.is_escaped else []
                 if within or halved:
                     begins, ends = read.places(depth == DEPTH)
                     found.update((begins[begin], ends[end - 1]) for begin, end in within)
-                    found.update(_between_halves(text.lower(), read.text.lower(), begins, ends, halved))
+                for at, (before, rest, after) in halved:
+                    begin, end = begins[at], ends[at + len(rest) - 1]
+                    if lower[max(0, begin - len(before)) : begin] == before and lower.startswith(after, end):
+                        found.add((begin - len(before), end + len(after)))
         return found
 
-    def _as_it_is(self, text: bytes) -> Iterator[tuple[int, int]]:
-        lower = text.lower()
+    def _as_it_is(self, text: bytes, lower: bytes) -> Iterator[tuple[int, int]]:
         for value in self._values:
             yield from ((at, at + len(value)) for at in _all_of(value, lower))
         bare = text.translate(_LOWER, GAPS)
@@ -357,22 +362,10 @@ class Reader:
             for value in self._bare:
                 yield from ((kept[at], kept[at + len(value) - 1] + 1) for at in _all_of(value, bare))
 
-    def _may_be_halved(self, read: Read) -> list[Halved]:
-        lower = read.text.lower() if read.is_escaped else b""
-        return [halved for core, ways in self._halved if read.is_escaped and core in lower for halved in ways]
-
-
-def _between_halves(
-    text: bytes, read: bytes, begins: Sequence[int], ends: Sequence[int], ways: Iterable[Halved]
-) -> Spans:
-    """Return where a value stands between halves of escapes: what they took of it stands as it is, the rest is read."""
-    found = set()
-    for before, rest, after in ways:
-        for at in _all_of(rest, read) if before in text else ():
-            begin, end = begins[at], ends[at + len(rest) - 1]
-            if text[max(0, begin - len(before)) : begin] == before and text.startswith(after, end):
-                found.add((begin - len(before), end + len(after)))
-    return found
+    def _halved(self, text: bytes, read: bytes) -> list[tuple[int, Halved]]:
+        """Return where the rest of a value is read that may stand between halves of escapes, which took its ends."""
+        ways = (way for core, ways in self._ways if core in read for way in ways if way[0] in text and way[1] in read)
+        return [(at, way) for way in ways for at in _all_of(way[1], read)]
 
 
 def _all_of(wanted: bytes, text: bytes) -> Iterator[int]:

@@ -8,14 +8,11 @@ import functools
 import html
 import itertools
 import json
-import quopri
 import random
-import re
 import struct
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import pytest
 
@@ -26,91 +23,9 @@ from sandbox_kernel.gateway.value import Value
 from sandbox_kernel.policy.network import Refused
 from tests.support import ROOT
 from tests.support.cases import each
+from tests.support.codings import CODINGS, UNREADABLE, Example, Text, is_read, written
 from tests.support.examples import SHARE
 
-Text = Callable[[bytes], bytes]
-
-
-Example = tuple[tuple[str, ...], bytes, bytes, bytes]
-"""Codings, the innermost first; a value; and what stands before it and behind it, in each of them."""
-
-
-class Coding(NamedTuple):
-    """How a server writes a text, and how a cell reads it back."""
-
-    write: Text
-    read: Text
-
-
-def _each(form: str) -> Text:
-    return lambda text: "".join(form.format(char) for char in text).encode()
-
-
-def _characters(pattern: str, base: int) -> Text:
-    return lambda text: re.sub(
-        pattern, lambda match: chr(int(match[1], base)), text.decode("latin-1"), flags=re.IGNORECASE
-    ).encode("latin-1")
-
-
-def _padded(text: bytes, group: int) -> bytes:
-    return text + b"=" * (-len(text) % group)
-
-
-def _in_lines(length: int, end: bytes) -> Text:
-    def write(text: bytes) -> bytes:
-        digits = base64.b64encode(text)
-        return end.join(digits[at : at + length] for at in range(0, len(digits), length))
-
-    return write
-
-
-def _jwt(text: bytes) -> bytes:
-    parts = (
-        b'{"alg":"HS256","typ":"JWT"}',
-        json.dumps({"sub": "me", "key": text.decode("latin-1"), "iat": 1}).encode(),
-    )
-    return b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts) + b".c2lnbmF0dXJl"
-
-
-def _of_jwt(text: bytes) -> bytes:
-    return json.loads(base64.urlsafe_b64decode(_padded(text.split(b".")[1], 4)))["key"].encode("latin-1")
-
-
-CODINGS = {
-    "percent": Coding(
-        lambda text: urllib.parse.quote_from_bytes(text, safe="").encode(), urllib.parse.unquote_to_bytes
-    ),
-    "percent all": Coding(_each("%{:02X}"), urllib.parse.unquote_to_bytes),
-    "JSON": Coding(
-        lambda text: json.dumps(text.decode("latin-1")).encode(), lambda text: json.loads(text).encode("latin-1")
-    ),
-    "\\u": Coding(_each("\\u{:04x}"), _characters(r"\\u([0-9a-f]{4})", 16)),
-    "\\u{}": Coding(_each("\\u{{{:X}}}"), _characters(r"\\u\{([0-9a-f]+)\}", 16)),
-    "\\x": Coding(_each("\\x{:02x}"), _characters(r"\\x([0-9a-f]{2})", 16)),
-    "octal": Coding(_each("\\{:03o}"), _characters(r"\\([0-7]{3})", 8)),
-    "HTML": Coding(
-        lambda text: html.escape(text.decode("latin-1")).encode("latin-1"),
-        lambda text: html.unescape(text.decode("latin-1")).encode("latin-1"),
-    ),
-    "HTML decimal": Coding(_each("&#{};"), _characters(r"&#([0-9]+);", 10)),
-    "HTML hexadecimal": Coding(_each("&#x{:X};"), _characters(r"&#x([0-9a-f]+);", 16)),
-    "quoted-printable": Coding(quopri.encodestring, quopri.decodestring),
-    "quoted-printable all": Coding(_each("={:02X}"), quopri.decodestring),
-    "hexadecimal": Coding(lambda text: text.hex().encode(), lambda text: bytes.fromhex(text.decode())),
-    "large hexadecimal": Coding(lambda text: text.hex(" ").upper().encode(), lambda text: bytes.fromhex(text.decode())),
-    "base32": Coding(base64.b32encode, lambda text: base64.b32decode(_padded(text, 8))),
-    "base64": Coding(base64.b64encode, base64.b64decode),
-    "base64 of addresses": Coding(
-        lambda text: base64.urlsafe_b64encode(text).rstrip(b"="),
-        lambda text: base64.urlsafe_b64decode(_padded(text, 4)),
-    ),
-    "base64 in lines": Coding(_in_lines(20, b"\n"), base64.b64decode),
-    "base64 in lines of a mail": Coding(_in_lines(76, b"\r\n"), base64.b64decode),
-    "UTF-16": Coding(
-        lambda text: text.decode("latin-1").encode("utf-16-le"), lambda text: text.decode("utf-16-le").encode("latin-1")
-    ),
-    "a JWT": Coding(_jwt, _of_jwt),
-}
 VALUES = {
     "letters and digits": b"Xk7mQ2vLp9Rt4WzB8nHs",
     "with signs": b'p/q+r=s&t%u"v<w>x y',
@@ -135,30 +50,12 @@ NEIGHBOURS = (
 )
 """What a cell, or the page, says beside a value: of each length for the alignments, and halves of escapes."""
 
-UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError)
 WORDS = [(before.encode(), after.encode()) for before, after in NEIGHBOURS]
 
 
 @functools.cache
 def scrubber(value: bytes) -> Scrubber:
     return Scrubber([(Value(value), b"P" * len(value))])
-
-
-def written(names: tuple[str, ...], value: bytes, before: bytes, after: bytes) -> bytes:
-    """Return a value in codings, the innermost first, with neighbours in each of them."""
-    for name in names:
-        value = CODINGS[name].write(before + value + after)
-    return value
-
-
-def is_read(names: tuple[str, ...], text: bytes, value: bytes, before: bytes, after: bytes) -> bool:
-    """Return whether a cell reads the value by undoing the codings."""
-    try:
-        for name in reversed(names):
-            text = CODINGS[name].read(text).removeprefix(before).removesuffix(after)
-    except UNREADABLE:
-        return False
-    return value.lower() in text.lower()
 
 
 def leaking(examples: Iterable[Example], scrub: Callable[[bytes], Text]) -> list[Example]:
@@ -315,7 +212,7 @@ def honest() -> dict[str, bytes]:
         "a table": b"+-----+-----+\n|     |     |\n" * 4000,
         "spaces": b" " * 60_000,
         "a dump": b"".join(b"%08x: %s  ...\n" % (at, noise[at : at + 16].hex(" ", 2).encode()) for at in range(16_000)),
-        "tokens": b" ".join(_jwt(b"user %d" % at) for at in range(900)),
+        "tokens": b" ".join(CODINGS["a JWT"].write(b"user %d" % at) for at in range(900)),
         "addresses": urllib.parse.quote(json.dumps(rows)[:60_000]).encode(),
     }  # fmt: skip
 

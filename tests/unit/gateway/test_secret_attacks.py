@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import html
 import json
+import random
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from sandbox_kernel.gateway.egress import Egress
 from sandbox_kernel.gateway.limits import EgressLimits
 from sandbox_kernel.gateway.secrets import Secrets
 from sandbox_kernel.policy.network import NetworkPolicy
+from tests.support.codings import CODINGS, is_read, written
 from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, opened, proxy, until
 from tests.support.patience import within
 from tests.support.spellings import SPELLINGS
@@ -175,6 +177,32 @@ async def test_a_host_that_echoes_in_any_spelling_shows_nothing(authority: TestA
                 assert len(response.content) == len(text) + 4, name
                 assert text not in response.content, name
                 assert SPELLINGS[name].read(text).lower() == VALUE.lower()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_host_that_echoes_in_two_codings_shows_nothing(authority: TestAuthority, packed: bool) -> None:
+    """In the body of an error, also in gzip, in a header and in the reason; the cell says words beside the value."""
+    pairs = random.sample([(one, two) for one in CODINGS for two in CODINGS], 50)
+    texts = [written(names, VALUE, b"id=", b";%") for names in pairs]
+    said = [text if text.isascii() and not set(text) & set(b"\r\n\0") else b"-" for text in texts]
+    assert len(set(said)) > 25
+
+    def echo(head: bytes) -> bytes:
+        number = int(head.split()[1][1:])
+        body, headers = texts[number], [b"X-Echo: " + said[number]]
+        if packed:
+            body, headers = gzip.compress(body), [*headers, b"Content-Encoding: gzip"]
+        return answer(body, *headers, status=b"404 " + said[number])
+
+    with requests.Session() as session:
+        async with way_to(authority, echo) as (way, host):
+            for number, (names, text) in enumerate(zip(pairs, texts, strict=True)):
+                response = await way.ask(url=way.url(f"/{number}"), session=session)
+                assert VALUE in host.requests[-1]
+                assert is_read(names, text, VALUE, b"id=", b";%"), "the control: it could be read"
+                assert (response.status_code, len(response.content)) == (404, len(text)), names
+                for shown in (response.content, response.headers["X-Echo"].encode(), response.reason.encode()):
+                    assert not is_read(names, shown, VALUE, b"id=", b";%"), names
 
 
 async def test_a_page_that_repeats_a_wrong_address_shows_nothing(authority: TestAuthority) -> None:
