@@ -46,6 +46,8 @@ _LOWER = bytes(range(256)).lower()
 _TEXTUAL = bytes(char in b"\0\t\n\r" or 0x20 <= char < 0x7F for char in range(256))
 _WIDE = bytes(char or number in b"\xc2\xe2\xe3\xef" or 0x80 <= number < 0xC0 for number, char in enumerate(_TEXTUAL))
 """With the letters of full width, and those of no width at all, that take three bytes for each."""
+_UTF8 = bytes(char or 0x80 <= number < 0xC0 or 0xC2 <= number < 0xF5 for number, char in enumerate(_TEXTUAL))
+"""With whatever letters stand between those of a value, each with one or more bytes besides its first."""
 Places = tuple[Sequence[int], Sequence[int]]
 """For each byte that was read: where its writing begins, and where it ends."""
 Spans = set[tuple[int, int]]
@@ -69,7 +71,8 @@ class Read(NamedTuple):
 
     def is_text(self, least: int) -> bool:
         """Return whether a value, between halves of escapes or whole, or another coding can be in this."""
-        return not self.is_escaped or any(True for _ in _textual(self.text, max(1, least - LONGEST_HALF)))
+        halved, between = b"\1" * max(1, least - LONGEST_HALF), b"\1" * (3 * least)
+        return not self.is_escaped or halved in self.text.translate(_TEXTUAL) or between in self.text.translate(_UTF8)
 
 
 def _textual(text: bytes, least: int) -> Iterator[tuple[int, int]]:

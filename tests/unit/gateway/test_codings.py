@@ -145,6 +145,14 @@ def test_nothing_of_a_value_is_left_beside_what_was_taken_out() -> None:
         assert Reader(halves).spans(text) == [], (names, value, before, after)
 
 
+@each("between", ["&eacute;", "&#128512;", "\\u00e9", "%C3%A9", "&nbsp;", "é", "\u200b", "<wbr>", ", ", "\\n"])
+def test_no_letters_between_those_of_a_value_hide_it(between: str) -> None:
+    value = VALUES["letters and digits"]
+    text = between.join(value.decode()).encode()
+    assert scrubber(value).clean(b"<p>" + text + b"</p>") != b"<p>" + text + b"</p>"
+    assert scrubber(VALUES["a UUID"]).clean(text) == text
+
+
 @pytest.mark.parametrize("size", ["one byte", "the edges of the window", "any"])
 def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
     """Where a value may be longer than what is held back, the answer ends with a code: it is passed on by no means."""
