@@ -24,8 +24,8 @@ from .value import LEAST_BITS, bits
 
 DEPTH = 4
 """How many codings may lie in each other: three, of which one may be two by itself, as JSON within a JWT is."""
-MOST_TIMES = 48
-"""Bytes that are read for each byte of a text: the bound of the processor's time. Honest texts take up to 25."""
+MOST_TIMES = 128
+"""Bytes that are read for each byte of a text: the bound of the processor's time. Honest texts take up to 60."""
 FREE_BYTES = 192 << 10
 """What may be read besides: a short text that is a mixture of all codings takes 150 bytes for each of its own."""
 BYTES_OF_ONE = 256
