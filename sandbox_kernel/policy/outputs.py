@@ -8,6 +8,7 @@ sandbox ends. Modes: `safe` keeps programs, in a frame without origin or network
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,11 @@ from .verdict import Notes, RefusedError, Verdict, named, noted
 MAX_ID = 256
 """Characters of a display id."""
 MAX_PROMPT = 10_000
+"""Characters of a prompt."""
+MAX_PROMPT_LINES = 200
+"""Lines of a prompt; its last ones are kept, since the answer is written behind them."""
+_DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""What turns text until it is ended: a prompt that does not end it would turn what the person writes, too."""
 
 MARKUP = ("text/html", "text/markdown", "text/latex", "image/svg+xml")
 """Languages: to take one apart and write it anew needs up to seven times the memory of the source."""
@@ -237,7 +243,8 @@ class OutputPolicy:
 
     def _input(self, message: Message, notes: Notes) -> _Content:
         prompt = message.content.get("prompt")
-        text = terminal.clean(prompt[:MAX_PROMPT]) if isinstance(prompt, str) else ""
+        text = terminal.clean(_DIRECTIONS.sub("", prompt[:MAX_PROMPT])) if isinstance(prompt, str) else ""
+        text = "\n".join(text.split("\n")[-MAX_PROMPT_LINES:])
         return {"prompt": text, "password": message.content.get("password") is True}
 
 

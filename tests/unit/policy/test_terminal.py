@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbconvert.filters.ansi import ansi2html
 
+from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy, terminal
 from sandbox_kernel.policy.errors import error
+from sandbox_kernel.policy.outputs import MAX_PROMPT_LINES
 from tests.support.cases import each
 from tests.support.policy.messages import message
 
@@ -114,6 +116,35 @@ def test_errors_and_prompts_are_text_too() -> None:
     verdict = policy.apply(message("input_request", {"prompt": bad, "password": "yes"}, channel="stdin"))
     assert verdict.message is not None
     assert verdict.message.content == {"prompt": "x\x1b[31my", "password": False}
+
+
+def prompted(prompt: object, mode: OutputMode = "safe") -> str:
+    verdict = OutputPolicy(mode).apply(message("input_request", {"prompt": prompt, "password": False}, channel="stdin"))
+    assert verdict.message is not None
+    return str(verdict.message.content["prompt"])
+
+
+TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+def test_a_prompt_does_not_turn_the_answer_behind_it(turn: str, mode: OutputMode) -> None:
+    """Every sign that lasts until another one ends it goes, so none can last over what a person writes.
+
+    Marks that end with themselves stay. The control: the same text that a cell prints, behind which nobody writes.
+    """
+    assert prompted(f"\u05e9\u05dd\u200f {turn}name? ", mode) == "\u05e9\u05dd\u200f name? "
+    assert printed(f"{turn}name? ", policy=OutputPolicy(mode)) == f"{turn}name? "
+
+
+def test_a_prompt_of_many_lines_keeps_those_before_the_answer() -> None:
+    """Each end of line counts, whatever it was written as. The control: a menu of as many lines as may be."""
+    for end in ("\n", "\r", "\r\n", "\u2028", "\u2029"):
+        lines = prompted(end * 5_000 + "name? ").split("\n")
+        assert (len(lines), lines[-1]) == (MAX_PROMPT_LINES, "name? ")
+    menu = "\n".join(map(str, range(MAX_PROMPT_LINES)))
+    assert prompted(menu) == menu
 
 
 HALF = ["38", "48", "038", "0;38", "1;48", "38;5;1;38", "38;2;1;2;3;48", ";38"]
