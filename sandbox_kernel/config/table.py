@@ -21,6 +21,9 @@ from .values import Form, audit_file, choice, downloads, folder, key_file, numbe
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
 
+NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,100}")
+"""A name that reads as it is written: no controls, ends of lines, marks of direction or halves of a character."""
+
 
 GROUPS: dict[str, tuple[Setting, ...]] = {
     "Where cells run": (
@@ -340,7 +343,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "display_name",
             "display_name",
-            text(re.compile(r"[^\x00-\x1f\x7f]{1,100}"), "a name of up to 100 printable characters"),
+            text(NAME, "a name of up to 100 printable characters"),
             "The name that front ends show.",
         ),
         Setting(

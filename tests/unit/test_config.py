@@ -79,6 +79,13 @@ REFUSED = {
     "an upload folder of a user who is not there": ("uploads", "~nobody-of-that-name/x", "home folder of a user"),
     "a path with a null byte": ("uploads", "a\0b", "not a path"),
     "a display name of two lines": ("display_name", "a\nb", "printable"),
+    "a display name of two lines to browsers": ("display_name", "a\u2028b", "printable"),
+    "a display name that is turned": ("display_name", "a\u202eb", "printable"),
+    "a display name that isolates": ("display_name", "a\u2066b", "printable"),
+    "a display name with a mark of direction": ("display_name", "a\u200fb", "printable"),
+    "a display name with what is not seen": ("display_name", "a\u200bb", "printable"),
+    "a display name that controls a terminal": ("display_name", "a\x9b31mb", "printable"),
+    "a display name with half a character": ("display_name", "a\ud800b", "printable"),
 }
 
 
