@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sandbox_kernel.engines.bubblewrap.roots import Root
 from sandbox_kernel.engines.machines import state_bytes
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.engines.qemu import box, calls, hardware, lines, monitor, orders, places
+from sandbox_kernel.engines.qemu.container import QemuContainer
 from sandbox_kernel.engines.qemu.lines import LINE_BYTES, Lines
 from sandbox_kernel.setup import machines
 from tests.support import ROOT
@@ -223,6 +224,106 @@ async def test_what_is_no_line_of_ours_ends_the_channel(data: bytes) -> None:
             await sending
         finally:
             heard.lines.close()
+
+
+class Told(QemuContainer):
+    """What listens to a machine on the second port, and asks it, without the machine."""
+
+    def __init__(self, words: socket.socket, pipe: socket.socket) -> None:
+        self._pending = {}
+        self._ended = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+        self._pipe = Pipe(pipe)
+        self._talk = Lines(words, self._told, self._over.set)
+
+    async def hears(self, said: str) -> None:
+        """Hear a line, and all before it; the machine is still listened to after that."""
+        async with within(10):
+            await self.asks("one more", said + '\n{"op": "one more"}\n')
+
+    async def asks(self, answer: str, said: str) -> dict[str, Any]:
+        """Ask, and be told this afterwards."""
+        assert self._talk is not None
+        asked = asyncio.create_task(self._asked({"op": "ask"}, answer, 10.0, other="refused"))
+        await asyncio.to_thread(self.machine.recv, 1000)
+        await asyncio.to_thread(self.machine.sendall, said.encode())
+        return await asked
+
+    machine: socket.socket
+
+
+@contextlib.contextmanager
+def told() -> Iterator[Told]:
+    (words, machine), (pipe, other) = socket.socketpair(), socket.socketpair()
+    with machine, other:
+        one = Told(words, pipe)
+        one.machine = machine
+        try:
+            yield one
+        finally:
+            assert one._talk is not None  # noqa: SLF001
+            one._talk.close()  # noqa: SLF001
+            one._pipe.close()  # noqa: SLF001
+
+
+def ended(**fields: Any) -> str:
+    return json.dumps({"op": "ended", "code": 3, "signal": None, "ooms": 0, "tail": "", "written": 0, **fields})
+
+
+IMPROPER_ENDS = {
+    "a number that nobody can write": ended(code=10**4000),
+    "more than an exit code": ended(code=256),
+    "less than an exit code": ended(code=-1),
+    "a truth": ended(code=True),
+    "a fraction": ended(code=3.0),
+    "no number": ended(code=float("nan")),
+    "a list of codes": ended(code=[3]),
+    "nothing": '{"op": "ended"}',
+    "bytes that are not counted": ended(written="0"),
+    "an operation that is a list": '{"op": ["ended"], "code": 3, "written": 0}',
+    "an operation that is an object": '{"op": {"ended": 1}, "code": 3, "written": 0}',
+}
+
+
+@pytest.mark.parametrize("said", IMPROPER_ENDS.values(), ids=IMPROPER_ENDS)
+async def test_an_end_that_no_machine_of_ours_says_is_none(said: str) -> None:
+    """What is kept of a machine's word is a number below 256 and a short text, so no reader of it meets more."""
+    with told() as one:
+        await one.hears(said)
+        assert not one._ended.done()  # noqa: SLF001
+
+
+DEEP = "[" * 300 + "]" * 300
+
+
+@pytest.mark.parametrize("field", ["tail", "signal", "ooms", "more"])
+@pytest.mark.parametrize("value", [DEEP, "1" * 4000, '"x"', "null", '{"a": 1}', "1e999", '"\\ud800"'])
+async def test_control_an_end_is_one_whatever_else_is_said_with_it(field: str, value: str) -> None:
+    with told() as one:
+        await one.hears(ended(**{field: "here"}).replace('"here"', value))
+        reason = one._ended.result()  # noqa: SLF001
+        assert (reason.kind, reason.exit_code) == ("exited", 3)
+        assert len(reason.detail) <= 8192
+
+
+async def test_an_end_is_said_once() -> None:
+    with told() as one:
+        await one.hears(ended(code=1))
+        await one.hears(ended(code=137, signal=9, ooms=1))
+        assert one._ended.result().exit_code == 1  # noqa: SLF001
+
+
+async def test_an_answer_is_taken_for_the_question_that_waits_for_it_and_once() -> None:
+    """What is said before its question, twice, or to another one, answers nothing."""
+    with told() as one:
+        await one.hears("\n".join(json.dumps({"op": "first", "n": n}) for n in range(100)))
+        assert one._pending == {}  # noqa: SLF001
+        said = await one.asks("first", '{"op": "second", "n": 1}\n{"op": "first", "n": 2}\n{"op": "first", "n": 3}\n')
+        assert said == {"op": "first", "n": 2}
+        assert await one.asks("second", '{"op": "first", "n": 4}\n{"op": "second", "n": 5}\n') == {
+            "op": "second",
+            "n": 5,
+        }
 
 
 async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

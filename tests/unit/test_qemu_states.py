@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.container import anew
+from sandbox_kernel.container import anew, wire
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
@@ -427,3 +427,37 @@ async def test_a_slow_start_is_told_that_somebody_is_there(monkeypatch: pytest.M
         with pytest.raises(EngineError, match=r"ended before it was ready \(exited, exit code 0\)"):
             await ready.get_ready(slow, SPEC)
     assert b'"ping"' in slow.heard[0]
+
+
+class Saying:
+    """An agent that says one frame, and nothing more."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.frames = [b"".join(wire.encode(wire.AGENT, parts))]
+
+    async def send(self, data: bytes) -> None:
+        pass
+
+    async def receive(self) -> bytes:
+        return self.frames.pop() if self.frames else b""
+
+    async def wait(self) -> ExitReason:
+        return ExitReason(kind="exited", exit_code=0)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(b"[" * 100_000,), (), (b"",), (b"[1]",), (b"\xff",)],
+    ids=["deep", "no parts", "empty", "a list", "bytes"],
+)
+async def test_an_agent_that_says_nothing_of_ours_leaves_no_state(parts: tuple[bytes, ...]) -> None:
+    """Whatever it is, it is the engine's error: others are defects of ours to who starts a machine ahead."""
+    saying: Any = Saying(*parts)
+    with pytest.raises(EngineError, match="sent no frames"):
+        await ready.get_ready(saying, SPEC)
+
+
+async def test_control_an_agent_that_says_something_else_of_ours_is_heard_to_its_end() -> None:
+    saying: Any = Saying(b'{"op": "something"}')
+    with pytest.raises(EngineError, match="ended before it was ready"):
+        await ready.get_ready(saying, SPEC)

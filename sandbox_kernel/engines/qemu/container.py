@@ -47,6 +47,8 @@ THAW_SECONDS = 20.0
 ANSWER_SECONDS = 15.0
 DRAWS_SECONDS = 75.0
 SIGKILL = 9
+MAX_CODE = 255
+"""Of a process, or 128 and the number of the signal that ended it."""
 
 
 class QemuContainer(Resting):
@@ -263,8 +265,8 @@ class QemuContainer(Resting):
     def _has_ended(self, said: dict[str, Any]) -> None:
         """The sandbox ended, and the machine goes on until all that it said has been read, or it is ended."""
         code, written = said.get("code"), said.get("written")
-        if type(code) is not int or type(written) is not int or self._ended.done():
-            return
+        if type(code) is not int or not 0 <= code <= MAX_CODE or type(written) is not int or self._ended.done():
+            return  # the machine's end is what is left to see
         detail = str(said.get("tail", "")).strip()[-MOST_DETAIL:]
         if said.get("signal") == SIGKILL and type(ooms := said.get("ooms")) is int and ooms > 0:
             self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))

@@ -87,7 +87,7 @@ async def _words(container: QemuContainer) -> AsyncIterator[dict[str, Any]]:
                     if not isinstance(said, dict):
                         raise ValueError("not what an agent says")
                     yield said
-        except (wire.FrameError, ValueError) as error:
+        except (wire.FrameError, ValueError, IndexError, RecursionError) as error:
             raise EngineError(EndCode.ENGINE_FAILED, f"the machine's agent sent no frames: {error!r}") from error
 
 
