@@ -64,6 +64,8 @@ MAX_GRID, MAX_REPEATED = 2_000, 200
 """Characters of a value of a grid of widgets, and of one whose tracks are repeated."""
 MAX_SHEET = 2_000_000
 """Characters of one style sheet; a Styler of 10,000 cells has about a million."""
+MAX_PLACED = 20_000
+"""Tags of an output whose sheet may place elements over each other: 24,000 large cells in one place take 24 s."""
 MAX_MATCHES = 2_000_000
 """Elements times the rules that a browser tries on each: about a second of its time."""
 _ONE = (
@@ -160,6 +162,8 @@ def is_costly(text: str, elements: int) -> bool:
     tried: Counter[str] = Counter()
     longest = 0
     for selectors, body in _rules(text) or []:
+        if elements > MAX_PLACED and "absolute" in body.lower():
+            return True
         if "content" in body.lower():
             longest = max(longest, *(len(one) + 20 * (turns(one) + sought(one)) for one in body.split(";")))
         for part in selectors.split(","):

@@ -114,6 +114,15 @@ def test_no_sheet_brings_it_back(rule: str) -> None:
     )
 
 
+def test_few_elements_are_placed_over_each_other() -> None:
+    """24,000 cells of a table, all in one place and each as large as a window, keep a tab busy for 24 s."""
+    sheet = "<style>td {position: absolute; width: 900px; height: 1500px; opacity: .5}</style>"
+    for rows, kept in ((4_000, True), (12_000, False)):
+        shown = filtered({"text/html": f"{sheet}<table>{'<tr><td>a</td></tr>' * rows}</table>"})[0]["text/html"]
+        assert ("absolute" in shown) is kept
+        assert shown.count("<td>") == rows
+
+
 GRIDS = {
     "GridspecLayout": {"display": "grid", "grid_template_columns": "repeat(4, 1fr)", "grid_template_areas": '"widget001 ."\n". widget002"'},
     "AppLayout": {"grid_template_columns": "1fr 2fr 1fr", "grid_template_rows": "minmax(100px, 3fr) auto 60px", "grid_gap": "5px 10px"},
