@@ -18,7 +18,7 @@ from tests.browser.lab import Lab, chromium, eventually
 from tests.browser.test_labextension import FRAME
 from tests.browser.test_packed_browser import page
 
-SECONDS = 8.0
+SECONDS = 5.0
 """How long a page is watched while a frame attacks it."""
 ANSWERS = 2.0
 """Seconds within which a page that is not kept does anything, on a machine that works."""
