@@ -64,8 +64,8 @@ MAX_GRID, MAX_REPEATED = 2_000, 200
 """Characters of a value of a grid of widgets, and of one whose tracks are repeated."""
 MAX_SHEET = 2_000_000
 """Characters of one style sheet; a Styler of 10,000 cells has about a million."""
-MAX_PLACED = 20_000
-"""Tags of an output whose sheet may place elements over each other: 24,000 large cells in one place take 24 s."""
+MAX_PLACED = 6_000
+"""Tags of an output whose sheet may place elements over each other: 5,000 large cells in one place take 11 s."""
 MAX_MATCHES = 2_000_000
 """Elements times the rules that a browser tries on each: about a second of its time."""
 _ONE = (

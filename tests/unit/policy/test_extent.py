@@ -115,9 +115,9 @@ def test_no_sheet_brings_it_back(rule: str) -> None:
 
 
 def test_few_elements_are_placed_over_each_other() -> None:
-    """24,000 cells of a table, all in one place and each as large as a window, keep a tab busy for 24 s."""
+    """24,000 cells of a table, each as large as a window, all in one place: 24 s of the processor, and 1,400 take three."""
     sheet = "<style>td {position: absolute; width: 900px; height: 1500px; opacity: .5}</style>"
-    for rows, kept in ((4_000, True), (12_000, False)):
+    for rows, kept in ((1_400, True), (1_600, False)):
         shown = filtered({"text/html": f"{sheet}<table>{'<tr><td>a</td></tr>' * rows}</table>"})[0]["text/html"]
         assert ("absolute" in shown) is kept
         assert shown.count("<td>") == rows
