@@ -46,7 +46,7 @@ LINGER_MS = 1000
 QUEUED_MESSAGES = 110_000
 """For each client; a cell's own limits (`output_messages`, `output_limit`) bound what there is to wait."""
 WAITING_BYTES = 1 << 30
-"""Of large messages that the slowest client has not taken yet; what comes above that is lost to all, and said so.
+"""Of messages that the slowest client has not taken yet; what comes above that is lost to all, and said so.
 
 Eight times what a cell may send with the default settings: a client that is so far behind does not read at all.
 """
@@ -91,8 +91,10 @@ class FrontSockets:
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
         self._leaving: list[tuple[zmq.MessageTracker, int]] = []
         self._published: deque[tuple[zmq.MessageTracker, int]] = deque()
-        """Large messages on their way to all clients, in order."""
+        """Messages on their way to all clients, in order, each with the bytes of it and of those before it."""
         self._published_bytes = 0
+        self._untracked = 0
+        """Bytes of small messages that were published behind the last of those."""
         self._waiting_bytes = max(WAITING_BYTES, 4 * message_bytes)
         self._heap: Heap | None = None
         self.listeners = 0
@@ -244,7 +246,7 @@ class FrontSockets:
         parts = [protocol.dumps(part) for part in (header, message.parent, message.metadata, message.content)]
         prefix = topic if topic is not None else f"kernel.{self.session_id}.{kind}".encode()
         first = client if client is not None else prefix
-        everything = [first, DELIMITER, self._signatures.sign(parts), *parts, *message.buffers]
+        everything: list[Any] = [first, DELIMITER, self._signatures.sign(parts), *parts, *message.buffers]
         if client is None and not prefix:
             del everything[0]
         socket = self._sockets[message.channel]
@@ -254,14 +256,21 @@ class FrontSockets:
         if large and any(len(part) >= LARGE for part in everything):
             self._keep_memory()
         size = sum(map(len, everything))
-        if large and client is None:
-            while self._published and self._published[0][0].done:
-                self._published_bytes -= self._published.popleft()[1]
-            if self._published_bytes + size > self._waiting_bytes:
-                self._note("lost", f"a client does not read: a {kind} was not sent")
+        if client is None:
+            if self._is_lost(kind, size, welcome=topic is not None):
                 return
+            # One that is tracked stands for the small ones before it: they leave in order.
+            size = self._untracked = self._untracked + size
+        tracker = None
+        if large or (client is None and size >= LARGE):
+            # Of several parts, pyzmq tracks the last one, and none of less than `NO_COPY` unless it is made a frame.
+            last = zmq.Frame(everything.pop(), track=True, copy=False, copy_threshold=0)
+            tracker = last.tracker
+            everything.append(last)
+            del last  # whoever has the frame keeps it from being sent
+            self._untracked = 0 if client is None else self._untracked
         try:
-            tracker = socket.send_multipart(everything, zmq.NOBLOCK, copy=not large, track=large)
+            socket.send_multipart(everything, zmq.NOBLOCK, copy=not large)
             if tracker is not None:
                 (self._published if client is None else self._leaving).append((tracker, size))
                 self._published_bytes += size if client is None else 0
@@ -269,6 +278,15 @@ class FrontSockets:
             self._note("lost", f"a client reads too slowly: a {kind} was not sent")
         if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
             asyncio.get_running_loop().call_soon(self._readable, message.channel)
+
+    def _is_lost(self, kind: str, size: int, *, welcome: bool) -> bool:
+        """Return whether what is published is lost to all, as too much waits already; what ends a cell never is."""
+        while self._published and self._published[0][0].done:
+            self._published_bytes -= self._published.popleft()[1]
+        if welcome or kind == "status" or self._published_bytes + self._untracked + size <= self._waiting_bytes:
+            return False
+        self._note("lost", f"a client does not read: a {kind} was not sent")
+        return True
 
     def _keep_memory(self) -> None:
         if self._heap is None:

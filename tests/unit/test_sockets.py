@@ -21,10 +21,22 @@ MIB = 1 << 20
 MANY, LARGE = 256, MIB // 4
 """So many messages of so many bytes: more than the system's own buffers hold. Of those that a client has read, pyzmq
 says so a little later, so the bound is many of them."""
+STATUS = Message(channel="iopub", header={"msg_type": "status"}, content={"execution_state": "idle"})
 
 
-def stream(text: str) -> Message:
-    return Message(channel="iopub", header={"msg_type": "stream"}, content={"name": "stdout", "text": text})
+def stream(text: str, *buffers: bytes) -> Message:
+    content = {"name": "stdout", "text": text}
+    return Message(channel="iopub", header={"msg_type": "stream"}, content=content, buffers=buffers)
+
+
+FLOODS = {
+    "large": (MANY, stream("x" * LARGE)),
+    "large, with a small end": (MANY, stream("x" * LARGE, b"x")),
+    "large, with an empty end": (MANY, stream("x" * LARGE, b"")),
+    "large at the end": (MANY, stream("x", b"x" * LARGE)),
+    "just not large": (MANY * 4, stream("x" * (LARGE // 4 - 1_000))),
+    "small": (MANY * 16, stream("x" * (LARGE // 16))),
+}
 
 
 def connection_file(folder: Path) -> dict[str, Any]:
@@ -45,8 +57,9 @@ def front_at(folder: Path, noted: list[str]) -> sockets.FrontSockets:
     return front
 
 
-async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
-    """Return what was noted while many large messages were sent to one client, and how many small ones it got then."""
+async def publish(folder: Path, flood: str, *, reads: bool) -> tuple[list[str], int]:
+    """Return what was noted while many messages were sent to one client, and how many statuses it got then."""
+    many, message = FLOODS[flood]
     noted: list[str] = []
     front = front_at(folder, noted)
     context = zmq.asyncio.Context()
@@ -56,16 +69,17 @@ async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
     client.connect(f"ipc://{folder / 'k'}-4")
     try:
         await client.recv_multipart()  # the welcome
-        for _ in range(MANY):
-            front.send(stream("x" * LARGE), None)
+        for number in range(many):
+            front.send(message, None)
             if reads:
                 await client.recv_multipart()
                 # What it has read counts as read when pyzmq's own thread has had its turn.
-                await asyncio.to_thread(front._published[-1][0].wait, 60)  # noqa: SLF001
-        front.send(stream("small"), None)
+                if number % 16 == 0 and front._published:  # noqa: SLF001
+                    await asyncio.to_thread(front._published[-1][0].wait, 60)  # noqa: SLF001
+        front.send(STATUS, None)
         small = 0
         while not small:
-            small += b"small" in (await client.recv_multipart())[-1]
+            small += b"idle" in (await client.recv_multipart())[-1]
         return noted, small
     finally:
         client.close(linger=0)
@@ -74,20 +88,25 @@ async def publish(folder: Path, *, reads: bool) -> tuple[list[str], int]:
         await asyncio.to_thread(front.destroy)
 
 
+@pytest.mark.parametrize("flood", FLOODS)
 async def test_a_client_that_does_not_read_costs_a_bounded_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str
 ) -> None:
-    """Statuses and replies still wait for it, and it gets them when it reads again."""
+    """Every message counts, of whatever size and in whatever parts. Statuses and replies still wait for the client."""
     monkeypatch.setattr(sockets, "WAITING_BYTES", 8 * MIB)
-    noted, small = await publish(tmp_path, reads=False)
+    noted, statuses = await publish(tmp_path, flood, reads=False)
+    many, _ = FLOODS[flood]
     assert set(noted) == {"lost"}
-    assert MANY // 2 < len(noted) < MANY
-    assert small == 1
+    assert min(many // 2, sockets.MAX_NOTED - 1) < len(noted) < many
+    assert statuses == 1
 
 
-async def test_control_a_client_that_reads_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_control_a_client_that_reads_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str
+) -> None:
     monkeypatch.setattr(sockets, "WAITING_BYTES", 8 * MIB)
-    assert await publish(tmp_path, reads=True) == ([], 1)
+    assert await publish(tmp_path, flood, reads=True) == ([], 1)
 
 
 async def test_a_request_passes_once_and_with_the_key_only(tmp_path: Path) -> None:
