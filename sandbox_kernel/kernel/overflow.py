@@ -8,6 +8,7 @@ is built on it say with each cell that there is nobody to be asked for input.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -33,6 +34,12 @@ FINISH_SECONDS = 10.0
 """How long the end of a cell may wait for its file."""
 MAX_CELLS = 100
 """Cells whose threads are still counted after their end."""
+SHARED_SECONDS = 60.0
+"""How long one page is for all that belongs to no such cell: answers to widgets, and threads of cells long gone.
+
+A widget that plays by itself, or keeps a log, has its front end send messages without an end, and none of the answers
+may begin with an empty page.
+"""
 LARGE = 1 << 20
 """Characters of a text whose memory is given back to the system soon after."""
 SHARE_OF_SCRATCH = 4
@@ -101,8 +108,10 @@ class _File:
 class _Cell:
     """What one cell has shown, and the rest."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, *, shared: bool = False) -> None:
         self.page = page
+        self.shared = shared
+        """Whether others have the same page."""
         self.count = 0
         self.file: _File | None = None
         self.tail = ""
@@ -121,6 +130,8 @@ class Overflow:
         self._deliver = deliver
         self._tasks = Tasks(noted_in(session.audit))
         self._cells: dict[str, _Cell] = {}
+        self._shared: Page | None = None
+        self._shared_since = 0.0
         self._batch: dict[str, None] = {}
         """Cells of clients that get everything."""
         self._heap: Heap | None = None
@@ -145,6 +156,8 @@ class Overflow:
                 self._leave_out(cell, message, "[a widget's state]")
             case "status" if message.content.get("execution_state") == "idle":
                 self._conclude(cell, message.parent)
+                if cell.shared and cell.file is None:
+                    self._cells.pop(str(key), None)  # what comes late has the shared page again
                 self._deliver(message)
             case kind:
                 if kind == "execute_input" and type(count := message.content.get("execution_count")) is int:
@@ -215,7 +228,10 @@ class Overflow:
         if not isinstance(name, str):
             return cell.page.display(message.content, message.work)
         new = message.type != "update_display_data"
-        pages = [one.page for one in self._cells.values() if one.page.copies(name) and not (new and one is cell)]
+        every = dict.fromkeys((cell.page, *(one.page for one in self._cells.values())))
+        if self._shared is not None:
+            every[self._shared] = None
+        pages = [page for page in every if page.copies(name) and not (new and page is cell.page)]
         lines, chars = weight(message.content, message.work)
         if not all(page.bears(name, lines, chars) for page in pages):
             return False
@@ -272,11 +288,28 @@ class Overflow:
                 if len(self._batch) > MAX_CELLS:
                     del self._batch[next(iter(self._batch))]
                 return None
-            settings = self._settings
-            cell = self._cells[key] = _Cell(Page(settings.display_lines, settings.display_bytes))
+            # One that ended before the kernel had it is told so on a page of its own.
+            if request is not None and request.is_execute and not (request.finished and request.busy):
+                cell = self._cells[key] = _Cell(self._new_page())
+            else:
+                cell = _Cell(self._shared_page(), shared=True)
+                cell.told = cell.page.left_out  # that was said where it was filled
+                cell.ended = cell.page.left_out or request is None or request.finished
+                if cell.ended:
+                    return cell  # what has no file need not be remembered
+                self._cells[key] = cell
             for old in [key for key, one in self._cells.items() if one.ended][: max(0, len(self._cells) - MAX_CELLS)]:
                 del self._cells[old]
         return cell
+
+    def _new_page(self) -> Page:
+        return Page(self._settings.display_lines, self._settings.display_bytes)
+
+    def _shared_page(self) -> Page:
+        now = time.monotonic()
+        if self._shared is None or now - self._shared_since >= SHARED_SECONDS:
+            self._shared, self._shared_since = self._new_page(), now
+        return self._shared
 
     def _keep(self, cell: _Cell, parent: Any, text: str, *, tell: bool = True) -> None:
         if cell.file is None and not cell.ended:

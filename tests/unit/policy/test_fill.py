@@ -17,6 +17,7 @@ import pytest
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.core.model import Message, Settings
+from sandbox_kernel.kernel import overflow
 from sandbox_kernel.kernel.overflow import Overflow
 from sandbox_kernel.policy import OutputPolicy, svg, tex
 from sandbox_kernel.policy.page import MAX_ERRORS
@@ -58,11 +59,11 @@ class Tab:
         self.shown: list[Message] = []
         self.noted: list[str] = []
         """Codes of what the policy removed."""
-        self._requests: dict[str, PendingRequest] = {}
-        router = SimpleNamespace(requests=SimpleNamespace(find=self._requests.get), call_after_cells=lambda ask: None)
+        self.requests: dict[str, PendingRequest] = {}
+        router = SimpleNamespace(requests=SimpleNamespace(find=self.requests.get), call_after_cells=lambda ask: None)
         session = SimpleNamespace(settings=Settings(), ask=self._ask, audit=self._audit, router=router)
-        overflow = Overflow(cast("Any", session), self.shown.append)
-        front = SimpleNamespace(deliver=lambda message, client: overflow.publish(message))
+        self.overflow = Overflow(cast("Any", session), self.shown.append)
+        front = SimpleNamespace(deliver=lambda message, client: self.overflow.publish(message))
         self._publisher = Publisher(cast("Any", front), OutputPolicy("safe"), session.audit, [])
 
     def send(self, *messages: Message) -> int:
@@ -73,12 +74,12 @@ class Tab:
         passed = 0
         for sent in messages:
             name = str(sent.parent["msg_id"])
-            if name not in self._requests:
-                header = {"msg_id": name, "msg_type": "execute_request"}
+            if name not in self.requests:
+                header = {"msg_id": name, "msg_type": "comm_msg" if name.startswith("comm") else "execute_request"}
                 asked = Message(channel="shell", header=header, content={"allow_stdin": True})
-                self._requests[name] = PendingRequest(asked, b"", "shell")
+                self.requests[name] = PendingRequest(asked, b"", "shell")
             before = len(self.shown)
-            self._publisher.publish(sent, self._requests[name])
+            self._publisher.publish(sent, self.requests[name])
             passed += any(one.type == sent.type for one in self.shown[before:])
         return passed
 
@@ -240,6 +241,82 @@ def test_updates_of_widgets_are_refunded_and_have_an_end() -> None:
     tab.send(model("w", "HTMLMathModel", value="x"), views("w"))
     assert tab.send(*[update("w", value=MARKUP), update("w", value="x")] * 60) < 100
     assert tab.send(update("w", value="the end")) == 1
+
+
+def ticks(tab: Tab, number: int, *sent: Message) -> int:
+    """Return how many of the messages reach the page if each answers another message of a widget in the front end."""
+    passed = 0
+    for n in range(number):
+        parent = {"msg_id": f"comm-{n}"}
+        status = replace(message("status", {"execution_state": "busy"}), parent=parent)
+        idle = replace(status, content={"execution_state": "idle"})
+        passed += tab.send(status, *[replace(one, parent=parent) for one in sent], idle) - 2
+    return passed
+
+
+TICKS = {
+    "updates": (update("w", value=MARKUP), update("w", value="x")),
+    "displays": (shows(COSTLY["formulas"]),),
+    "lines": (message("stream", {"name": "stdout", "text": "x\n" * 1_000}),),
+}
+
+
+@pytest.mark.parametrize("name", TICKS)
+def test_answers_to_widgets_share_a_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Play widget, or an Output widget that tells what it took over, has a front end ask for minutes by itself.
+
+    Whatever is no cell has no page of its own, so no number of requests makes more of it. The control: with a page for
+    each, as cells have, all reach the tab.
+    """
+    tab = Tab()
+    tab.send(model("w", "HTMLMathModel", value="x"), views("w"))
+    assert ticks(tab, 100, *TICKS[name]) < 100 * len(TICKS[name]) * 3 // 4
+    assert sum("This page takes" in str(one.content) for one in tab.shown) <= 1
+    assert len(tab.overflow._cells) <= 2  # noqa: SLF001
+    assert tab.send(update("w", value="the end")) == 1
+    monkeypatch.setattr(overflow, "SHARED_SECONDS", 0.0)
+    tab = Tab()
+    tab.send(model("w", "HTMLMathModel", value="x"), views("w"))
+    assert ticks(tab, 100, *TICKS[name]) == 100 * len(TICKS[name])
+
+
+def test_control_a_slider_that_redraws_a_plot_and_a_table_for_long_goes_on() -> None:
+    tab = Tab()
+    tab.send(model("w", "HTMLMathModel", value="x"), views("w"))
+    table = "<table>" + "<tr><td>1</td><td>2</td></tr>" * 60 + "</table>"
+    outputs = [{"output_type": "display_data", "data": {"text/html": table}, "metadata": {}}]
+    plot = shows({"image/png": picture(300_000)})
+    assert ticks(tab, 600, message("clear_output", {"wait": True}), plot, update("w", value="y")) == 1800
+    tab.send(model("out", "OutputModel"), views("out"))
+    assert ticks(tab, 600, update("out", outputs=outputs)) == 600
+
+
+def test_threads_of_cells_long_gone_share_a_page() -> None:
+    """A page is remembered for some cells only: when it is forgotten, its cell does not begin with an empty one."""
+    tab = Tab()
+    text = message("stream", {"name": "stdout", "text": "x\n" * 6_000})
+    for n in range(300):
+        name = {"msg_id": f"cell {n}"}
+        tab.send(replace(text, parent=name), replace(message("status", {"execution_state": "idle"}), parent=name))
+        tab.requests[f"cell {n}"].mark_busy()
+        tab.requests[f"cell {n}"].finish()
+    tab.shown.clear()
+    for n in range(300):
+        tab.send(replace(text, parent={"msg_id": f"cell {n}"}))
+    lines = sum(str(one.content.get("text")).count("\n") for one in tab.shown)
+    assert 400_000 < lines < 420_000, "100 cells had 4,000 lines left, and the others one page of 10,000"
+    assert len(tab.overflow._cells) <= overflow.MAX_CELLS + 1  # noqa: SLF001
+
+
+def test_control_cells_that_were_never_run_are_all_told_why() -> None:
+    tab = Tab()
+    for n in range(300):
+        name = {"msg_id": f"cell {n}"}
+        header = {**name, "msg_type": "execute_request"}
+        request = PendingRequest(Message(channel="shell", header=header), b"", "shell", finished=True)
+        tab.requests[f"cell {n}"] = request
+        told = replace(message("error", {"ename": "a", "evalue": "b", "traceback": ["c\n" * 50]}), parent=name)
+        assert tab.send(told) == 1
 
 
 def test_what_an_output_widget_takes_over_counts_in_each_of_its_views() -> None:
