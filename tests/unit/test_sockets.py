@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +135,6 @@ async def test_a_request_passes_once_and_with_the_key_only(tmp_path: Path) -> No
     client.connect(f"ipc://{tmp_path / 'k'}-1")
     signing = Session(key=b"secret")
 
-    def request(name: str, session: Session) -> list[bytes]:
-        header = {"msg_id": name, "msg_type": "execute_request"}
-        body = [json.dumps(part).encode() for part in (header, {}, {}, {"code": "1"})]
-        return [b"<IDS|MSG>", session.sign(body), *body]
-
     try:
         for parts in (
             request("first", signing),
@@ -157,6 +154,89 @@ async def test_a_request_passes_once_and_with_the_key_only(tmp_path: Path) -> No
         context.term()
         front.close()
         await asyncio.to_thread(front.destroy)
+
+
+READY = b"\x05READY" + b"\x0bSocket-Type" + b"\0\0\0\x06DEALER"
+
+
+def greeting(
+    mechanism: bytes = b"NULL", version: bytes = b"\x03\x00", signature: bytes = b"\xff" + b"\0" * 8 + b"\x7f"
+) -> bytes:
+    return signature + version + mechanism.ljust(20, b"\0") + b"\0" * 32
+
+
+def ready(identity: bytes = b"") -> bytes:
+    named = READY + (b"\x08Identity" + len(identity).to_bytes(4, "big") + identity if identity else b"")
+    return (b"\x04" + bytes([len(named)]) if len(named) < 256 else b"\x06" + len(named).to_bytes(8, "big")) + named
+
+
+STRANGE = {
+    "nothing": b"",
+    "half a greeting": greeting()[:20],
+    "another mechanism": greeting(b"CURVE") + ready(),
+    "no mechanism": greeting(b"") + ready(),
+    "another protocol": b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n" * 3,
+    "no end of its hello": greeting() + b"\x06" + (1 << 62).to_bytes(8, "big") + READY,
+    "a name without an end": greeting() + ready(b"x" * 60_000),
+    "a name of the socket's own": greeting() + ready(b"\0abcd"),
+    "a message before its hello": greeting() + b"\0\x04spam" * 100,
+    "half a message": greeting() + ready() + b"\x01\x04spam",
+    "empty parts": greeting() + ready() + b"\x01\0" * 10_000 + b"\0\0",
+}
+
+
+def request(name: str, session: Session) -> list[bytes]:
+    header = {"msg_id": name, "msg_type": "execute_request"}
+    body = [json.dumps(part).encode() for part in (header, {}, {}, {"code": "1"})]
+    return [b"<IDS|MSG>", session.sign(body), *body]
+
+
+def frames(parts: list[bytes]) -> bytes:
+    last = len(parts) - 1
+    return b"".join(bytes([number < last, len(part)]) + part for number, part in enumerate(parts))
+
+
+async def test_peers_that_say_anything_keep_nobody_out(tmp_path: Path) -> None:
+    """Five of each kind stay connected to each socket that takes requests, while a client sends one to each.
+
+    The control is the client: it says its hello and its request over the same kind of connection, word for word.
+    """
+    came: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+    front = sockets.FrontSockets(
+        connection_file(tmp_path),
+        lambda message, client: came.put_nowait((message.id, client)),
+        lambda *_, **__: None,
+        message_bytes=MIB,
+        anybody=True,
+    )
+    front.listen()
+    with contextlib.ExitStack() as peers:
+        try:
+            for channel in (1, 2, 3):
+                for data in STRANGE.values():
+                    for _ in range(5):
+                        peer = peers.enter_context(socket.socket(socket.AF_UNIX))
+                        peer.settimeout(10)
+                        await asyncio.to_thread(peer.connect, str(tmp_path / f"k-{channel}"))
+                        with contextlib.suppress(ConnectionError):
+                            await asyncio.to_thread(peer.sendall, data)
+                client = peers.enter_context(socket.socket(socket.AF_UNIX))
+                client.connect(str(tmp_path / f"k-{channel}"))
+                body = frames(request(f"on {channel}", Session(key=b"secret")))
+                await asyncio.to_thread(client.sendall, greeting() + ready(b"client"))
+                client.settimeout(30)
+                heard = b""
+                while b"READY" not in heard:
+                    piece = await asyncio.to_thread(client.recv, 1000)
+                    assert piece, "it was ended"
+                    heard += piece
+                await asyncio.to_thread(client.sendall, body)
+                async with within(30):
+                    assert await came.get() == (f"on {channel}", b"client")
+            assert came.empty()
+        finally:
+            front.close()
+            await asyncio.to_thread(front.destroy)
 
 
 async def test_it_knows_how_many_listen(tmp_path: Path) -> None:
