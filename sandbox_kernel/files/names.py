@@ -38,7 +38,10 @@ _UNREADABLE = (
     ),
     (
         "a lookalike of a separator",
-        re.compile(r"[\u2044\u2215\u2216\u29f5\u29f8\u29f9\ufe68\uff0f\uff3c]"),
+        re.compile(
+            r"[\u1735\u2041\u2044\u2215\u2216\u2571\u2572\u27cb\u27cd\u29f5\u29f8\u29f9\u31d3\u31d4\ufe68\uff0f\uff3c"
+            r"\U0001d20f\U0001d23a\U0001d23b]"
+        ),
     ),
     ("a character without a meaning", re.compile(r"[\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff\U000f0000-\U0010ffff]")),
 )
