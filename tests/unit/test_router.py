@@ -613,6 +613,71 @@ async def test_a_question_that_comes_of_an_interrupt_is_not_taken_back(make: Cal
     assert request.awaiting_input
 
 
+ASKED: Content = {"prompt": "?", "password": True}
+
+
+def asked(bench: Bench) -> int:
+    return sum(message.type == "input_request" for message, _ in bench.delivered)
+
+
+def answer(bench: Bench) -> None:
+    header = {"msg_id": "a", "msg_type": "input_reply"}
+    bench.router.submit(Message(channel="stdin", header=header, content={"value": "x"}), b"client")
+
+
+async def test_a_thread_asks_nothing_after_its_cell(bench: Bench) -> None:
+    """Neither in the name of its cell, nor in that of one which waits. The control: it asks while its cell runs."""
+    cell, waiting = bench.submit(), bench.submit()
+    bench.status("busy", cell)
+    bench.say("input_request", ASKED, waiting, "stdin")
+    assert asked(bench) == 0
+    bench.say("input_request", ASKED, cell, "stdin")
+    assert asked(bench) == 1
+    answer(bench)
+    bench.reply(cell)
+    bench.status("idle", cell)
+    for _ in range(10):
+        bench.say("input_request", ASKED, cell, "stdin")
+    assert asked(bench) == 1
+    answers = len(bench.sent)
+    answer(bench)
+    assert len(bench.sent) == answers, "what nobody asked for goes to nobody"
+
+
+async def test_a_flood_of_questions_is_one_question_and_ends(make: Callable[..., Bench]) -> None:
+    """A front end has one place for an answer. The control: each after the answer to the last one is asked."""
+    bench = make(output_messages=100)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for number in range(50):
+        bench.say("input_request", ASKED, cell, "stdin")
+        assert asked(bench) == number + 1
+        answer(bench)
+    assert bench.did == []
+    for _ in range(102):
+        bench.say("input_request", ASKED, cell, "stdin")
+    assert asked(bench) == 51
+    assert [message.channel for message in bench.sent].count("stdin") == 50
+    assert "OutputLimit" in await bench.ended(cell)
+    assert "kill kernel" in bench.did
+
+
+async def test_questions_stop_the_clock_for_a_bounded_time(make: Callable[..., Bench]) -> None:
+    """However many there are, and whether they are answered or taken back by an interrupt."""
+    bench = make(cell_seconds=30, idle_seconds=0.2, output_messages=10**9)
+    cell = bench.submit()
+    bench.status("busy", cell)
+    take_back = itertools.cycle((bench.router.take_back_questions, lambda: answer(bench)))
+    async with within(20):
+        while not (bench.did or bench.audited):
+            bench.say("input_request", ASKED, cell, "stdin")
+            for _ in range(3):  # no answer comes sooner, and a timer takes two turns of the loop
+                await asyncio.sleep(0)
+            next(take_back)()
+    assert "CellTimeout" in await bench.ended(cell)
+    assert any("idle_timeout" in str(line.get("reason")) for line in bench.audited)
+
+
 async def test_input_that_was_not_allowed_does_not_stop_the_clock(make: Callable[..., Bench]) -> None:
     bench = make(cell_seconds=0.05)
     cell = bench.submit(content={"allow_stdin": False})
