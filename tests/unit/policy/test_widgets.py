@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,8 +12,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, widgets
+from sandbox_kernel.policy import OutputPolicy, outputs, widgets
 from sandbox_kernel.policy.budget import MAX_COMMS
 from tests.support.cases import each
 from tests.support.policy.check import faults
@@ -203,6 +206,55 @@ def test_ids_of_closed_widgets_take_a_bounded_memory(monkeypatch: pytest.MonkeyP
     assert refused.message is None
     assert "3 were opened" in refused.reasons[0]
     assert policy.apply(model("a", "ButtonModel")).message is not None
+
+
+def live(rounds: int, kept: list[Any] | None = None) -> int:
+    """Return the bytes that a policy grows by while widgets go on for so many rounds, after as many before."""
+    policy = opened(model("w", "HTMLMathModel"), model("box", "BoxModel"), model("out", "OutputModel"))
+
+    def go_on(first: int) -> None:
+        for number in range(first, first + rounds):
+            parent, name = {"msg_id": f"cell {number}"}, f"w{number}"
+            for sent in (
+                model(name, "IntSliderModel", value=number),
+                update("w", value=f"<b>{number}</b>" * 20, **{f"unknown_{number}": 1}),
+                update("box", children=[f"IPY_MODEL_{name}", "IPY_MODEL_w"]),
+                update("out", msg_id=f"cell {number}", outputs=[]),
+                display(
+                    {VIEW: {"model_id": name, "version_major": 2, "version_minor": 0}}, transient={"display_id": name}
+                ),
+                message("clear_output", {"wait": False}),
+                message("comm_msg", {"comm_id": f"never {number}", "data": {"method": "update", "state": {}}}),
+                message("comm_close", {"comm_id": name, "data": {}}),
+            ):
+                verdict = policy.apply(dataclasses.replace(sent, parent=parent))
+                if kept is not None:
+                    kept.append(verdict)
+
+    go_on(0)
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        go_on(rounds)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_widgets_that_live_for_long_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round is in the name of another cell, with another widget, display, trait and unknown comm.
+
+    What stays of a round is the hash of an id and its class, 130 bytes, of no more than `MAX_PAST` widgets. The
+    control: who keeps what passes grows with it.
+    """
+    monkeypatch.setattr(outputs, "MAX_DISPLAYS", 50)
+    assert live(400) < 400 * 256
+    kept: list[Any] = []
+    assert live(400, kept) > 1_000_000
+    refused = [note.code for verdict in kept for note in verdict.notes]
+    assert refused.count(OutputCode.TRAIT_UNKNOWN) == refused.count(OutputCode.COMM_NOT_OPEN) == 800
 
 
 def test_the_number_of_comms_is_bounded() -> None:
