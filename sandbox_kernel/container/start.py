@@ -44,13 +44,12 @@ def main(calls: bytes) -> None:
         from .watch import Watch
 
         watch = Watch(config["environment"]["HOME"])
+        watch.lay_bait()  # now: the shield lets no thread but those that run already watch files
     status, threads = process.read("/proc/self/status"), process.threads()
     filters = shield.raise_shield(calls)
     if watch is not None:
         watch.listen()
     kernel = Kernel(config, 1)
-    if watch is not None:
-        watch.lay_bait()
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
         copy(cache, os.path.join(config["environment"]["HOME"], CACHE), large=LARGE)

@@ -126,7 +126,7 @@ class Watch:
                 finally:
                     os.close(file)
             except OSError:
-                continue  # the image brings one of its own, or the cells were quicker
+                continue  # the image brings one of its own
             watch = self._libc.inotify_add_watch(self._files, path.encode(), IN_OPEN)
             if watch >= 0:
                 self._baits[watch] = number

@@ -24,7 +24,7 @@ pathlib.Path("mine.txt").write_text("")
 print(json.dumps({
     "names": [own.pw_name, grp.getgrgid(os.getgid()).gr_name, getpass.getuser(), pathlib.Path("mine.txt").owner(),
               pathlib.Path("mine.txt").group(), subprocess.getoutput("whoami"), subprocess.getoutput("id -un")],
-    "other": [pathlib.Path("/usr").owner(), pathlib.Path("/usr").group()],
+    "other": [pathlib.Path("/usr/bin").owner(), pathlib.Path("/usr/bin").group()],
     "id": subprocess.run(["id"], capture_output=True).returncode,
     "home": own.pw_dir == os.path.expanduser("~"),
     "here": pathlib.Path("here.txt").read_text(),

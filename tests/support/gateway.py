@@ -101,6 +101,9 @@ class Pieces:
     async def finish(self) -> None:
         self.finished = True
 
+    def idle(self, *, idle: bool) -> None:
+        """Nobody waits for its place."""
+
     def reset(self, code: str) -> None:
         self.broken = self.broken or code
 
