@@ -40,6 +40,19 @@ class Ladder:
         self._tasks = tasks
         self._ending: dict[PendingRequest, asyncio.Event] = {}
         """Set with the end of the request."""
+        self._death: asyncio.Event | None = None
+        """Set with the end of a kernel that is being killed."""
+
+    @property
+    def is_killing(self) -> bool:
+        """Whether the kernel is about to end: what is sent to it now would end with it."""
+        return self._death is not None
+
+    def kernel_gone(self) -> None:
+        """Note that the kernel has ended, or its sandbox."""
+        if self._death is not None:
+            self._death.set()
+            self._death = None
 
     def end(self, request: PendingRequest, error: SandboxError) -> None:
         """End a request from outside: interrupt, then kill its kernel, then its sandbox."""
@@ -84,10 +97,24 @@ class Ladder:
 
     async def _end_kernel(self) -> None:
         try:
-            await self._control.kill_kernel()
+            await self._kill()
         except SandboxError as failure:
             self._audit("ladder", reason=str(failure))
             await self._control.kill_sandbox(failure)
+
+    async def _kill(self) -> bool:
+        """Have the kernel killed, to which nothing is sent from now on; return whether it is seen dead in time."""
+        death = self._death = self._death or asyncio.Event()
+        try:
+            await self._control.kill_kernel()
+            async with asyncio.timeout(KILL_SECONDS):
+                await death.wait()
+        except TimeoutError:
+            return False
+        finally:
+            if self._death is death:
+                self._death = None
+        return True
 
     async def _end(self, request: PendingRequest, error: SandboxError, interrupt: bool) -> None:
         try:
@@ -98,8 +125,7 @@ class Ladder:
                 if await self._ended(request, self._limits.interrupt_grace_seconds):
                     return
                 error.leaves(Survived.FILES, "the cell ignored the interrupt and its kernel was replaced")
-            await self._control.kill_kernel()
-            if await self._ended(request, KILL_SECONDS):
+            if await self._kill():
                 return
         except SandboxError as failure:
             self._audit("ladder", reason=str(failure))

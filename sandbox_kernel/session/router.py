@@ -157,7 +157,7 @@ class Router:
             return  # what cannot be sent ends at once and lets the next one go: a loop, and not ever deeper
         self._pumping = True
         try:
-            while self._pump_again and self._port.ready:
+            while self._pump_again and self._port.ready and not self._ladder.is_killing:
                 self._pump_again = False
                 for request in self.requests.take_sendable():
                     if not self._passes(request):
@@ -288,6 +288,7 @@ class Router:
 
     def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
         """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
+        self._ladder.kernel_gone()
         if (flood := self.outputs.flood) is not None:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
         self.outputs.forget_kernel()
@@ -301,6 +302,7 @@ class Router:
 
         Without a cell to tell it, the next one tells what was lost, if anything was.
         """
+        self._ladder.kernel_gone()
         self.outputs.forget_kernel()
         if self._screening is not None:
             self._screening.forget_kernel()

@@ -521,6 +521,27 @@ async def test_the_ladder_goes_on_to_the_sandbox(make: Callable[..., Bench]) -> 
     assert bench.did == ["SIGINT", "kill kernel", "kill sandbox"]
 
 
+async def test_a_cell_that_ends_while_its_kernel_is_killed_leaves_the_next_to_the_next_kernel(
+    make: Callable[..., Bench],
+) -> None:
+    """Whatever comes between the kill and the death, nothing is sent to a kernel that is about to end."""
+    bench = make(cell_seconds=0.05)
+    killed = asyncio.Event()
+    bench.on_kill = killed.set
+    first = bench.submit()
+    await killed.wait()
+    bench.run(first)  # its end was on its way
+    assert (await bench.ended(first))[-2:] == ["CellTimeout", "idle"]
+    second = bench.submit()
+    assert [sent.id for sent in bench.sent] == [first.id]
+    bench.router.kernel_died(KernelDied("the kernel was killed"))
+    bench.router.kernel_ready()
+    assert [sent.id for sent in bench.sent] == [first.id, second.id]
+    bench.run(second)
+    assert (await bench.ended(second))[-1] == "idle"
+    assert bench.did == ["SIGINT", "kill kernel"]
+
+
 async def test_a_forged_end_does_not_save_the_next_cell_from_its_clock(make: Callable[..., Bench]) -> None:
     """The kernel is still busy with the first cell; nothing is heard of the second."""
     bench = make(cell_seconds=0.05)
