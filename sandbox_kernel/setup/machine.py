@@ -305,12 +305,13 @@ def with_runtime(settings: str, name: str, path: str, arguments: tuple[str, ...]
     return json.dumps(values, indent=4) + "\n"
 
 
-# --- a browser, which only this project's own tests need -----------------------------------------------------------
+# --- browsers, which only this project's own tests need -----------------------------------------------------------
 
 
 def install_browser(progress: Say = print) -> bool:
-    """Install Chromium and its driver where that is possible; return whether both are there."""
-    missing = not (shutil.which("chromium") and shutil.which("chromedriver"))
+    """Install Chromium, its driver and Firefox where that is possible; return whether the first two are there."""
+    programs = {"chromium": "chromium", "chromedriver": "chromium-driver", "firefox-esr": "firefox-esr"}
+    missing = [package for program, package in programs.items() if not shutil.which(program)]
     if missing and _may_install():
-        install_packages(["chromium", "chromium-driver"], Steps(progress))
+        install_packages(missing, Steps(progress))
     return bool(shutil.which("chromium") and shutil.which("chromedriver"))
