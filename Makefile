@@ -45,7 +45,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory lint
-	@echo "--- running the tests"
+	@echo "--- running the tests: about 20 minutes on two processors"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
 
@@ -83,6 +83,7 @@ test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no br
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.
 test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: systemd, AppArmor, cgroup v2, Docker 26, Podman 5
+	@$(BIN)/python -m pytest -p no:cacheprovider tests/modern/check_rig.py
 	@$(BIN)/python -m tests.modern $(MODERN_ARGS)
 
 # Emulated, and slow by that: what every engine must do, what machines are besides, and every escape. It takes QEMU, mksquashfs,

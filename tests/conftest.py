@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import importlib
 import os
@@ -21,6 +22,7 @@ from tests.support.brokers import end_unused
 from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
+SLOWEST = 10
 TURNS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
@@ -63,6 +65,20 @@ def pytest_collection_finish() -> None:
     importlib.import_module("hypothesis")  # which looks with the collector's help for who holds what it is told of
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name the files of a whole run that take longest: seconds of all workers, with their fixtures."""
+    if not config.getoption("numprocesses", None):
+        return
+    seconds: collections.Counter[str] = collections.Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+    terminalreporter.section(f"the {SLOWEST} slowest files")
+    for name, spent in seconds.most_common(SLOWEST):
+        terminalreporter.write_line(f"{spent:6.1f} s  {name}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
