@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock labextension plotly-parts clean
+.PHONY: help demo lab setup test recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -151,6 +151,9 @@ lock: .cache/uv/bin/uv ## resolve the packages of images and roots anew
 		$< pip compile $(LOCK) --python-version $$python "$${keep[@]}" images/$$name.in \
 			--output-file images/locks/$$name-$$python.lock; \
 	done; done
+
+blocking: $(VENV)/.for-tests ## write the blocking SDK anew, after a change of a method of the asynchronous one
+	@$(BIN)/python -m tests.support.blocking_sdk
 
 # Its bundle is committed, so that nobody needs Node.js to install or to test; the last line says which sources it is of.
 labextension: $(VENV)/.for-tests ## build the JupyterLab extension anew from labextension/src; needs Node.js 20

@@ -46,8 +46,7 @@ from ..core.code import Note
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import EngineError, SandboxClosed
 from ..sdk import blocking, client
-from ..sdk.blocking_commands import CommandHandle
-from ..sdk.blocking_files import WatchHandle
+from ..sdk.blocking import CommandHandle, WatchHandle
 from ..sdk.commands import AsyncCommandHandle
 from ..sdk.entries import AsyncWatchHandle, FileInfo
 from ..sdk.identity import AsyncSandboxPaginator, SandboxPaginator

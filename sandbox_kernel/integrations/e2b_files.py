@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileNotThere
-from ..sdk.blocking_files import Files
+from ..sdk.blocking import Files
 from ..sdk.entries import EntryInfo, FileInfo
 from ..sdk.files import AsyncFiles
 from ..sdk.paths import Name

@@ -30,9 +30,5 @@
 - `client`: `AsyncSandbox`: a session on the caller's event loop.
 - `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.
-- `blocking_commands`: Commands without `await`.
-- `blocking_outliving`: Leaving a sandbox to its broker, without `await`.
-- `blocking_files`: Files without `await`.
-- `blocking_storing`: Snapshots and forks without `await`.
 - `blocking`: `Sandbox`: the same without `await`.
 """

@@ -7,13 +7,15 @@ import atexit
 import concurrent.futures
 import contextlib
 import os
+import queue
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxClosed
 from ..core.tasks import Tasks
+from .callbacks import Callbacks
 from .client import AsyncSandbox
 
 T = TypeVar("T")
@@ -88,6 +90,39 @@ class Background:
             future.cancel()
             raise
 
+    def call(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **keywords: Any) -> T:
+        """Call a method and `run` that; arguments whose names begin with `on_` are called in this thread meanwhile."""
+        callbacks = Callbacks(**{name: value for name, value in keywords.items() if name.startswith("on_")})
+        self.check_thread()
+        if not callbacks.wanted:
+            return self.run(method(*args, **keywords))
+        told: queue.SimpleQueue[tuple[str, Any, asyncio.Future[Any] | None] | None] = queue.SimpleQueue()
+
+        def told_of(name: str) -> Callable[[Any], object]:
+            def tell(value: Any) -> object:
+                # Input is waited for. Nothing else has an answer, and the next event need not wait for its callback.
+                answer = self.loop.create_future() if name == "input" else None
+                told.put((name, value, answer))
+                return answer
+
+            return tell
+
+        keywords |= {f"on_{name}": told_of(name) for name in callbacks.wanted}
+        future = asyncio.run_coroutine_threadsafe(method(*args, **keywords), self.loop)
+        future.add_done_callback(lambda _: told.put(None))
+        try:
+            while (event := told.get()) is not None:
+                name, value, answer = event
+                given = callbacks.call_here(name, value, lambda waiting: self.run(awaited(waiting)))
+                if answer is not None:
+                    self.loop.call_soon_threadsafe(_answer, answer, given)
+            brought = future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        callbacks.check(brought)
+        return brought
+
     def check_thread(self) -> None:
         """Raise `SandboxClosed` in the loop's own thread."""
         if threading.current_thread() is self.thread:
@@ -129,6 +164,15 @@ class Background:
         """In a child there is no such thread; whoever held the lock is not there either."""
         cls._pid = os.getpid()
         cls._lock, cls._current = threading.RLock(), None
+
+
+async def awaited(waiting: Awaitable[T]) -> T:
+    return await waiting
+
+
+def _answer(answer: asyncio.Future[Any], given: object) -> None:
+    if not answer.done():
+        answer.set_result(given)
 
 
 os.register_at_fork(after_in_child=Background.forked)

@@ -1,6 +1,9 @@
 """The SDK without `await`: the same sandbox on an event loop in another thread.
 
-Callbacks are called in the thread that calls `run_code`, so they may use the sandbox.
+Callbacks are called in the thread that makes the call, so they may use the sandbox.
+
+The methods below each line `# --- generated from …` are written by `make blocking`: they have the signatures and the
+docstrings of the asynchronous class, around one call on that loop. What differs without `await` is written by hand.
 """
 
 from __future__ import annotations
@@ -9,43 +12,77 @@ import asyncio
 import builtins
 import concurrent.futures
 import os
-import queue
 import threading
+import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from ..core.codes import EndCode
-from ..core.errors import SandboxClosed
+from ..core.codes import EndCode, UsageCode
+from ..core.errors import ConfigurationError, SandboxClosed
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
-from .background import Background
-from .blocking_commands import Caller, Commands, Pty
-from .blocking_files import Files
-from .blocking_outliving import Outliving
-from .blocking_storing import BlockingStores
-from .callbacks import Callbacks, Prompt
+from ..files.snapshot_parts import Snapshot
+from ..files.snapshots import Store
+from .background import Background, awaited
+from .callbacks import Callback, Callbacks, Prompt
 from .client import AsyncSandbox, session_of
+from .commands import AsyncCommands, AsyncPty, OnPty, PtySize
+from .entries import Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Watching
 from .execution import Execution, ExecutionError, Result
+from .files import AsyncFiles, Data
+from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo
 from .identity import SandboxPaginator
+from .input import late, limit_of, pieces
 from .installing import InstalledPackage
+from .opening import Opening
 from .outliving import asked_for, detached_ones, in_a_loop, opening_of
+from .paths import Name
 from .said import OutputMessage
+from .storing import SnapshotInfo
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
 if TYPE_CHECKING:
     from ..policy.screen import Screened
+    from .keeping import Missed
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Sandbox(Outliving, BlockingStores):
+class Caller:
+    """Calls methods for a part of a blocking sandbox, which it does not hold: a cycle would keep a dropped one."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._bound = weakref.WeakMethod(call)
+
+    def __call__(self, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **keywords: P.kwargs) -> T:
+        call = self._bound()
+        if call is None:
+            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
+        result: T = call(method, *args, **keywords)
+        return result
+
+    def each(self, values: AsyncIterator[T]) -> Iterator[T]:
+        """Fetch one value after the other, each when it is asked for."""
+        end = object()
+        while (value := self(_next, values, end)) is not end:
+            yield cast("T", value)
+
+
+async def _next(values: AsyncIterator[object], end: object) -> object:
+    return await anext(values, end)
+
+
+class Sandbox:
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
     `with Sandbox(memory="1G") as sandbox` starts it and ends it; so do the first call and `kill`. It may be used from
-    several threads; their cells run one after another. What every method does is told at `AsyncSandbox`.
+    several threads; their cells run one after another. Callbacks are called in the thread that made the call, while it
+    waits. Ctrl-C cancels a call, and so interrupts the cell.
     """
 
     _known: ClassVar[weakref.WeakValueDictionary[str, Sandbox]] = weakref.WeakValueDictionary()
@@ -68,6 +105,12 @@ class Sandbox(Outliving, BlockingStores):
         self._known[self.id] = self
 
     @classmethod
+    def _of(cls, inner: AsyncSandbox) -> Self:
+        made = cls.__new__(cls)
+        made._take(inner)  # noqa: SLF001 (one of its own kind)
+        return made
+
+    @classmethod
     def create(cls, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> Self:
         """Return a sandbox that has started. Raises `SandboxError` if none can start, and leaves nothing then."""
         return cls(settings, **keywords).__enter__()
@@ -85,80 +128,10 @@ class Sandbox(Outliving, BlockingStores):
     ) -> None:
         self.kill()
 
-    def start(self) -> None:
-        """Start now what the first call would start. Raises `SandboxError` if that fails."""
-        self._call(self._inner.start())
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("AsyncSandbox", "Sandbox", 1)
 
-    def run_code(
-        self,
-        code: str,
-        *,
-        timeout: float | None = None,
-        on_stdout: Callable[[OutputMessage], object] | None = None,
-        on_stderr: Callable[[OutputMessage], object] | None = None,
-        on_result: Callable[[Result], object] | None = None,
-        on_error: Callable[[ExecutionError], object] | None = None,
-        on_message: Callable[[Message], object] | None = None,
-        on_input: Callable[[Prompt], str] | None = None,
-        stop_on_error: bool = False,
-        envs: Mapping[str, str] | None = None,
-        request_timeout: float | None = None,
-    ) -> Execution:
-        """Run a cell and return what it brought; see `AsyncSandbox.run_code`. Ctrl-C interrupts the cell.
-
-        Callbacks are called in this thread while the cell runs.
-        """
-        callbacks = Callbacks(
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            on_result=on_result,
-            on_error=on_error,
-            on_message=on_message,
-            on_input=on_input,
-        )
-        told: queue.SimpleQueue[tuple[str, Any, asyncio.Future[Any] | None] | None] = queue.SimpleQueue()
-
-        def told_of(name: str) -> Callable[[Any], object]:
-            def tell(value: Any) -> object:
-                answer = asyncio.get_running_loop().create_future() if name == "input" else None
-                told.put((name, value, answer))
-                return answer
-
-            return tell
-
-        background = self._join()
-        background.check_thread()
-        wanted: dict[str, Any] = {f"on_{name}": told_of(name) for name in callbacks.wanted}
-        work = self._inner.run_code(code, timeout=timeout, stop_on_error=stop_on_error, envs=envs, **wanted)
-        future = asyncio.run_coroutine_threadsafe(work, background.loop)
-        future.add_done_callback(lambda _: told.put(None))
-        try:
-            while (event := told.get()) is not None:
-                name, value, answer = event
-                given = callbacks.call_here(name, value, lambda waiting: background.run(_awaited(waiting)))
-                if answer is not None:
-                    background.loop.call_soon_threadsafe(_answer, answer, given)
-            return callbacks.finish(future.result())
-        except BaseException:
-            future.cancel()
-            raise
-
-    def install(
-        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
-    ) -> builtins.list[InstalledPackage]:
-        """Install packages and what they need into the sandbox; see `AsyncSandbox.install`."""
-        return self._call(self._inner.install(*packages, progress=progress))
-
-    def interrupt(self) -> bool:
-        """Raise KeyboardInterrupt in the cell that another thread, or the caller of this callback, runs.
-
-        Returns whether there was one.
-        """
-        return self._call(self._inner.interrupt())
-
-    def restart(self) -> None:
-        """Start Python anew: variables are gone, files stay."""
-        self._call(self._inner.restart())
+    # --- its end ---
 
     def kill(self: Sandbox | str, **service: Any) -> bool:
         """End the sandbox with its variables and files. Idempotent.
@@ -170,6 +143,16 @@ class Sandbox(Outliving, BlockingStores):
             found = Sandbox._known.get(self)
             return found.kill() if found is not None else bool(in_a_loop(AsyncSandbox.kill(self, **service)))
         return self._end(AsyncSandbox.kill)
+
+    def detach(self) -> None:
+        """Let go of a detached sandbox, which goes on; see `AsyncSandbox.detach`."""
+        if not self._inner.is_detached:
+            raise ConfigurationError(UsageCode.NOT_DETACHED)
+        self._end(AsyncSandbox.detach)
+
+    def release(self) -> None:
+        """Leave it if it is detached, else end it."""
+        self._end(AsyncSandbox.release)
 
     def _end(self, how: Callable[[AsyncSandbox], Coroutine[Any, Any, object]]) -> bool:
         open_until_now, self._killed = not self._killed, True
@@ -185,48 +168,7 @@ class Sandbox(Outliving, BlockingStores):
                 background.leave(self.id)
         return open_until_now and os.getpid() == self._pid
 
-    def pause(
-        self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
-    ) -> bool:
-        """Let the sandbox stand still, so that it uses no processor; see `AsyncSandbox.pause`."""
-        return self._call(self._inner.pause(keep_memory, mode=mode, strict=strict))
-
-    def resume(self, **service: Any) -> bool:
-        """Let a paused sandbox go on where it was; return whether it stood still."""
-        return self._call(self._inner.resume())
-
-    def usage(self) -> SandboxUsage:
-        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
-        return self._call(self._inner.usage())
-
-    def get_metrics(
-        self, start: datetime | None = None, end: datetime | None = None, **service: Any
-    ) -> builtins.list[SandboxMetrics]:
-        """Return what the sandbox uses now, as one row; see `AsyncSandbox.get_metrics`."""
-        return self._call(self._inner.get_metrics(start, end, **service))
-
-    def set_timeout(self: Sandbox | str, timeout: float, **service: Any) -> None:
-        """Have the sandbox end `timeout` seconds from now on; see `AsyncSandbox.set_timeout`."""
-        if isinstance(self, str):
-            in_a_loop(AsyncSandbox.set_timeout(self, timeout, **service))
-            return
-        self._call(self._inner.set_timeout(timeout, **service))
-
-    def screen(self, code: str) -> Screened:
-        """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
-
-        Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
-        """
-        return self._inner.screen(code)
-
-    @property
-    def id(self) -> str:
-        return self._inner.id
-
-    @property
-    def sandbox_id(self) -> str:
-        """The same as `id`, by the name of hosted interpreters."""
-        return self._inner.id
+    # --- what is asked of any, also of one that was killed ---
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -240,6 +182,13 @@ class Sandbox(Outliving, BlockingStores):
     def get_info(self, **service: Any) -> SandboxInfo:
         """Return `info`. What says how a hosted service is reached has no effect."""
         return self.info
+
+    def set_timeout(self: Sandbox | str, timeout: float, **service: Any) -> None:
+        """Have the sandbox end `timeout` seconds from now on; see `AsyncSandbox.set_timeout`."""
+        if isinstance(self, str):
+            in_a_loop(AsyncSandbox.set_timeout(self, timeout, **service))
+            return
+        self._call(self._inner.set_timeout, timeout, **service)
 
     @classmethod
     def list(
@@ -277,39 +226,43 @@ class Sandbox(Outliving, BlockingStores):
             found.set_timeout(timeout)
         return found
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether a container runs that was attested."""
-        return self._inner.is_alive
+    # --- what makes other sandboxes ---
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether it stands still."""
-        return self._inner.is_paused
+    def fork(self, count: int = 1, *, timeout: float | None = None, **service: Any) -> builtins.list[Self]:
+        """Return `count` sandboxes that go on from where this one stands; see `AsyncSandbox.fork`."""
+        made = [self._of(one) for one in self._call(self._inner.fork, count, timeout=timeout)]
+        for one in made:
+            one.start()  # it has, and by this belongs to the thread of all blocking ones
+        return made
 
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """Which of `pause`, `snapshot` and `fork` its engine has; the others raise `AbilityMissing` at once."""
-        return self._inner.abilities
+    @classmethod
+    def from_snapshot(cls, name: str, **keywords: Any) -> Self:
+        """Return a sandbox that goes on from a snapshot; see `AsyncSandbox.from_snapshot`."""
+        made = cls._of(AsyncSandbox.prepared(name, **keywords))
+        try:
+            made.start()
+        except BaseException:
+            made.kill()
+            raise
+        return made
 
-    @property
-    def info(self) -> SandboxInfo:
-        return self._inner.info
+    @staticmethod
+    def snapshots(settings: Settings | None = None) -> builtins.list[Snapshot]:
+        """Return this user's snapshots, the newest first."""
+        return builtins.list(Store.of(settings or Opening.of(None, {}).settings).list())
 
-    @property
-    def network_usage(self) -> NetworkUsage:
-        return self._inner.network_usage
+    @staticmethod
+    def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
+        """Remove a snapshot; return whether there was one."""
+        return Store.of(Opening.of(None, {}).settings).delete(snapshot_id)
 
-    def __repr__(self) -> str:
-        return repr(self._inner).replace("AsyncSandbox", "Sandbox", 1)
+    # --- how it is called ---
 
     def _join(self) -> Background:
         if self._killed:
             raise SandboxClosed(EndCode.SANDBOX_KILLED)
         if os.getpid() != self._pid:
-            raise SandboxClosed(
-                EndCode.SANDBOX_OF_ANOTHER_PROCESS,
-            )
+            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_PROCESS)
         with self._lock:
             if self._background is None:
                 self._background = Background.join(self._inner)
@@ -317,13 +270,603 @@ class Sandbox(Outliving, BlockingStores):
                 self._finalizer.atexit = False
             return self._background
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **keywords: P.kwargs) -> T:
+        return self._join().call(method, *args, **keywords)
+
+    # --- generated from AsyncSandbox ---
+
+    def start(self) -> None:
+        """Start now what the first call would start. Raises `SandboxError` if that fails."""
+        self._call(self._inner.start)
+
+    def run_code(
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        on_result: Callback[Result] | None = None,
+        on_error: Callback[ExecutionError] | None = None,
+        on_message: Callback[Message] | None = None,
+        on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
+        stop_on_error: bool = False,
+        envs: Mapping[str, str] | None = None,
+        request_timeout: float | None = None,
+    ) -> Execution:
+        """Run a cell and return what it brought; code that fails, or meets a limit, gives `Execution.error`.
+
+        Calls of one sandbox run one after another, in the order of the calls; each is independent of the others unless
+        `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
+        moment the cell runs, and may be up to `cell_timeout`; 0 and None are that. Cancelling the call interrupts the
+        cell. `envs` are variables of the environment for this call; `request_timeout` has no effect.
+
+        The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
+        `Result` in the execution, and only `on_message` hears of it. One that raises is not called
+        again; the cell runs on to its end, and then `CallbackFailed` is raised, which has the execution. Without
+        `on_input`, `input()` raises StdinNotImplementedError in the cell; if it fails, the cell is interrupted.
+
+        Raises `ConfigurationError` for a `timeout` over `cell_timeout`, `EngineError` if no sandbox can be started, and
+        `SandboxClosed` after `kill`.
+        """
+        return self._call(
+            self._inner.run_code,
+            code,
+            timeout=timeout,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            on_result=on_result,
+            on_error=on_error,
+            on_message=on_message,
+            on_input=on_input,
+            stop_on_error=stop_on_error,
+            envs=envs,
+            request_timeout=request_timeout,
+        )
+
+    def screen(self, code: str) -> Screened:
+        """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
+
+        Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
+        """
+        return self._inner.screen(code)
+
+    def interrupt(self) -> bool:
+        """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
+
+        What waits for its files, or for the sandbox to start, ends without having run.
+        """
+        return self._call(self._inner.interrupt)
+
+    def restart(self) -> None:
+        """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
+        self._call(self._inner.restart)
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it outlives this process, until its lifetime is over."""
+        return self._inner.is_detached
+
+    @property
+    def info(self) -> SandboxInfo:
+        return self._inner.info
+
+    @property
+    def missed(self) -> Missed:
+        """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
+        return self._inner.missed
+
+    def rejoin(
+        self,
+        *,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        on_result: Callback[Result] | None = None,
+        on_error: Callback[ExecutionError] | None = None,
+        on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
+    ) -> Execution | None:
+        """Return what the cell brings that ran when the owner before was gone, once it has ended; None without one.
+
+        Its output begins with the cell; callbacks are called for that, too. What was not kept is in `missed`. It is
+        taken once. Cancelling the call interrupts the cell.
+        """
+        return self._call(
+            self._inner.rejoin,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            on_result=on_result,
+            on_error=on_error,
+            on_input=on_input,
+        )
+
+    @property
+    def id(self) -> str:
+        return self._inner.id
+
+    @property
+    def sandbox_id(self) -> str:
+        """The same as `id`, by the name of hosted interpreters."""
+        return self._inner.sandbox_id
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a container runs that was attested."""
+        return self._inner.is_alive
+
+    @property
+    def network_usage(self) -> NetworkUsage:
+        """What the connections of its cells came to until now."""
+        return self._inner.network_usage
+
+    def usage(self) -> SandboxUsage:
+        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
+        return self._call(self._inner.usage)
+
+    def get_metrics(
+        self,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        **service: Any,
+    ) -> builtins.list[SandboxMetrics]:
+        """Return what the sandbox uses now, as one row, if that is between `start` and `end`: no rows are kept.
+
+        The share of the processors counts from the last call on, and from the start at first. The sandbox says it
+        itself; a cell can make it lie. Raises `SandboxDied` if it is gone.
+        """
+        return self._call(self._inner.get_metrics, start, end, **service)
+
+    def snapshot(self, name: str | None = None) -> str:
+        """Write the sandbox down as it stands, with variables, files and processes; return the snapshot's name.
+
+        It stands still meanwhile, in which other calls raise `SandboxPaused`, and goes on. `name` has up to 64 letters,
+        digits, ".", "-" and "_"; one is made up without it. All that the sandbox has in memory is in the file,
+        which lies in this user's data folder, readable for nobody else.
+
+        Raises `AbilityMissing` on an engine that cannot do it, `SandboxPaused`, and `FileRefused` while a cell runs,
+        for a name that is taken or cannot be, where there is no room (`snapshots_size`), and for a sandbox of which
+        something that counts cannot be written down: connections to the host, its folders, a screen that blocks.
+        """
+        return self._call(self._inner.snapshot, name)
+
+    def create_snapshot(self, name: str | None = None, *, mode: str | None = None, **service: Any) -> SnapshotInfo:
+        """Do as `snapshot`, by the name of hosted interpreters. Raises `ConfigurationError` for a `mode` but "full"."""
+        return self._call(self._inner.create_snapshot, name, mode=mode, **service)
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `pause`, `snapshot` and `fork` its engine has; the others raise `AbilityMissing` at once."""
+        return self._inner.abilities
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._inner.is_paused
+
+    def pause(
+        self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
+    ) -> bool:
+        """Let the sandbox stand still with all that runs in it, so that it uses no processor; return whether it ran.
+
+        A cell that runs is frozen with its clock, and goes on with `resume`; the code sees that the time of day has
+        moved on. Until then every other call raises `SandboxPaused`. The end of a sandbox is not put off: its lifetime
+        counts on, `kill` ends it, and it ends as unused after `idle_timeout` (seconds), counted from the pause.
+        All that it has in memory is kept: there, or with the engine qemu after `pause_memory` (seconds) in a file that
+        is gone with this process. `strict` has no effect: what does not answer is frozen, too.
+
+        Raises `ConfigurationError` for another `mode` than "full", `AbilityMissing` on an engine that cannot do it,
+        `SandboxPaused` while a cell is being ended or a kernel started, `EngineError` if it does not come about, and
+        `SandboxDied` if the sandbox is gone.
+        """
+        return self._call(self._inner.pause, keep_memory, mode=mode, strict=strict, **service)
+
+    def resume(self, **service: Any) -> bool:
+        """Let a paused sandbox go on where it was; return whether it stood still.
+
+        Raises `SandboxDied` if it has ended meanwhile, and `EngineError` if it cannot go on: it is paused then.
+        """
+        return self._call(self._inner.resume, **service)
+
+    def install(
+        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
+    ) -> builtins.list[InstalledPackage]:
+        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
+
+        `sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
+        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
+        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
+        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
+        """
+        return self._call(self._inner.install, *packages, progress=progress)
+
+    # --- end of what is generated ---
+
+
+class Files:
+    """The files of a blocking sandbox. Methods raise `FileRefused` with the reason."""
+
+    def __init__(self, inner: AsyncFiles, call: Caller) -> None:
+        self._inner = inner
+        self._call = call
+
+    @overload
+    def read(self, path: Name, format: Literal["text"] = "text", **service: Any) -> str: ...
+    @overload
+    def read(self, path: Name, format: Literal["bytes"], **service: Any) -> bytes: ...
+    @overload
+    def read(self, path: Name, format: Literal["stream"], **service: Any) -> Iterator[bytes]: ...
+    def read(
+        self,
+        path: Name,
+        format: Literal["text", "bytes", "stream"] = "text",  # noqa: A002 (the name people know)
+        **service: Any,
+    ) -> bytes | str | Iterator[bytes]:
+        """Return a file: its text (UTF-8), its bytes, or its pieces of at most 1 MiB.
+
+        What is no text is refused as such: `read(path, "bytes")`.
+        """
+        method: Any = self._inner.read  # overloaded, as this is
+        found: Any = self._call(method, path, format, **service)
+        return self._call.each(found) if format == "stream" else found
+
+    @overload
+    def list(self, path: Name = "", depth: None = None, **service: Any) -> FileList: ...
+    @overload
+    def list(self, path: Name = "", *, depth: int, **service: Any) -> Entries: ...
+    @overload
+    def list(self, path: Name, depth: int, **service: Any) -> Entries: ...
+    def list(self, path: Name = "", depth: int | None = None, **service: Any) -> FileList | Entries:
+        """Return what lies in a folder; see `AsyncFolders.list`."""
+        method: Any = self._inner.list  # overloaded, as this is
+        found: FileList | Entries = self._call(method, path, depth, **service)
+        return found
+
+    def watch_dir(
+        self, path: Name, *, recursive: bool = False, include_entry: bool = False, **service: Any
+    ) -> WatchHandle:
+        """Look at a folder now; what changes is fetched by `get_new_events` of what is returned."""
+        watching = self._call(
+            self._inner.watching, path, recursive=recursive, include_entry=include_entry, service=service
+        )
+        return WatchHandle(self._call, watching)
+
+    # --- generated from AsyncFiles ---
+
+    def write(self, path: Name, data: Data, **service: Any) -> FileInfo:
+        """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
+        return self._call(self._inner.write, path, data, **service)
+
+    def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
+        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
+        return self._call(self._inner.read_part, path, offset, size)
+
+    def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
+        """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
+
+        Links in a folder are left out. Raises `FileRefused` for more files than `folder_files`.
+        """
+        return self._call(self._inner.upload, local, path)
+
+    def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
+        """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder.
+
+        An existing file is replaced, a link is replaced and not followed, and nothing is left of a copy that fails.
+        A name that tools act upon by themselves is written only where `local` says it.
+        """
+        return self._call(self._inner.download, path, local)
+
+    def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> FileList:
+        """Write several files, one after another: `[{"path": "a.txt", "data": "text"}, ...]`."""
+        return self._call(self._inner.write_files, files, **service)
+
+    def exists(self, path: Name, **service: Any) -> bool:
+        """Return whether there is a regular file, or a folder, of that name."""
+        return self._call(self._inner.exists, path, **service)
+
+    def get_info(self, path: Name, **service: Any) -> EntryInfo:
+        """Return what a file, a folder or a link is, as the sandbox says. Raises `FileNotThere` for nothing."""
+        return self._call(self._inner.get_info, path, **service)
+
+    def rename(self, old_path: Name, new_path: Name, **service: Any) -> EntryInfo:
+        """Move a file or a folder, with the folders above the new place; a file there is replaced."""
+        return self._call(self._inner.rename, old_path, new_path, **service)
+
+    def remove(self, path: Name, *, recursive: bool = False, **service: Any) -> None:
+        """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""
+        self._call(self._inner.remove, path, recursive=recursive, **service)
+
+    def make_folder(self, path: Name) -> None:
+        """Make a folder and those above it; that it is there already is fine."""
+        self._call(self._inner.make_folder, path)
+
+    def make_dir(self, path: Name, **service: Any) -> bool:
+        """Make a folder and those above it; return whether it was not there already."""
+        return self._call(self._inner.make_dir, path, **service)
+
+    # --- end of what is generated ---
+
+
+class WatchHandle:
+    """A folder that is watched until `stop`: it is looked at when somebody asks."""
+
+    def __init__(self, call: Caller, watching: Watching) -> None:
+        self._call = call
+        self._watching: Watching | None = watching
+
+    def get_new_events(self, request_timeout: float | None = None) -> list[FilesystemEvent]:
+        """Return what has changed since the last look; what came and went in between is not seen.
+
+        Raises `SandboxClosed` after `stop`.
+        """
+        if self._watching is None:
+            raise SandboxClosed(EndCode.SANDBOX_CLOSED, "the folder is not watched any more")
+        return self._call(self._watching.look)
+
+    def stop(self, request_timeout: float | None = None) -> None:
+        """Watch it no more."""
+        self._watching = None
+
+
+class CommandHandle:
+    """A command that runs beside the cells; iterating gives (stdout, stderr, pty) as it comes, two of them None.
+
+    It is followed while somebody waits for it, and callbacks are called in the thread that waits.
+    """
+
+    def __init__(self, call: Caller, following: Following) -> None:
+        self._call = call
+        self._following = following
+        self._left = False
+
+    @property
+    def pid(self) -> int:
+        return self._following.pid
+
+    @property
+    def stdout(self) -> str | None:
+        """What it has said, as far as somebody has waited for it."""
+        return self._following.text("stdout")
+
+    @property
+    def stderr(self) -> str | None:
+        """What it has said, as far as somebody has waited for it."""
+        return self._following.text("stderr")
+
+    @property
+    def exit_code(self) -> int | None:
+        """None until somebody has waited for its end."""
+        return self._following.exit_code
+
+    def _steps(self) -> Iterator[tuple[str, str]]:
+        while not self._following.ended and not self._left:
+            yield from self._call(self._following.step)
+
+    def __iter__(self) -> Iterator[tuple[str | None, str | None, bytes | None]]:
+        for stream, text in self._steps():
+            yield (
+                text if stream == "stdout" else None,
+                text if stream == "stderr" else None,
+                text.encode() if stream == "pty" else None,
+            )
+
+    def wait(
+        self,
+        on_pty: OnPty | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+    ) -> CommandResult:
+        """Wait for its end, and return how it ended. Raises as `AsyncCommandHandle.wait`."""
+        return self.finish(Callbacks(on_pty=on_pty, on_stdout=on_stdout, on_stderr=on_stderr))
+
+    def finish(self, callbacks: Callbacks) -> CommandResult:
+        for stream, text in self._steps():
+            value = text.encode() if stream == "pty" else text
+            callbacks.call_here(stream, value, lambda waiting: self._call(awaited, waiting))
+        callbacks.check(self._following)
+        return self._following.result()
+
+    def kill(self) -> bool:
+        """End it with SIGKILL, and its children; return whether it ran."""
+        return self._call(self._following.requests.kill, self.pid)
+
+    def send_stdin(self, data: str | bytes, request_timeout: float | None = None) -> None:
+        """Write to its stdin, which needs `stdin=True`."""
+        self._call(self._following.requests.send, self.pid, data)
+
+    def close_stdin(self, request_timeout: float | None = None) -> None:
+        """End its stdin."""
+        self._call(self._following.requests.send, self.pid, b"", end=True)
+
+    def disconnect(self) -> None:
+        """Follow it no more; it runs on."""
+        self._left = True
+
+
+class Commands:
+    """The commands of a blocking sandbox."""
+
+    def __init__(self, inner: AsyncCommands, call: Caller) -> None:
+        self._inner = inner
+        self._call = call
+
+    @overload
+    def run(
+        self,
+        cmd: str,
+        background: Literal[False] | None = None,
+        envs: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        stdin: bool | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> CommandResult: ...
+    @overload
+    def run(
+        self,
+        cmd: str,
+        background: Literal[True],
+        envs: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        stdin: bool | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> CommandHandle: ...
+    def run(  # noqa: PLR0917 (as are those of hosted interpreters)
+        self,
+        cmd: str,
+        background: bool | None = None,
+        envs: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        stdin: bool | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> CommandResult | CommandHandle:
+        """Run a command of bash; return how it ended, or with `background` at once what follows it.
+
+        See `AsyncCommands.run`. In the background, callbacks are given to `wait`. Ctrl-C kills the command.
+        """
+        callbacks = Callbacks(on_stdout=on_stdout, on_stderr=on_stderr)
+        pid = self._call(
+            self._inner.requests.start, cmd, cwd=cwd, envs=envs, user=user, timeout=timeout, stdin=bool(stdin)
+        )
+        handle = _follow(self._call, self._inner, pid, timeout, after=0, retain=retain_output)
+        if background:
+            return handle
         try:
-            background = self._join()
-        except SandboxClosed:
-            work.close()
+            return handle.finish(callbacks)
+        except KeyboardInterrupt:
+            handle.kill()
             raise
-        return background.run(work)
+
+    def connect(
+        self,
+        pid: int,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+        *,
+        retain_output: bool = True,
+    ) -> CommandHandle:
+        """Follow a command from now on; its clock stays as it is. Raises `CommandError` if it is not there."""
+        return _follow(self._call, self._inner, pid, timeout, retain=retain_output)
+
+    def stream_input(self, pid: int, data: Iterable[str | bytes], *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Write pieces to the stdin of a command as they come, for `timeout` seconds; None and 0 are no limit.
+
+        While a piece is waited for, no time is looked at.
+        """
+        _stream(self._call, self._inner, pid, data, timeout)
+
+    # --- generated from AsyncCommands ---
+
+    def list(self, request_timeout: float | None = None) -> builtins.list[ProcessInfo]:
+        """Return the commands that run."""
+        return self._call(self._inner.list, request_timeout)
+
+    def kill(self, pid: int, request_timeout: float | None = None) -> bool:
+        """End a command with SIGKILL, and its children; return whether it ran."""
+        return self._call(self._inner.kill, pid, request_timeout)
+
+    def send_stdin(self, pid: int, data: str | bytes, request_timeout: float | None = None) -> None:
+        """Write to the stdin of a command that was started with `stdin=True`."""
+        self._call(self._inner.send_stdin, pid, data, request_timeout)
+
+    def close_stdin(self, pid: int, request_timeout: float | None = None) -> None:
+        """End the stdin of a command."""
+        self._call(self._inner.close_stdin, pid, request_timeout)
+
+    # --- end of what is generated ---
+
+
+class Pty:
+    """Shells with a terminal, of a blocking sandbox. What they say is given to `wait(on_pty=...)`."""
+
+    def __init__(self, inner: AsyncCommands, call: Caller) -> None:
+        self._commands = inner
+        self._inner = AsyncPty(inner)
+        self._call = call
+
+    def create(  # noqa: PLR0917 (as are those of hosted interpreters)
+        self,
+        size: PtySize,
+        user: str | None = None,
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+    ) -> CommandHandle:
+        """Start a shell with a terminal."""
+        measures = (int(size.rows), int(size.cols))
+        start = self._commands.requests.start
+        pid = self._call(start, "", cwd=cwd, envs=envs, user=user, timeout=timeout, size=measures)
+        return _follow(self._call, self._commands, pid, timeout, after=0)
+
+    def connect(
+        self,
+        pid: int,
+        timeout: float | None = DEFAULT_SECONDS,
+        request_timeout: float | None = None,
+    ) -> CommandHandle:
+        """Follow a shell from now on."""
+        return _follow(self._call, self._commands, pid, timeout)
+
+    def stream_input(self, pid: int, data: Iterable[str | bytes], *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Type pieces into a shell as they come; see `Commands.stream_input`."""
+        _stream(self._call, self._commands, pid, data, timeout)
+
+    # --- generated from AsyncPty ---
+
+    def send_stdin(self, pid: int, data: bytes, request_timeout: float | None = None) -> None:
+        """Type into a shell."""
+        self._call(self._inner.send_stdin, pid, data, request_timeout)
+
+    def resize(self, pid: int, size: PtySize, request_timeout: float | None = None) -> None:
+        """Change the size of a terminal."""
+        self._call(self._inner.resize, pid, size, request_timeout)
+
+    def kill(self, pid: int, request_timeout: float | None = None) -> bool:
+        """End a shell with SIGKILL; return whether it ran."""
+        return self._call(self._inner.kill, pid, request_timeout)
+
+    # --- end of what is generated ---
+
+
+def _follow(
+    call: Caller,
+    commands: AsyncCommands,
+    pid: int,
+    timeout: float | None,
+    *,
+    after: int | None = None,
+    retain: bool = True,
+) -> CommandHandle:
+    """Follow a command from piece `after` of its output on; None is from now on."""
+    if after is None:
+        after = call(commands.requests.newest, pid)
+    return CommandHandle(call, Following(commands.requests, pid, after=after, timeout=timeout, retain=retain))
+
+
+def _stream(
+    call: Caller, commands: AsyncCommands, pid: int, data: Iterable[str | bytes], timeout: float | None
+) -> None:
+    limit, began = limit_of(timeout), time.monotonic()
+    for piece in pieces(data):
+        if limit is not None and time.monotonic() - began > limit:
+            raise late(limit)
+        call(commands.requests.send, pid, piece)
 
 
 def cell_of(sandbox: Sandbox, code: str) -> concurrent.futures.Future[Execution]:
@@ -335,12 +878,3 @@ def cell_of(sandbox: Sandbox, code: str) -> concurrent.futures.Future[Execution]
         sandbox._inner.run_code(code),  # noqa: SLF001 (a part of the class that its users need not see)
         sandbox._join().loop,  # noqa: SLF001
     )
-
-
-async def _awaited(waiting: Any) -> Any:
-    return await waiting
-
-
-def _answer(answer: asyncio.Future[Any], given: object) -> None:
-    if not answer.done():
-        answer.set_result(given)

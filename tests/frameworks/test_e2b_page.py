@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import sandbox_kernel
-from sandbox_kernel.sdk import blocking_commands, blocking_files, commands, entries, files, identity, values
+from sandbox_kernel.sdk import blocking, commands, entries, files, identity, values
 from tests.support import ROOT
 
 TESTS = [ROOT / "tests/container" / name for name in ("test_e2b.py", "test_e2b_arguments.py")]
@@ -22,11 +22,11 @@ WORD = re.compile(r"`([\w.]+)`")
 OURS: dict[str, tuple[type, type]] = {
     "Sandbox": (sandbox_kernel.Sandbox, sandbox_kernel.AsyncSandbox),
     "SandboxPaginator": (identity.SandboxPaginator, identity.AsyncSandboxPaginator),
-    "Commands": (blocking_commands.Commands, commands.AsyncCommands),
-    "CommandHandle": (blocking_commands.CommandHandle, commands.AsyncCommandHandle),
-    "Pty": (blocking_commands.Pty, commands.AsyncPty),
-    "Filesystem": (blocking_files.Files, files.AsyncFiles),
-    "WatchHandle": (blocking_files.WatchHandle, entries.AsyncWatchHandle),
+    "Commands": (blocking.Commands, commands.AsyncCommands),
+    "CommandHandle": (blocking.CommandHandle, commands.AsyncCommandHandle),
+    "Pty": (blocking.Pty, commands.AsyncPty),
+    "Filesystem": (blocking.Files, files.AsyncFiles),
+    "WatchHandle": (blocking.WatchHandle, entries.AsyncWatchHandle),
 }
 MADE_IN_INIT = {"files", "commands", "pty"}
 
