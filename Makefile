@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup test recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
+.PHONY: help demo lab setup docs test recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,7 +15,7 @@ help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The notebook is ours: where this user can limit neither memory nor processors, it runs all the same.
-demo: setup ## answer a question about real data in the sandbox; results go to output/
+demo: setup ## answer a question about real data in the sandbox, into output/; minutes the first time, then seconds
 	@echo "--- running notebooks/quickstart.ipynb in the sandbox; your broker keeps one ready for the next time, for half an hour"
 	@$(BIN)/python notebooks/demo.py --output output --limits best-effort --engine broker
 
@@ -39,12 +39,12 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 # begins with what. Tests that need the machine for themselves (the mark `alone`) run first, while the others wait. What fails
 # beside others is tried once more alone, five tests of a run at most, and the summary has both attempts.
 WORKERS := 3
-test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime
+test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan an hour on two processors
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers.install || true
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory lint docs
 	@echo "--- running the tests: about 20 minutes on two processors"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
@@ -78,7 +78,7 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 	@cd $(HUB) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow
+test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.
@@ -107,6 +107,11 @@ lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+# Ten seconds. Every link, every page's place and every name of the API reference is checked; nothing comes from the network.
+docs: $(VENV)/.for-tests ## the pages with search and an API reference, in .cache/site/; a broken link is an error
+	@echo "--- building the pages into .cache/site/"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The stock kernel that has pandas, for the first import of it, has an environment of its own.
 BENCH := .cache/bench

@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import pytest
 
+import sandbox_kernel
 from sandbox_kernel import __version__, cli
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
@@ -141,6 +142,11 @@ def test_a_target_of_make_is_there(name: str) -> None:
 def test_examples_are_python(name: str) -> None:
     for example in re.findall(r"```python\n(.*?)```", read(name), re.DOTALL):
         compile(dedent(example), name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_reference_has_each_public_name_once() -> None:
+    named = re.findall(r"^::: sandbox_kernel\.(\w+)$", read("docs/api.md"), re.MULTILINE)
+    assert sorted(named) == sorted(set(sandbox_kernel.__all__) - {"__version__"})
 
 
 def test_settings_of_the_example_file_exist() -> None:
