@@ -26,6 +26,8 @@ forged something. **limit**: something was used up. **notice**: honest code does
 sandbox, the machine or a setting did not do what it should. A refused file of an upload folder is always a notice, as
 the code has no part in it. Words in braces are filled in where it happens.
 
+In each part, what to do is in bold, above the codes that it is for.
+
 What is left after a cell was ended is `kept`:
 
 | Kept | Meaning |
@@ -67,7 +69,7 @@ def rows() -> list[dict[str, str]]:
 def page() -> str:
     """Return the page as Markdown."""
     kept = "".join(f"| `{one}` | {one.sentence()} |\n" for one in Survived)
-    parts = (f"\n## {part}\n\n{_ABOUT[part]}\n\n{_table(codes)}" for part, codes in TABLE.items())
+    parts = (f"\n## {part}\n\n{_ABOUT[part]}\n\n{_list(codes)}" for part, codes in TABLE.items())
     return HEAD + kept + "".join(parts) + FOOT
 
 
@@ -80,13 +82,13 @@ def lines() -> str:
     return "\n".join(found)
 
 
-def _table(codes: type[Code]) -> str:
-    found = ["| Code | Severity | Meaning | What to do |", "| --- | --- | --- | --- |"]
+def _list(codes: type[Code]) -> str:
+    """Return the codes of one part below what to do about them, so that each remedy is said once."""
+    found: dict[str, list[str]] = {}
     for one in codes:
-        cells = (f"`{one.code}`", one.severity, one.text, one.remedy)
-        found.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
-    return "\n".join(found) + "\n"
+        found.setdefault(one.remedy, []).append(f"- `{one.code}` ({one.severity}): {_plain(one.text)}\n")
+    return "\n".join(f"**{_plain(remedy)}**\n\n{''.join(rows)}" for remedy, rows in found.items())
 
 
-def _plain(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("<", "&lt;")
+def _plain(text: str) -> str:
+    return text.replace("<", "&lt;")
