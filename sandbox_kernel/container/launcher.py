@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ IMPORTED, GO = "imported", "go"
 """Pipes beside the connection file: the kernel writes one byte to the first, and the agent one to the other."""
 REPEATED = ("random", "numpy.random")
 """What draws when it is imported and can be made to draw again, by its function `seed`."""
+REGISTER_SECONDS = 10.0
+"""How long a thread of the kernel waits for its main thread at most; it takes a millisecond."""
 LOADED_LATER = ("pexpect", "IPython.core.magics.execution", "IPython.core.magics.namespace")
 """What IPython loads with the first command of a shell, `%time` and `?`."""
 DEBUGGER = "ipykernel.debugger"
@@ -121,6 +124,7 @@ def starting(
         initialize(self, *arguments, **named)
         settle()
         install_interrupts(self.kernel, self.shell)
+        register_alone(self.kernel)
         then(self.shell)
         vars(self.shell)["_sys_modules_keys"] = set(sys.modules)  # what %reset leaves: what was there before a cell
         if prepared is not None:
@@ -128,6 +132,30 @@ def starting(
         gc.enable()
 
     return initialized
+
+
+def register_alone(kernel: Any) -> None:
+    """Have the kernel's own threads wait while `start` of the main thread registers who reads their sockets.
+
+    ipykernel starts the threads first. A socket of ZeroMQ is for one thread at a time: with a request in that moment,
+    both threads used one, and in one of some thousand starts no reply left the kernel from then on.
+    """
+    start = kernel.start
+
+    def started() -> None:
+        registered = threading.Event()
+        threads = [getattr(kernel, name, None) for name in ("control_thread", "shell_channel_thread")]
+        for thread in threads:
+            if thread is not None and thread.is_alive():
+                waits = threading.Event()
+                thread.io_loop.add_callback(lambda waits=waits: (waits.set(), registered.wait(REGISTER_SECONDS)))
+                waits.wait(REGISTER_SECONDS)
+        try:
+            start()
+        finally:
+            registered.set()
+
+    kernel.start = started
 
 
 def settled(method: Callable[..., Any] | None) -> Callable[..., Any]:
