@@ -136,7 +136,7 @@ def why_not(peer: socket.socket) -> str | None:
         return f"a connection, since the kernel's table of connections cannot be read: {error}"
     if uid is None:
         local = ip_address(here[0]).is_loopback or here[0] == there[0]
-        # Whoever is on another machine has the key or has not; see CURVE in SECURITY.md.
+        # Whoever is on another machine has the key or has not; see `transport_encryption` in docs/isolation.md.
         return "a connection that was closed at once" if local else None
     return _of(uid)
 

@@ -1,4 +1,4 @@
-"""What each wall enforces, row by row: the one table of it, of which `doctor --walls` and SECURITY.md are made.
+"""What each wall enforces, row by row: the one table of it, of which `doctor --walls` and docs/walls.md are made.
 
 Data; each cell is held against real sandboxes by the tests. The columns are those of `walls`, in its order.
 """
@@ -136,7 +136,7 @@ def of(column: int) -> dict[str, Cell]:
 
 
 def as_markdown(names: tuple[str, ...]) -> str:
-    """Return the table of SECURITY.md, under the names of the walls."""
+    """Return the second table of docs/walls.md, under the names of the walls."""
     lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     lines += [f"| {each.name} | " + " | ".join(map(str, each.cells)) + " |" for each in ROWS]
     return "\n".join(lines)

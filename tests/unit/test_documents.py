@@ -203,7 +203,7 @@ def test_an_attack_names_a_test_that_is_there(test: str) -> None:
 
 def test_every_row_of_attacks_has_a_test() -> None:
     table = read("SECURITY.md").partition("## Attacks")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| Attack |")]
     assert len(rows) > 30
     assert [row for row in rows if "::" not in row] == []
 

@@ -16,8 +16,8 @@ def test_the_page_has_the_table() -> None:
     assert walls.as_markdown() in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
 
 
-def test_the_page_of_promises_has_the_table_of_what_is_enforced() -> None:
-    assert enforced.as_markdown(walls.names()) in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+def test_the_page_has_the_table_of_what_is_enforced() -> None:
+    assert enforced.as_markdown(walls.names()) in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
 
 
 def test_each_wall_has_a_word_for_each_row() -> None:
