@@ -79,7 +79,7 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 	@touch $@
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
-	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.
 test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: systemd, AppArmor, cgroup v2, Docker 26, Podman 5
@@ -98,7 +98,7 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter
-	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit \
+	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit tests/plugins/*/unit \
 		$(PYTEST_ARGS)
 
 lint: $(VENV)/.for-tests ## style, types, and who imports whom

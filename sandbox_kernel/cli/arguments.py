@@ -18,6 +18,8 @@ from ..config.values import did_you_mean
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..mcp_server import command as mcp
+from ..plugins import index
+from ..plugins.api import Plugin
 from ..setup.install import NAME
 from . import commands, manual, ps_command, record_commands, screen_command, snapshot_commands
 from .completion import SHELLS
@@ -37,6 +39,10 @@ class _Refuse(argparse.Action):
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the options of a command, its settings in `values`, unchecked. Raises `ConfigurationError`."""
     whole = parser()
+    word = argv[0] if argv else ""
+    if word and not word.startswith("-") and word not in whole.commands:
+        named = index.with_command(word)
+        whole = whole if named is None else parser(named)
     options, rest = whole.parse_known_args(argv)
     if rest and not options.takes_settings:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{options.command} does not know the argument {rest[0]!r}")
@@ -63,8 +69,8 @@ def _check_option(command: Parser, name: str, word: str) -> None:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{name} has no option --{word}{meant}", setting=f"--{word}")
 
 
-def parser() -> Parser:
-    """Return the parser of the whole program."""
+def parser(*others: Plugin) -> Parser:
+    """Return the parser of the whole program, with the commands of our plugins and of others that were found."""
     whole = Parser(prog="sandbox-kernel", allow_abbrev=False)
     whole.add_argument("--version", action="version", version=f"sandbox-kernel {__version__}", help="show the version")
     found: dict[str, Parser] = {}
@@ -77,24 +83,72 @@ def parser() -> Parser:
         *,
         settings: bool = True,
         shown: tuple[str, ...] = (),
-        exit_codes: Mapping[str, str] = manual.EXIT_CODES,
-    ) -> argparse.ArgumentParser:
+        exit_codes: Mapping[str, str] | None = None,
+        group: str = "",
+        examples: Mapping[str, str] | None = None,
+        more: str = "",
+    ) -> Parser:
         about = inspect.cleandoc(run.__doc__)
         summary = about.partition("\n")[0].rstrip(".")
-        below = manual.below(name, settings=settings, shown=shown, exit_codes=exit_codes)
+        examples = manual.EXAMPLES[name] if examples is None else examples
+        codes = exit_codes or manual.EXIT_CODES
+        below = manual.below(examples, settings=settings, shown=shown, exit_codes=codes, more=more)
         one: Parser = subparsers.add_parser(
             name, help=summary, description=about, epilog=below, formatter_class=Lines, allow_abbrev=False
         )
         one.summary, one.takes_settings, one.shown = summary, settings, shown
+        one.group, one.examples = group or manual.group_of(name), examples
         one.set_defaults(run=run, takes_settings=settings)
         found[name] = one
         return one
+
+    def of_a_plugin(plugin: Plugin) -> None:
+        for given in plugin.commands:
+            if given.name in found:
+                continue  # another package does not replace a command
+            one = command(
+                given.name,
+                given.run,
+                settings=given.settings,
+                exit_codes=given.exit_codes,
+                group=given.group,
+                examples=given.examples,
+                more=manual.more(plugin.page, plugin.extra),
+            )
+            if given.add_options is not None:
+                given.add_options(one)
 
     one = command("setup", commands.set_up)
     _where(one)
     one.add_argument("--yes", "-y", action="store_true", help="do not ask: install an engine, or accept weaker limits")
     one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
-    one = command("build", commands.build, settings=False)
+    _build(command("build", commands.build, settings=False))
+    one = command("install", commands.install_kernelspec)
+    _where(one)
+    one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
+    _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
+    _doctor(command("doctor", commands.doctor))
+    run.add_options(command("run", run.run, exit_codes=EXIT_CODES_OF_RUN))
+    one = command("screen", screen_command.screen, settings=False, exit_codes=screen_command.EXIT_CODES)
+    screen_command.add_options(one)
+    mcp.add_options(command("mcp", mcp.serve))
+    broker.add_options(command("broker", commands.run_broker))
+    record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
+    record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
+    command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
+    command("reap", commands.reap, shown=OF_AN_ENGINE)
+    snapshot_commands.add_options(command("snapshots", snapshot_commands.snapshots, shown=snapshot_commands.SHOWN))
+    _pages(command("settings", commands.show_settings), "settings")
+    _pages(command("codes", commands.codes, settings=False), "codes")
+    for plugin in (*index.plugins(), *others):
+        of_a_plugin(plugin)
+    one = command("completion", commands.completion, settings=False)
+    one.set_defaults(parser=whole)
+    one.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    return whole
+
+
+def _build(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--kind",
         choices=("base", "data"),
@@ -112,34 +166,6 @@ def parser() -> Parser:
     one.add_argument("--from-image", metavar="IMAGE", help="for bubblewrap: a root with the files of a Docker image")
     one.add_argument("--tag", help="a name for the image or the root")
     one.add_argument("--force", action="store_true", help="build even if it exists and is current")
-    one = command("install", commands.install_kernelspec)
-    _where(one)
-    one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
-    _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
-    _doctor(command("doctor", commands.doctor))
-    one = command("verify", commands.verify)
-    one.add_argument("--name", metavar="NAME", help="an installed kernel whose settings are used")
-    one.add_argument(
-        "--format", choices=("table", "json", "html"), default="table", help="what to print (default: %(default)s)"
-    )
-    one = command("run", run.run, exit_codes=EXIT_CODES_OF_RUN)
-    run.add_options(one)
-    one = command("screen", screen_command.screen, settings=False, exit_codes=screen_command.EXIT_CODES)
-    screen_command.add_options(one)
-    one = command("mcp", mcp.serve)
-    mcp.add_options(one)
-    broker.add_options(command("broker", commands.run_broker))
-    record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
-    record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
-    command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
-    command("reap", commands.reap, shown=OF_AN_ENGINE)
-    snapshot_commands.add_options(command("snapshots", snapshot_commands.snapshots, shown=snapshot_commands.SHOWN))
-    _pages(command("settings", commands.show_settings), "settings")
-    _pages(command("codes", commands.codes, settings=False), "codes")
-    one = command("completion", commands.completion, settings=False)
-    one.set_defaults(parser=whole)
-    one.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-    return whole
 
 
 def _doctor(one: argparse.ArgumentParser) -> None:

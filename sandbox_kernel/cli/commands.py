@@ -33,7 +33,7 @@ from ..engines.select import (
     make_engine_of_all,
     without_own_broker,
 )
-from ..setup.install import NAME, check, install, settings_in_order, uninstall, values_of
+from ..setup.install import NAME, check, install, settings_in_order, uninstall
 
 if TYPE_CHECKING:
     pass
@@ -210,20 +210,6 @@ def _walls(options: argparse.Namespace) -> int:
     seen = asyncio.run(survey(check(options.values)))
     print(as_json(seen) if options.json else as_text(seen))
     return FINE if any(one.here for one in seen) else WRONG
-
-
-def verify(options: argparse.Namespace) -> int:
-    """Try to get out of a sandbox on this machine, with over eighty probes, and say what stopped each.
-
-    The sandboxes are real and end with the command. Your folders are not changed. The exit code is 1 if a probe failed.
-    """
-    from ..verify.examination import examine
-    from ..verify.report import as_json, exit_code, page, table
-
-    taken = values_of(options.name) if options.name else {}
-    done = asyncio.run(examine(check(taken | options.values)))
-    print({"table": table, "json": as_json, "html": page}[options.format](done))
-    return exit_code(done)
 
 
 def reap(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ All of it is data and how it is laid out; the parser says what there is. The tes
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..config.setting import Setting
 from ..config.sources import CONFIG_NAME
@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": ("run", "screen", "mcp"),
     "Records": ("audit", "receipt"),
-    "Checking and maintaining": ("verify", "broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
+    "Checking and maintaining": ("broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -47,10 +47,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
         "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
-    },
-    "verify": {
-        "sandbox-kernel verify --runtime runsc": "test the isolation with gVisor",
-        "sandbox-kernel verify --name sandbox-python --format html > verify.html": "an installed kernel; a web page",
     },
     "run": {
         "sandbox-kernel run analysis.ipynb --input sales.csv --output results": "a notebook and its data",
@@ -99,6 +95,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel completion fish > ~/.config/fish/completions/sandbox-kernel.fish": "for fish",
     },
 }
+"""Of the commands that are always there. A plugin brings its own."""
 FIRST_STEPS = ("setup", "run", "doctor")
 """The commands of which the first page shows an example."""
 
@@ -109,7 +106,7 @@ EXIT_CODES = {
     "3": "the container engine failed",
     "130": "stopped by Ctrl-C",
 }
-RUN_HAS_MORE = "`run` has more exit codes: see its help"
+SOME_HAVE_MORE = "Some commands have more exit codes: see their help"
 
 SOURCES = (
     "Arguments take precedence over config files, and config files over the defaults. The files are "
@@ -119,23 +116,41 @@ SOURCES = (
 )
 
 
-def first_page(summaries: Mapping[str, str]) -> str:
-    """Return the help of the whole program, from a line for each command."""
+def group_of(command: str) -> str:
+    """Return the title below which the help lists a command. Raises KeyError for one without."""
+    return {name: title for title, names in GROUPS.items() for name in names}[command]
+
+
+def more(page: str, extra: str | None) -> str:
+    """Return where people read about a command, and which extra has the packages that it needs."""
+    needs = "" if extra is None else f", and the packages of the extra [{extra}]"
+    return f"more:\n{_paragraph(page + needs)}"
+
+
+def first_page(
+    groups: Mapping[str, Sequence[str]], summaries: Mapping[str, str], first: Mapping[str, Mapping[str, str]]
+) -> str:
+    """Return the help of the whole program: a line for each command, and an example of the `first` ones."""
     width = max(map(len, summaries)) + 2
     parts = ["usage: sandbox-kernel COMMAND [OPTIONS]\n", "A Jupyter kernel whose cells run in a hardened container.\n"]
-    for title, names in GROUPS.items():
+    for title, names in groups.items():
         parts.append(f"{title}:\n" + "".join(_row(name, summaries[name], width) for name in names))
     parts.append("`sandbox-kernel COMMAND --help` explains a command. `--version` shows the version.\n")
-    parts.append(_examples(dict(next(iter(EXAMPLES[name].items())) for name in FIRST_STEPS)))
-    parts += [f"settings:\n{_paragraph(SOURCES)}", _exit_codes(EXIT_CODES) + _paragraph(RUN_HAS_MORE)]
+    parts.append(_examples(dict(next(iter(examples.items())) for examples in first.values())))
+    parts += [f"settings:\n{_paragraph(SOURCES)}", _exit_codes(EXIT_CODES) + _paragraph(SOME_HAVE_MORE)]
     return "\n".join(parts)
 
 
 def below(
-    command: str, *, settings: bool, shown: tuple[str, ...] = (), exit_codes: Mapping[str, str] = EXIT_CODES
+    examples: Mapping[str, str],
+    *,
+    settings: bool,
+    shown: tuple[str, ...] = (),
+    exit_codes: Mapping[str, str] = EXIT_CODES,
+    more: str = "",
 ) -> str:
     """Return what stands below the options of a command; `shown` are the settings that it explains, if not all."""
-    parts = [_examples(EXAMPLES[command]), _exit_codes(exit_codes)]
+    parts = [_examples(examples), _exit_codes(exit_codes), *([more] if more else [])]
     if settings:
         parts.append(f"settings:\n{_paragraph(SOURCES)}")
         for title, group in SETTING_GROUPS.items():

@@ -21,6 +21,8 @@ class Parser(argparse.ArgumentParser):
     commands: Mapping[str, Parser] = {}
     """Of the whole program."""
     summary = ""
+    group = ""
+    examples: Mapping[str, str] = {}
     takes_settings = False
     shown: tuple[str, ...] = ()
     """The settings that its page explains; empty for all."""
@@ -33,4 +35,14 @@ class Parser(argparse.ArgumentParser):
         """Return the page of the whole program, or that of a command."""
         if not self.commands:
             return super().format_help()
-        return manual.first_page({name: command.summary for name, command in self.commands.items()})
+        summaries = {name: command.summary for name, command in self.commands.items()}
+        first = {name: self.commands[name].examples for name in manual.FIRST_STEPS if name in self.commands}
+        return manual.first_page(self.groups, summaries, first)
+
+    @property
+    def groups(self) -> Mapping[str, list[str]]:
+        """The titles of the help, each with its commands."""
+        found: dict[str, list[str]] = {title: [] for title in manual.GROUPS}
+        for name, command in self.commands.items():
+            found.setdefault(command.group, []).append(name)
+        return {title: names for title, names in found.items() if names}

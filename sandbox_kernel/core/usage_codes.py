@@ -58,6 +58,8 @@ class UsageCode(Code):
 
     # --- packages and installations ---
     PACKAGE_MISSING = "failure", "this needs packages that are not installed", "Install the extra that is named."
+    PLUGIN_MISSING = "failure", "this installation lacks a plugin", "Install all of sandbox-kernel again."
+    PLUGIN_UNUSABLE = "failure", "a plugin of another package cannot be used", "Update or uninstall that package."
     INSTALLATION_UNFIT = "failure", "this installation cannot be used", "Install sandbox-kernel again."
     KERNELSPEC_NOT_WRITTEN = "failure", "the kernelspec cannot be written", "Choose --user or --sys-prefix."
     REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", "Fix the file that is named."

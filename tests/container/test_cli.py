@@ -53,7 +53,7 @@ def test_the_first_page_of_help_is_enough_to_find_one_s_way() -> None:
     parts = done.stdout.split("\n\n")
     titles = [part.partition(":\n")[0].strip() for part in parts if ":\n" in part]
     assert titles == [*manual.GROUPS, "examples", "settings", "exit codes"]
-    for title, names in manual.GROUPS.items():
+    for title, names in parser().groups.items():
         [group] = [part for part in parts if part.lstrip().startswith(f"{title}:\n")]
         assert re.findall(r"^  (\w+) +\S", group, re.MULTILINE) == list(names)
     assert manual.SOURCES in " ".join(done.stdout.split())
@@ -62,20 +62,21 @@ def test_the_first_page_of_help_is_enough_to_find_one_s_way() -> None:
 
 
 def test_every_command_is_in_one_group_and_has_an_example() -> None:
-    grouped = [name for names in manual.GROUPS.values() for name in names]
+    grouped = [name for names in parser().groups.values() for name in names]
     assert sorted(grouped) == sorted(parser().commands)
-    assert set(manual.EXAMPLES) == set(grouped)
+    assert all(command.examples for command in parser().commands.values())
+    assert {name for names in manual.GROUPS.values() for name in names} == set(manual.EXAMPLES)
     assert set(manual.FIRST_STEPS) <= set(grouped)
 
 
-@pytest.mark.parametrize("example", [line for lines in manual.EXAMPLES.values() for line in lines])
+@pytest.mark.parametrize("example", [line for one in parser().commands.values() for line in one.examples])
 def test_an_example_of_the_help_works(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name and flags are known, and its settings pass the checks that they pass at installation."""
     monkeypatch.setattr("sandbox_kernel.setup.install.from_files", dict)
     [program, *words] = shlex.split(example.partition(" > ")[0])
     options = parse(words)
     assert program == "sandbox-kernel"
-    assert example in manual.EXAMPLES[options.command]
+    assert example in parser().commands[options.command].examples
     check(options.values)
 
 
@@ -89,7 +90,7 @@ def test_the_page_of_a_command(name: str) -> None:
     assert all(action.help for action in explained)
     assert all(word in shown for action in explained for word in action.option_strings)
     assert re.search(r"^exit codes:\n  0 +\S", shown, re.MULTILINE)
-    assert all(f"\n  {line}\n" in shown for line in manual.EXAMPLES[name])
+    assert all(f"\n  {line}\n" in shown for line in command.examples)
     assert all(len(line) <= 120 for line in shown.splitlines())
     own = {word for action in explained for word in action.option_strings}
     if command.shown:  # what only asks an engine does not explain fifty settings

@@ -56,6 +56,7 @@ HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 BREACHES = {
     "layers": ("policy/plain.py", "from ..session import link"),
     "doors": ("batch/exits.py", "from ..mcp_server import names"),
+    "nucleus": ("setup/doctor.py", "from ..plugins.verify import report"),
     "engines": ("engines/docker/http.py", "from .. import refusal"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),

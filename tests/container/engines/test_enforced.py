@@ -25,9 +25,9 @@ from sandbox_kernel.engines.bubblewrap import users
 from sandbox_kernel.engines.bubblewrap.conditions import no_layers
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.plugins.verify.shipped import table
 from sandbox_kernel.setup import enforced
 from sandbox_kernel.setup.walls import WALLS
-from sandbox_kernel.verify.shipped import table
 from tests.attacks.escape.tools import Outcomes, run
 from tests.container.engines import test_contract
 from tests.support.engines import ALL, ONLY, QEMU, REPORT, Bubblewrap, EngineUnderTest, receive_line, report_sources

@@ -21,15 +21,23 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Limits, Message, Monitoring, Settings
 from sandbox_kernel.engines.about import EngineInfo
+from sandbox_kernel.plugins.verify import bait, ends, examination, report, shows, standing
+from sandbox_kernel.plugins.verify.differences import DIFFERENCES
+from sandbox_kernel.plugins.verify.findings import (
+    Finding,
+    Verdict,
+    complete,
+    failed,
+    not_applicable,
+    of_attacks,
+    passed,
+)
+from sandbox_kernel.plugins.verify.outside import UNLIMITED, Process
+from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
+from sandbox_kernel.plugins.verify.shipped import heard, table
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.values import NetworkDenial
 from sandbox_kernel.setup.install import install, values_of
-from sandbox_kernel.verify import bait, ends, examination, report, shows, standing
-from sandbox_kernel.verify.differences import DIFFERENCES
-from sandbox_kernel.verify.findings import Finding, Verdict, complete, failed, not_applicable, of_attacks, passed
-from sandbox_kernel.verify.outside import UNLIMITED, Process
-from sandbox_kernel.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
-from sandbox_kernel.verify.shipped import heard, table
 from tests.support.cases import each
 
 AIMED_ELSEWHERE = {"broadcast", "dns_lookup", "metadata_service", "multicast", "tcp_over_ipv6"}

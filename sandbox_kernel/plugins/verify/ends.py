@@ -14,14 +14,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from ..core.codes import EndCode
-from ..core.errors import SandboxError
-from ..core.model import MIB, Settings
-from ..core.resources import environment_of_helpers
-from ..engines.about import Inspectable
-from ..sdk.client import AsyncSandbox
-from ..sdk.execution import Execution
-from ..session import trial
+from ...core.codes import EndCode
+from ...core.errors import SandboxError
+from ...core.model import MIB, Settings
+from ...core.resources import environment_of_helpers
+from ...engines.about import Inspectable
+from ...sdk.client import AsyncSandbox
+from ...sdk.execution import Execution
+from ...session import trial
 from . import cells
 from .findings import Finding, Verdict, decided, failed, not_applicable, of_attacks
 from .outside import members

@@ -1,5 +1,6 @@
-"""A door: tries to get out of a sandbox of this machine as it is set up, and says what it found.
+"""Tries to get out of a sandbox of this machine as it is set up, and says what it found.
 
+- `plugin`: What this plugin adds: the command `verify`.
 - `probes`: The table: what is tried, by which attacks, and what is to stop it.
 - `shipped`: The attacks as a program for the sandbox, and what it says of them.
 - `cells`: Cells that lay something out or try something by themselves.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from ..core.model import Message
+from ...core.model import Message
 from .findings import Finding, decided, failed, not_applicable
 
 NOWHERE = "192.0.2.1"

@@ -14,9 +14,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from .. import __version__
-from ..core.model import format_bytes
-from ..policy.shown import ours
+from ... import __version__
+from ...core.model import format_bytes
+from ...policy.shown import ours
 from .examination import Examination
 from .findings import Finding, Verdict, counts, groups
 from .probes import QUESTIONS, Word

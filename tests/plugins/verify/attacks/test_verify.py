@@ -28,13 +28,13 @@ from sandbox_kernel.engines.bubblewrap import arguments, launch
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
+from sandbox_kernel.plugins.verify import bait, cells, ends, examination
+from sandbox_kernel.plugins.verify.findings import Finding, Verdict
+from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
+from sandbox_kernel.plugins.verify.shipped import PROGRAM
 from sandbox_kernel.policy import Verdict as PolicyVerdict
 from sandbox_kernel.policy.outputs import OutputPolicy
 from sandbox_kernel.session.session import Session
-from sandbox_kernel.verify import bait, cells, ends, examination
-from sandbox_kernel.verify.findings import Finding, Verdict
-from sandbox_kernel.verify.probes import BY_CODE, PROBES, Where, Word
-from sandbox_kernel.verify.shipped import PROGRAM
 from tests.attacks.escape.alterations import Alteration, Body, Given, both, folder, host, no_filter, root, secret, tmpfs
 from tests.attacks.escape.tools import BUBBLEWRAP
 from tests.support.engines import IMAGE, docker_runtimes
@@ -145,7 +145,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as _way:
 
 
 def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.verify.shipped.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
+    patch.setattr("sandbox_kernel.plugins.verify.shipped.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
     without_a_shield(patch)
 
 
@@ -271,11 +271,11 @@ CORE_PATTERN = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8")
 ELSEWHERE = {"limit-core"} if CORE_PATTERN.startswith(("|", "/")) else set[str]()
 """Where a core file goes is a setting of the whole machine: on some it never lies in a sandbox, limited or not."""
 JUDGED_ALONE = {
-    "network-past-the-rules": "tests/unit/test_verify.py judges what was denied and what was not",
-    "output-forged": "tests/unit/test_verify.py judges the messages as a kernel sends them",
-    "plant-downloads": "tests/unit/test_verify.py judges a folder with what may not arrive there",
-    "technology-kernel": "tests/unit/test_verify.py judges a runtime that is gVisor by name only",
-    "end-kernel": "tests/unit/test_verify.py judges other ends",
+    "network-past-the-rules": "tests/plugins/verify/unit/test_verify.py judges what was denied and what was not",
+    "output-forged": "tests/plugins/verify/unit/test_verify.py judges the messages as a kernel sends them",
+    "plant-downloads": "tests/plugins/verify/unit/test_verify.py judges a folder with what may not arrive there",
+    "technology-kernel": "tests/plugins/verify/unit/test_verify.py judges a runtime that is gVisor by name only",
+    "end-kernel": "tests/plugins/verify/unit/test_verify.py judges other ends",
 }
 """Probes that turn in no sandbox here, and why."""
 
@@ -452,7 +452,7 @@ kit.main("""
 
 
 def with_lies(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.verify.shipped.PROGRAM", PROGRAM.replace("kit.main(", LIES))
+    patch.setattr("sandbox_kernel.plugins.verify.shipped.PROGRAM", PROGRAM.replace("kit.main(", LIES))
     without_a_shield(patch)
 
 

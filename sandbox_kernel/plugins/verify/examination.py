@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import SandboxError
-from ..core.model import MIB, Limits, Message, Settings
-from ..engines.about import EngineInfo, Inspectable, Shown
-from ..engines.select import BUBBLEWRAP, QEMU, begin, chosen, make_engine
-from ..sdk.client import AsyncSandbox, session_of
-from ..sdk.execution import Execution
+from ...core.errors import SandboxError
+from ...core.model import MIB, Limits, Message, Settings
+from ...engines.about import EngineInfo, Inspectable, Shown
+from ...engines.select import BUBBLEWRAP, QEMU, begin, chosen, make_engine
+from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.execution import Execution
 from . import cells, ends, outside, shows, standing
 from .bait import Bait, laid
 from .findings import Finding, complete, decided, failed, not_applicable, of_attacks
@@ -303,8 +303,8 @@ def _variables(settings: Settings) -> list[str]:
     """Return the variables that a way out puts into a sandbox: placeholders, and where the way is."""
     if not settings.has_way_out:
         return []
-    from ..gateway.environment import inside
-    from ..policy.network import Rule
+    from ...gateway.environment import inside
+    from ...policy.network import Rule
 
     placeholders = {secret.name: "" for secret in settings.secrets}
     return sorted(inside(map(Rule.parse, settings.network), placeholders, "").environment)

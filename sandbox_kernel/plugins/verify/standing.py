@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..core.model import Limits, format_bytes
-from ..engines.about import Shown
-from ..engines.attestation import FALLBACK_TUNNELS, known_mount
-from ..engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
+from ...core.model import Limits, format_bytes
+from ...engines.about import Shown
+from ...engines.attestation import FALLBACK_TUNNELS, known_mount
+from ...engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
 from .findings import Finding, decided, not_applicable
 from .outside import UNLIMITED, Process
 
