@@ -34,7 +34,6 @@ READY_SECONDS = 180.0
 REST_SECONDS = 10.0
 TRIES = 4
 WARM = "ready"
-PREPARED = "sandbox_kernel.kernel.prepared"
 TABLE = 500
 """Characters that the table below has at least, as text and as HTML."""
 IMPORT = "import pandas; pandas.DataFrame({'a': [1, 2, 3]}).describe()"
@@ -87,18 +86,6 @@ class Ready:
             sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: broker\r\n\r\n")
             page = b"".join(iter(lambda: sock.recv(1 << 16), b""))
         return int(page.partition(b'claim_seconds_count{kind="warm"} ')[2].split(None, 1)[0])
-
-
-def until_prepared(broker: psutil.Process, specs: KernelSpecManager) -> None:
-    """Return once kernels are forked; who asks in vain has that prepared, unless the machine is busy."""
-    end = time.monotonic() + READY_SECONDS
-    while time.monotonic() < end:
-        if any(PREPARED in one.cmdline() for one in broker.children()):
-            time.sleep(1.0)  # it is there, and is loading
-            return
-        start(WARM, specs)
-        time.sleep(2.0)
-    raise BenchmarkError("no kernel was prepared: the machine is busy")
 
 
 def first_import(name: str, specs: KernelSpecManager, *, lingers: bool = True) -> float:
@@ -187,7 +174,6 @@ class Bench:
         pandas = has_pandas(self.options.stock)
         self.ready.of_the_next_kind()
         start(WARM, self.specs)  # what is asked for once is ready the next time
-        until_prepared(psutil.Process(self.broker), self.specs)
         for what, measure in kinds:
             values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
             if what.startswith(table) and not pandas:

@@ -262,7 +262,7 @@ MEASURES = (
         repetitions=5,
         quick=2,
         live=restart_at_once,
-        bar=Bar(kind="ratio at most", value=0.4),
+        bar=Bar(kind="ratio at most", value=1.0),
     ),
     Measure(
         name="memory",

@@ -1,7 +1,7 @@
 """What one session holds in memory: every process of it on the host, and those in its sandbox.
 
-A broker, the process that it forks kernels from and the sandboxes that wait are no session's: they are left out, also
-where one session started them. What such a sandbox had imported while it waited is the session's once it has it.
+A broker and the sandboxes that wait are no session's: they are left out, also where one session started them. What
+such a sandbox had imported while it waited is the session's once it has it.
 Read from /proc and from the engine, both needing the rights of root for the container's part.
 """
 
@@ -17,15 +17,14 @@ import docker
 import psutil  # type: ignore[import-untyped]
 
 from sandbox_kernel.engines.owner import Owner
-from sandbox_kernel.engines.sightings import PREPARED, waits_for
 
 from .kernels import MARK, BenchmarkError, Kernel
 
-SHARED = {b"broker", PREPARED}
-"""Arguments of processes that are there for all sessions of a user."""
+SHARED = b"broker"
+"""An argument of a process that is there for all sessions of a user."""
 COUNTED = (
     "counted: the kernel's processes on the host, its sandbox with what that had imported while it waited, and the\n"
-    "  engine's process over it; not counted: a broker, what it forks kernels from, and the sandboxes that wait"
+    "  engine's process over it; not counted: a broker, and the sandboxes that wait"
 )
 
 if TYPE_CHECKING:
@@ -58,18 +57,14 @@ def container_bytes(kernel: Kernel) -> int:
 
 
 def host_processes(kernel: Kernel) -> set[psutil.Process]:
-    """Return the processes that inherited the kernel's mark, wherever in the process tree they are now.
-
-    One that was forked for the kernel shows neither variables nor arguments of its own: its launcher waits for its end.
-    """
+    """Return the processes that inherited the kernel's mark, wherever in the process tree they are now."""
     mark, file = f"{MARK}={kernel.mark}".encode(), str(kernel.manager.connection_file).encode()
     found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
             words = [Path(f"/proc/{process.pid}/{name}").read_bytes().split(b"\0") for name in ("environ", "cmdline")]
-            if (mark in words[0] or file in words[1]) and not SHARED & set(words[1]):
+            if (mark in words[0] or file in words[1]) and SHARED not in words[1]:
                 found.add(process)
-                found |= {psutil.Process(pid) for pid in waits_for(process.pid)}
     if not found:
         raise BenchmarkError(f"{kernel.name}: none of its processes is found")
     return found

@@ -25,12 +25,9 @@ def main(argv: list[str]) -> int:
         from .cli import main as command_line
 
         return command_line(argv)
-    from .kernel import launch
+    from .kernel.head_start import kernel_main
 
-    launch.follow(argv)  # from here on it waits, where a copy of the kernel process before goes on
-    from .kernel.successor import run
-
-    return run(argv)
+    return kernel_main(argv)
 
 
 def is_kernel(argv: list[str]) -> bool:

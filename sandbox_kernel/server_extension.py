@@ -156,10 +156,8 @@ class SandboxKernels(Configurable):
 
 USUAL = "python3"
 """The kernel that clients of Jupyter ask for by default. Where sandboxes alone are started, it is one."""
-SWITCHES = {"-I", "-E", "-P", "-S"}
+SWITCHES = {"-I", "-E", "-P"}
 """Of Python, in the command of a kernel of ours."""
-LAUNCHER = "/sandbox_kernel/kernel/launch.py"
-"""What is started in place of the package where a broker may have a kernel prepared."""
 
 
 def is_sandbox(specs: Any, name: str) -> bool:
@@ -169,9 +167,7 @@ def is_sandbox(specs: Any, name: str) -> bool:
     except (KeyError, ValueError):  # there is none, or its file is broken
         return False
     at = next((number for number, word in enumerate(argv) if number and word not in SWITCHES), 0)
-    # The launcher runs what is named next, if it has no kernel prepared.
-    starts = at > 0 and (argv[at] == "-m" or argv[at].endswith(LAUNCHER))
-    return starts and argv[at + 1 : at + 2] == ["sandbox_kernel"]
+    return at > 0 and argv[at : at + 2] == ["-m", "sandbox_kernel"]
 
 
 def own_scripts(page: bytes) -> list[str]:

@@ -16,7 +16,6 @@
 - `caller`: One connection: a few bounded requests, each answered once.
 - `answers`: What callers may ask besides a sandbox.
 - `metrics`: Figures for the operator, in Prometheus's text form.
-- `kernels`: A process from which kernels are forked, for one user's front ends.
 - `daemon`: The sockets, and the daemon from its start to its end.
 - `command`: `sandbox-kernel broker`.
 """

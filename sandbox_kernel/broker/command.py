@@ -68,7 +68,6 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from ..engines.select import make_own_engine
     from .ceilings import load
     from .daemon import Broker, Listening, bound, on_signals
-    from .kernels import Kernels
     from .pool import Pool
 
     _room_for_files()
@@ -96,12 +95,6 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
 
     on_signals(broker, again)
     pages = await _metrics(broker, options.metrics) if options.metrics else None
-    kernels = Kernels(path, say=_say, starts=broker.figures.kernels)
-    if not options.for_all:  # one that serves others runs nothing for them
-        try:
-            kernels.listen()
-        except OSError as error:  # its address is the longer one of the two, and the system bounds both
-            _say(f"no kernels are prepared: {error}")
     broker.listen(sock)
     _say(f"listening at {path}, engine {engine.address}, {settings.pool} sandboxes kept ready")
     for other in others() if path == own() else ():
@@ -109,7 +102,6 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     try:
         await broker.run()
     finally:
-        await kernels.close()
         if pages is not None:
             pages.close()
 

@@ -21,8 +21,6 @@ class Figures:
     def __init__(self) -> None:
         self._refused: Counter[str] = Counter()
         self._ended: Counter[str] = Counter()
-        self.kernels: Counter[str] = Counter()
-        """Kernel processes by how they started: forked, or by themselves, and then why."""
         self._claims = {kind: [0] * (len(BOUNDS) + 1) for kind in ("warm", "cold")}
         self._seconds = dict.fromkeys(self._claims, 0.0)
 
@@ -62,8 +60,6 @@ class Figures:
         lines += [_labelled("refusals_total", "code", *row) for row in sorted(self._refused.items())]
         lines += _head("ends_total", "counter", "Sandboxes that ended, by reason.")
         lines += [_labelled("ends_total", "reason", *row) for row in sorted(self._ended.items())]
-        lines += _head("kernels_total", "counter", "Kernels that asked to be forked, by what came of it.")
-        lines += [_labelled("kernels_total", "start", *row) for row in sorted(self.kernels.items())]
         single = (
             ("connections", "gauge", "Connections of callers.", broker.connections),
             ("memory_promised_bytes", "gauge", "Memory limits of all running sandboxes together.", _promised(broker)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.errors import EngineError
 from ..core.model import format_bytes
 from ..engines.broker.places import others
-from ..engines.sightings import name_of, start_of, work_of
+from ..engines.sightings import name_of, work_of
 from ..policy.shown import ours
 from .commands import FINE, engine_call
 
@@ -35,7 +35,6 @@ def ps(options: argparse.Namespace) -> int:
             | {
                 "work": work_of(row.owner_pid) if row.owner_alive else "",
                 "kernel": name_of(row.owner_pid) if row.owner_alive else "",
-                "start": start_of(row.owner_pid) if row.owner_alive else "",
             }
             for row, use in zip(rows, used, strict=True)
         ]
@@ -71,7 +70,6 @@ def for_people(row: Listed, used: int | None) -> dict[str, str]:
         "image": row.image,
         "memory": f"{'?' if used is None else format_bytes(used)} of {format_bytes(row.memory_bytes)}",
         "kernel": name_of(row.owner_pid) if row.owner_alive else "",
-        "start": start_of(row.owner_pid) if row.owner_alive else "",
         "work": work_of(row.owner_pid) if row.owner_alive else "",
     }
 

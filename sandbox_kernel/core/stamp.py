@@ -1,13 +1,10 @@
-"""What tells one installation of this package from another, and from itself before a change.
+"""What tells one installation of this package from another, and from itself before a change."""
 
-`kernel/launch.py` reads it in a process of few milliseconds, so it imports what is built in, and looks at no content.
-"""
+from __future__ import annotations
 
-import posix
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+import os
+from collections.abc import Iterator
+from hashlib import sha256
 
 
 def stamp(package: str) -> str:
@@ -16,14 +13,7 @@ def stamp(package: str) -> str:
     Of each file its name, size and time count: two checkouts of the same version have two stamps, and so has one before
     and after an update. `package` is its folder. Raises OSError.
     """
-    try:
-        from _sha2 import sha256  # type: ignore[import-not-found]  # `hashlib` would load all of OpenSSL
-    except ImportError:
-        try:
-            from _sha256 import sha256  # type: ignore[import-not-found]
-        except ImportError:
-            from hashlib import sha256
-    place = posix.stat(package)
+    place = os.stat(package)  # noqa: PTH116 (there are hundreds of files)
     lines = [f"{place.st_dev} {place.st_ino}", *_files(package, ".py")]
     for images in (f"{package}/resources/images", f"{package.rpartition('/')[0]}/images"):
         try:
@@ -31,11 +21,11 @@ def stamp(package: str) -> str:
         except OSError:
             continue  # an installed package brings them, a checkout has them beside it
         break
-    return str(sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest())
+    return sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
-def _files(folder: str, suffix: str) -> "Iterator[str]":
-    with posix.scandir(folder) as found:
+def _files(folder: str, suffix: str) -> Iterator[str]:
+    with os.scandir(folder) as found:
         for entry in sorted(found, key=lambda one: one.name):
             if entry.is_dir():
                 if entry.name != "__pycache__":

@@ -11,36 +11,10 @@ import os
 import socket
 import stat
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 NO_DOORS: Mapping[str, int] = {}
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
-
-
-class Launched(NamedTuple):
-    """Who started a kernel that was forked (`prepared.py`), and what it brought along."""
-
-    pid: int
-    """The process that the front end knows; it lives as long as the kernel."""
-    doors: Mapping[str, int]
-    """Sockets that listen already, by channel, as it says."""
-    vain: str | None = None
-    """Where it asked for a kernel that was prepared, and there was none: to be asked once there may be a broker."""
-    left: tuple[int, dict[str, Any]] | None = None
-    """The pipe and the state that the kernel process before left, if this one is its copy (`successor.py`)."""
-
-
-def fitting(connection: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, int]:
-    """Return those that listen at the addresses of a connection file, by channel; all others are closed."""
-    found: dict[str, int] = {}
-    for channel, descriptor in given.items():
-        one = socket.socket(fileno=descriptor)
-        wanted = (connection.get("ip"), connection.get(f"{channel}_port"))
-        if connection.get("transport", "tcp") == "tcp" and one.getsockname() == wanted:
-            found[channel] = one.detach()
-        else:
-            one.close()
-    return found
 
 
 def open_doors(connection: Mapping[str, Any]) -> dict[str, int]:

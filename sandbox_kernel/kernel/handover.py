@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,15 +39,9 @@ class Left(NamedTuple):
     """The address of the container's engine."""
 
 
-def collect(
-    settings: Settings,
-    place: keeper.Place,
-    *,
-    wanted: bool = True,
-    known: tuple[int, dict[str, Any]] | None = None,
-) -> Left | None:
-    """Return what was left at `place`, or is `known` already. One that is not `wanted`, or has other settings, ends."""
-    left = known or keeper.collect(place)
+def collect(settings: Settings, place: keeper.Place, *, wanted: bool = True) -> Left | None:
+    """Return what was left at `place`. A container that is not `wanted`, or has other settings, ends."""
+    left = keeper.collect(place)
     if left is None:
         return None
     fd, state = left
@@ -68,58 +61,37 @@ def engine_of(settings: Settings, left: Left | None) -> Inspectable:
     return make_engine(of_session(settings))
 
 
-class Parked(NamedTuple):
-    """What a kernel process is about to leave: it has a place to do so, and the container speaks to nobody."""
-
-    listener: socket.socket
-    path: str
-    fd: int
-    container: dict[str, Any]
-    doors: Mapping[str, int]
-    state: dict[str, Any]
-    """All that the next process gets to know; it goes through memory only."""
-
-    def start_keeper(self) -> int:
-        """Start a process that gives it to the next one; return its number. Raises `OSError`."""
-        given = (self.fd, *self.doors.values())
-        arguments = (str(self.listener.fileno()), self.path, *map(str, given))
-        process = start_helper(keeper.__file__, *arguments, files=(self.listener.fileno(), *given))
-        if process.stdin is not None:
-            process.stdin.write(json.dumps(self.state).encode())
-            process.stdin.close()
-        return process.pid
-
-    def close(self, *, kept: bool) -> None:
-        """Close this process's ends; the place stays if the container is `kept` by another one."""
-        if not kept:
-            keeper.forget(self.path)
-        self.listener.close()
-        for fd in (self.fd, *self.doors.values()):
-            os.close(fd)
-
-
-async def park(
+async def leave(
     session: Session,
     place: keeper.Place,
     way_out: dict[str, Any] | None = None,
     *,
     listeners: int = 0,
     doors: Mapping[str, int] = NO_DOORS,
-) -> Parked:
-    """Prepare to leave the session's container at `place`. Raises `SandboxError` or `OSError` if it cannot be left.
+) -> int:
+    """Leave the session's container at `place`, with a keeper, and return the number of its process.
 
-    `way_out` is what only the two processes and the keeper get to know, in memory; `doors` are sockets that listen.
+    `way_out` is what only the two processes and the keeper get to know, in memory; `doors` are sockets that listen, and
+    stay the caller's. Raises `SandboxError` or `OSError` if it cannot be left: it ends, then.
     """
-    with contextlib.ExitStack() as undo:
-        listener, path = keeper.listen(place)
-        undo.callback(listener.close)
+    listener, path = keeper.listen(place)
+    with listener, contextlib.ExitStack() as undo:
         undo.callback(keeper.forget, path)
-        handover = await session.park()
-        undo.pop_all()
-    known = {"settings": _digest(session.settings), "container": handover.state, "way_out": way_out}
-    engine = getattr(session.engine, "address", "")
-    state = {**known, "listeners": listeners, "engine": engine, keeper.DOORS: [*doors]}
-    return Parked(listener, path, handover.fd, handover.state, doors, state)
+        given = await session.park()
+        try:
+            known = {"settings": _digest(session.settings), "container": given.state, "way_out": way_out}
+            engine = getattr(session.engine, "address", "")
+            state = {**known, "listeners": listeners, "engine": engine, keeper.DOORS: [*doors]}
+            files = (given.fd, *doors.values())
+            arguments = (str(listener.fileno()), path, *map(str, files))
+            process = start_helper(keeper.__file__, *arguments, files=(listener.fileno(), *files))
+            if process.stdin is not None:
+                with process.stdin as pipe:
+                    pipe.write(json.dumps(state).encode())
+            undo.pop_all()
+        finally:
+            os.close(given.fd)
+    return process.pid
 
 
 def _digest(settings: Settings) -> str:

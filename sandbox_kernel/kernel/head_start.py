@@ -6,11 +6,9 @@ Imports the keeper and the engine's spec; neither asyncio nor what does.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
-import os
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +18,7 @@ from ..core.errors import ConfigurationError, SandboxError
 from ..core.resources import keep_ends_of_children
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec
-from . import keeper, launch
-from .doors import Launched
+from . import keeper
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from ..core.model import Settings
     from ..engines.base import Ahead
     from ..gateway.opening import WayOut
-    from .handover import Parked
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that imports may keep the loop waiting, each time."""
@@ -45,11 +41,8 @@ class HeadStart(NamedTuple):
 NOTHING_BEGUN = HeadStart()
 
 
-def kernel_main(argv: list[str], launched: Launched | None = None) -> tuple[int, Parked | None]:
-    """Run a kernel with these arguments; return its exit code, and what it left to be given to the next process.
-
-    The code is 2 for arguments without a connection file.
-    """
+def kernel_main(argv: list[str]) -> int:
+    """Run a kernel with these arguments until its shutdown; return its exit code, 2 without a connection file."""
     keep_ends_of_children()
     gc.disable()  # until all is loaded, which stays: looking through it takes a tenth of the start
     from ..config.sources import from_argv
@@ -61,22 +54,12 @@ def kernel_main(argv: list[str], launched: Launched | None = None) -> tuple[int,
         sys.stderr.write(f"sandbox-kernel: {error}\n")
         connection_file, settings = _connection_file(argv), error
         if connection_file is None:
-            return 2, None
+            return 2
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
-        return 2, None
-    goes_on = launched is not None and launched.left is not None
-    begun = NOTHING_BEGUN
-    if not (goes_on or isinstance(settings, ConfigurationError)):
-        begun = head_start(connection_file, settings)
-    if in_vain := [word.removeprefix(launch.ASKED) for word in argv if word.startswith(launch.ASKED)]:
-        line = f"sandbox-kernel: the broker has not forked this kernel, which starts by itself: {in_vain[-1]}\n"
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(line)
-        # Who has one prepared knows; who comes later, or begins anew, is to be asked again.
-        vain = launch.place_of(argv) if in_vain[-1] in {launch.NOBODY, launch.OUTDATED} else None
-        launched = launched._replace(vain=vain) if launched is not None else Launched(os.getpid(), {}, vain)
-    return run_kernel(connection_file, settings, begun, launched)
+        return 2
+    begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
+    return run_kernel(connection_file, settings, begun)
 
 
 def _connection_file(argv: list[str]) -> str | None:
@@ -102,9 +85,8 @@ def run_kernel(
     connection_file: str,
     settings: Settings | ConfigurationError,
     begun: HeadStart = NOTHING_BEGUN,
-    launched: Launched | None = None,
-) -> tuple[int, Parked | None]:
-    """Run a kernel until its shutdown; return the process's exit code, and what is to be left for the next process.
+) -> int:
+    """Run a kernel until its shutdown; return the process's exit code.
 
     Its first container may be asked for already. With an error in place of settings it starts nothing, and every cell
     is answered with that: where a person would else see a kernel that dies again and again.
@@ -116,13 +98,13 @@ def run_kernel(
     share_arena()  # importing what comes next takes a thread
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
 
-    async def run() -> tuple[int, Parked | None]:
+    async def run() -> int:
         engine = None
         if begun.ahead is not None and not isinstance(settings, ConfigurationError):
             engine = make_engine(settings, begun.ahead)  # which goes on, while the rest is loaded
         module = await import_meanwhile("sandbox_kernel.kernel.proxy")
-        proxy = module.Proxy(connection_file, connection, settings, begun, engine, launched=launched)
-        return await proxy.run(), proxy.parked
+        proxy = module.Proxy(connection_file, connection, settings, begun, engine)
+        return int(await proxy.run())
 
     return asyncio.run(run())
 

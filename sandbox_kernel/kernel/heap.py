@@ -52,10 +52,9 @@ class Heap:
         self._timer = loop.call_at(min(loop.time() + KEPT_SECONDS, self._since + LONGEST_SECONDS), self._give_back)
 
     def close(self) -> None:
-        """Give back what is kept: the process may go on as another kernel, with a heap of its own."""
+        """Forget the timer; the process ends."""
         if self._timer is not None:
             self._timer.cancel()
-            self._give_back()
 
     def _give_back(self) -> None:
         self._timer = None

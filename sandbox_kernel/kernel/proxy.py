@@ -7,7 +7,6 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
@@ -22,7 +21,7 @@ from ..engines.base import Engine
 from ..engines.refusal import Refusal
 from ..session import protocol
 from ..session.session import Session
-from . import doors, handover, keeper, launch
+from . import doors, handover, keeper
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
@@ -56,24 +55,16 @@ class Proxy:
         settings: Settings | ConfigurationError,
         begun: HeadStart = NOTHING_BEGUN,
         asked: Inspectable | None = None,
-        *,
-        launched: doors.Launched | None = None,
     ) -> None:
         """`asked` is the engine that was asked for the container that is `begun`; nothing was left then."""
         self.connection = connection
-        self.pid = launched.pid if launched is not None else os.getpid()
-        """The process that the front end knows."""
-        self._vain = launched.vain if launched is not None else None
-        self._brought = doors.fitting(connection, launched.doors) if launched is not None else {}
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
         self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
         ahead = begun.ahead if asked is not None else None
         self._left = None
         if asked is None:
-            known = launched.left if launched is not None else None
-            self._left = handover.collect(self.settings, self.meeting_place, wanted=not self.problem, known=known)
-        self.parked: handover.Parked | None = None  # for the next process, when the loop has ended
+            self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
         self._way_out = way_out = self._opened(begun)
         engine: Engine
         if self.problem is None:
@@ -115,8 +106,7 @@ class Proxy:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         self._start_session()
         sockets = await import_meanwhile("sandbox_kernel.kernel.sockets")
-        if not gc.get_freeze_count():  # else all was loaded long ago, and what a session leaves is looked through
-            gc.freeze()
+        gc.freeze()  # what was loaded stays, and is not looked through
         gc.enable()
         self.sockets = sockets.FrontSockets(
             self.connection,
@@ -124,12 +114,12 @@ class Proxy:
             self.audit,
             message_bytes=self.settings.limits.message_bytes,
             anybody=self.settings.clients == "any",
-            doors={**self._brought, **(self._left.doors if self._left is not None else {})},
+            doors=self._left.doors if self._left is not None else doors.NO_DOORS,
         )
         self._publish_status("starting", {})
         self.sockets.listen()
         self._tasks.start(self.opening.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
-        self._tasks.start(until_left(self.pid, self._stopping), "watching the parent process")
+        self._tasks.start(until_left(self._stopping), "watching the parent process")
         self._tasks.start(self._reap(), "removing what earlier kernels left")
         try:
             await self._stopping.wait()
@@ -236,7 +226,7 @@ class Proxy:
 
     async def _usage(self) -> dict[str, Any]:
         limits = self.settings.limits
-        content: dict[str, Any] = {"hostname": "sandbox", "pid": self.pid, "cpu_count": limits.cpus}
+        content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
         try:
             usage = await self.session.usage()
         except SandboxError:
@@ -322,21 +312,16 @@ class Proxy:
         known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
-                place = self.meeting_place
-                self.parked = await handover.park(self.session, place, known, listeners=heard, doors=open_ones)
+                await handover.leave(self.session, self.meeting_place, known, listeners=heard, doors=open_ones)
         except (SandboxError, TimeoutError, OSError) as error:
             self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
         finally:
-            if self.parked is None:
-                for fd in open_ones.values():
-                    os.close(fd)
+            for fd in open_ones.values():
+                os.close(fd)
 
     async def _reap(self) -> None:
         """Remove what earlier kernels left that were killed between creating a container and starting it."""
         await self.session.settled()
-        if self._vain is not None:
-            with contextlib.suppress(OSError):  # who answers may be busy for as long as a knock waits
-                await asyncio.to_thread(lambda path: launch.knock(path).close(), self._vain)
         try:
             if count := await self.session.engine.reap():
                 self.audit("reaped", containers=count)

@@ -313,8 +313,6 @@ class FrontSockets:
     def destroy(self) -> None:
         """End the context and the heartbeat; waits for what is still leaving, a second at most."""
         self._context.term()
-        if (garbage := sys.modules.get("zmq.utils.garbage")) is not None:
-            garbage.gc.stop()  # the thread that pyzmq has once something large was sent; it begins again by itself
         self._beat.join(LINGER_MS / 1000)
         self._guests.join(LINGER_MS / 1000)
 

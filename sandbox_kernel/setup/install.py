@@ -23,8 +23,7 @@ from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolv
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError
 from ..core.model import Settings, format_bytes
-from ..core.resources import PACKAGE, brought
-from ..engines.select import is_broker
+from ..core.resources import brought
 from ..files.places import open_folder
 
 if TYPE_CHECKING:
@@ -56,9 +55,6 @@ def kernel_spec(
     argv: list[str] = []
     for word in spec["argv"]:
         argv += [python] if word == "{python}" else isolation if word == "{isolation}" else [word]
-    if is_broker(str(values.get("engine", ""))):  # which may have a kernel prepared
-        argv[argv.index("-m")] = str(PACKAGE / "kernel" / "launch.py")
-        argv.insert(1 + len(isolation), "-S")
     for name, setting in SETTINGS.items():
         if name in values:
             argv += [f"{setting.flag}={word}" for word in setting.form.written(name, values[name])]

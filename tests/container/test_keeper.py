@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import socket
@@ -21,7 +22,7 @@ import psutil
 import pytest
 
 from sandbox_kernel.kernel import keeper
-from tests.support.kernels import Kernel, arguments_of, connect, containers_of, eventually
+from tests.support.kernels import Kernel, all_containers, arguments_of, connect, eventually
 from tests.support.patience import Stopwatch
 
 NOBODY = 65534
@@ -363,21 +364,27 @@ def test_garbage_is_no_container_and_leaves_no_file_open(
     assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
 
 
-def test_the_container_ends_with_a_successor_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
-    """A restart whose second half never happens: the copy of the kernel's process ends, and takes all along."""
+def test_the_container_ends_with_a_keeper_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
+    """A restart whose second half never happens: the keeper, run as the script that it is, ends and takes all along."""
     kernel = start_kernel()
     kernel.run("kept = 1")
+    [row] = kernel.containers()
     kernel.client.stop_channels()
     client = kernel.manager.client()
     client.start_channels()
+    connection = json.loads(Path(kernel.manager.connection_file).read_text())
+    meeting = keeper.place(kernel.manager.connection_file, connection["key"])
     try:
-        began, pid = time.monotonic(), kernel.pid
+        began = time.monotonic()
         client.control_channel.send(client.session.msg("shutdown_request", {"restart": True}))
         eventually(lambda: not kernel.manager.is_alive(), 10, "the old process has ended")
-        [copy] = [one for one in psutil.process_iter() if kernel.manager.connection_file in arguments_of(one)]
-        assert copy.pid != pid
-        eventually(lambda: not copy.is_running(), keeper.HOLD_SECONDS + 5, "the copy has ended")
+        [held] = [one for one in psutil.process_iter() if any(meeting.name in word for word in arguments_of(one))]
+        assert "keeper.py" in " ".join(arguments_of(held))
+        eventually(lambda: not held.is_running(), keeper.HOLD_SECONDS + 5, "the keeper has ended")
         assert time.monotonic() - began > keeper.HOLD_SECONDS / 2
-        eventually(lambda: not containers_of(pid), 5, "the container has ended")
+        eventually(
+            lambda: row.container not in {one.container for one in all_containers()}, 5, "the container has ended"
+        )
+        assert not keeper.left(meeting)
     finally:
         client.stop_channels()

@@ -192,16 +192,16 @@ def processes_of(kernel: Kernel) -> set[int]:
     return {one.pid for one in psutil.process_iter() if kernel.manager.connection_file in arguments_of(one)}
 
 
-def restarted(kernel: Kernel) -> tuple[str, int]:
-    """Restart a kernel; return its container, and the process that has it: a copy of the one before."""
+def restarted(kernel: Kernel) -> str:
+    """Restart a kernel; return its container, which is the one before, and which its new process owns."""
+    [before] = kernel.containers()
     kernel.manager.restart_kernel()
     kernel.client.wait_for_ready(timeout=30)
     kernel.run("1 + 1")  # a client may have taken an earlier answer for the sign that it is ready
-    [row] = kernel.containers()
-    assert row.owner_pid is not None
-    assert processes_of(kernel) == {kernel.pid, row.owner_pid}
-    assert kernel.pid != row.owner_pid
-    return row.container, row.owner_pid
+    [after] = kernel.containers()
+    assert after.container == before.container
+    assert processes_of(kernel) == {kernel.pid} == {after.owner_pid} != {before.owner_pid}
+    return after.container
 
 
 def is_gone(container: str) -> bool:
@@ -211,11 +211,11 @@ def is_gone(container: str) -> bool:
 def test_shutdown_after_a_restart_leaves_nothing(start_kernel: Start) -> None:
     before = keepers()  # of another kernel on this machine, which may wait for its successor
     kernel = start_kernel()
-    container, _ = restarted(kernel)
+    container = restarted(kernel)
     kernel.client.stop_channels()
     kernel.manager.shutdown_kernel()
     eventually(lambda: is_gone(container), 5, "the container is gone")
-    eventually(lambda: not processes_of(kernel), 5, "both processes are gone")
+    eventually(lambda: not processes_of(kernel), 5, "its process is gone")
     eventually(lambda: keepers() <= before, 5, "its keeper is gone")
 
 
@@ -223,27 +223,17 @@ def test_restart_after_restart_is_alike(start_kernel: Start) -> None:
     """The files are there, the variables are not, and each process has as many files open as the one before."""
     kernel = start_kernel()
     kernel.run("open('kept.txt', 'w').write('yes')")
-    container, first = restarted(kernel)
+    restarted(kernel)
     assert kernel.run("print(open('kept.txt').read()); gone = 1").text() == "yes\n"
-    open_files = {int(path.name) for path in Path(f"/proc/{first}/fd").iterdir()}
+    open_files = {int(path.name) for path in Path(f"/proc/{kernel.pid}/fd").iterdir()}
     for _ in range(3):
-        again, last = restarted(kernel)
-        assert again == container
+        restarted(kernel)
         assert kernel.run("print('gone' in dir(), open('kept.txt').read()); gone = 1").text() == "False yes\n"
     eventually(
-        lambda: len(list(Path(f"/proc/{last}/fd").iterdir())) <= len(open_files), 10, "no file is open that was not"
+        lambda: len(list(Path(f"/proc/{kernel.pid}/fd").iterdir())) <= len(open_files),
+        10,
+        "no file is open that was not",
     )
-    assert len(processes_of(kernel)) == 2
-
-
-def test_what_is_large_and_hints_leave_nothing_that_a_copy_lacks(start_kernel: Start) -> None:
-    """A thread of pyzmq's sends what is large; a hint has a file open for the folder of the notebook."""
-    kernel = start_kernel()
-    for _ in range(2):
-        kernel.run("print('x' * 2_000_000)")
-        assert kernel.run("open('nowhere.csv')").ename == "FileNotFoundError"
-        restarted(kernel)
-    assert kernel.run("1 + 1").value == "2"
 
 
 FEATURES: dict[str, tuple[list[str], str, str]] = {
@@ -265,10 +255,7 @@ FEATURES: dict[str, tuple[list[str], str, str]] = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_no_thread_of_a_feature_keeps_a_kernel_from_being_copied(
-    start_kernel: Start, tmp_path: Path, feature: str
-) -> None:
-    """A copy would lack it, so there would be none, and each restart a slow one."""
+def test_a_restart_keeps_what_a_session_has(start_kernel: Start, tmp_path: Path, feature: str) -> None:
     settings, code, value = FEATURES[feature]
     up, down = tmp_path / "up", tmp_path / "down"
     for folder in (up, down):
@@ -282,13 +269,6 @@ def test_no_thread_of_a_feature_keeps_a_kernel_from_being_copied(
         assert (down / "made").read_text() == "given"
         (up / "later").write_text("x")
         assert kernel.run("open('later').read()").value == "'x'"
-
-
-def test_what_a_session_leaves_in_a_copy_is_given_back(start_kernel: Start) -> None:
-    """A copy has all that the process before had: half a megabyte for each session, if nothing looked for it."""
-    kernel = start_kernel()
-    held = [psutil.Process(restarted(kernel)[1]).memory_full_info().uss for _ in range(14)]
-    assert held[-1] - held[2] < 4_500_000, held  # the system gives memory in pieces of 2 MiB
 
 
 SOLVED = """
@@ -311,42 +291,21 @@ def test_libraries_with_threads_compute_before_and_after_a_restart(start_kernel:
     assert len(set(drawn)) == 3
 
 
-@pytest.mark.parametrize("whom", ["the process that the front end knows", "its copy"])
-def test_after_a_restart_who_kills_one_has_killed_both(start_kernel: Start, whom: str) -> None:
-    kernel = start_kernel()
-    container, copy = restarted(kernel)
-    os.kill(copy if whom == "its copy" else kernel.pid, signal.SIGKILL)
-    eventually(lambda: not kernel.manager.is_alive(), 5, "the front end sees the end")
-    eventually(lambda: not (processes_of(kernel) - {kernel.pid}), 5, "both are gone")
-    eventually(lambda: is_gone(container), 5, "the container is gone")
-
-
-def test_a_front_end_that_became_another_starts_a_process_of_its_own(start_kernel: Start) -> None:
-    """What libraries read at their start cannot be taken over; the container is kept all the same."""
+def test_the_next_process_has_the_variables_and_the_folder_of_the_next_start(
+    start_kernel: Start, tmp_path: Path
+) -> None:
+    """And it keeps the container of the one before, whatever these were."""
     kernel = start_kernel()
     kernel.run("open('kept.txt', 'w').write('yes')")
     [before] = kernel.containers()
     kernel.manager.shutdown_kernel(restart=True)
-    kernel.manager.start_kernel(env={**os.environ, "MALLOC_TRIM_THRESHOLD_": "131072"})
+    kernel.manager.start_kernel(env={**os.environ, "MALLOC_TRIM_THRESHOLD_": "131072"}, cwd=str(tmp_path))
     kernel.client.wait_for_ready(timeout=30)
+    assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
     [after] = kernel.containers()
     assert after.container == before.container
     assert processes_of(kernel) == {kernel.pid} == {after.owner_pid}
-    assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
-
-
-def test_a_front_end_whose_place_changed_has_it_taken_over(start_kernel: Start, tmp_path: Path) -> None:
-    """The kernel's next process has the variables and the folder of the next start, not those of the first."""
-    kernel = start_kernel()
-    kernel.manager.shutdown_kernel(restart=True)
-    kernel.manager.start_kernel(env={**os.environ, "SAID_ANEW": "yes"}, cwd=str(tmp_path))
-    kernel.client.wait_for_ready(timeout=30)
-    assert kernel.run("1 + 1").value == "2"
-    [row] = kernel.containers()
-    copy = row.owner_pid
-    assert copy != kernel.pid
-    assert psutil.Process(copy).ppid() != os.getpid()
-    assert Path(f"/proc/{copy}/cwd").resolve() == tmp_path.resolve()
+    assert Path(f"/proc/{kernel.pid}/cwd").resolve() == tmp_path.resolve()
 
 
 def test_restart_after_a_kill_starts_afresh(start_kernel: Start) -> None:

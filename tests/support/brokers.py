@@ -30,7 +30,6 @@ import psutil
 from sandbox_kernel.broker import lent, order
 from sandbox_kernel.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.broker.daemon import Broker, Listening, bound, on_signals
-from sandbox_kernel.broker.kernels import Kernels
 from sandbox_kernel.broker.order import Order
 from sandbox_kernel.broker.pool import Pool
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
@@ -174,14 +173,8 @@ async def serve(options: argparse.Namespace) -> None:
     )
     on_signals(broker, None)
     broker.listen(sock)
-    kernels = Kernels(options.path, busy=lambda: False, rest_seconds=0.05)
-    if options.kernels:
-        kernels.listen()
     os.write(1, UP)
-    try:
-        await broker.run()
-    finally:
-        await kernels.close()
+    await broker.run()
 
 
 def main() -> None:
@@ -190,7 +183,6 @@ def main() -> None:
     parser.add_argument("--engine", default="docker")
     parser.add_argument("--anything", action="store_true")
     parser.add_argument("--for-all", action="store_true")
-    parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--pool", type=int, default=0)
     parser.add_argument("--preload", nargs="*", default=())
     parser.add_argument("--sessions", type=int, default=64)

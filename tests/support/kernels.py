@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -23,7 +22,6 @@ from sandbox_kernel.cli import main
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.engines.select import make_engine
-from sandbox_kernel.engines.sightings import waits_for
 from tests.support.patience import SLOWNESS, STEP, Patience
 
 ENGINE = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE", "docker")
@@ -117,11 +115,8 @@ class Kernel:
                 return message_id, begin
 
     def containers(self) -> list[Listed]:
-        """Return what is this kernel's: its process's, or that of the copy for which that one stands."""
+        """Return what is this kernel's process's."""
         own = {one.pid for one in psutil.process_iter() if self.manager.connection_file in arguments_of(one)}
-        for pid in list(own):
-            with suppress(OSError):  # it has gone
-                own |= waits_for(pid)
         return [row for row in all_containers() if row.owner_pid in own]
 
     def close(self) -> None:

@@ -13,9 +13,7 @@ import psutil
 from benchmarks import measures, memory
 from benchmarks.__main__ import parsed
 from benchmarks.kernels import MARK, REPLY_SECONDS, STOCK, Kernel, write_stock
-from sandbox_kernel.engines.sightings import PREPARED
 from tests.support.cases import each
-from tests.support.launching import Place, file_of
 
 
 @each("words", [["--engine", "docker"], ["--engin=docker"], ["--on", "start"], ["--j", "file"], ["--qu"]])
@@ -33,23 +31,6 @@ def test_their_own_options_are_read() -> None:
     assert settings == ["--engine", "docker"]
 
 
-def test_a_session_is_its_launcher_and_its_kernel_and_nothing_that_all_share() -> None:
-    """A kernel that was forked is found, and neither what it was forked from nor another session's."""
-    place = Place()
-    try:
-        mark = {name: f"{number:032x}" for number, name in enumerate(("one", "other"))}
-        launchers = {name: place.start(env={MARK: mark[name]}) for name in mark}
-        for name, launcher in launchers.items():
-            manager = SimpleNamespace(connection_file=file_of(launcher))
-            kernel = cast("Any", SimpleNamespace(name=name, mark=mark[name], manager=manager))
-            forked = place.kernel_of(launcher)
-            assert memory.host_processes(kernel) == {psutil.Process(launcher.pid), psutil.Process(forked)}
-        assert place.process is not None
-        assert PREPARED in psutil.Process(place.process.pid).cmdline()[3].encode()
-    finally:
-        place.close()
-
-
 def test_a_broker_that_a_session_started_is_no_part_of_it() -> None:
     """Whatever it inherited. The control is a process with other arguments."""
     mark = "f" * 32
@@ -57,11 +38,11 @@ def test_a_broker_that_a_session_started_is_no_part_of_it() -> None:
     kernel = cast("Any", SimpleNamespace(name="", mark=mark, manager=SimpleNamespace(connection_file="/none.json")))
     started = [
         psutil.Popen(["python3", "-c", program, word], env={**os.environ, MARK: mark}, stdin=-1, stdout=-1, text=True)
-        for word in ("broker", PREPARED.decode(), "a-kernel")
+        for word in ("broker", "a-kernel")
     ]
     try:
-        assert [one.stdout.readline() for one in started] == ["up\n"] * 3
-        assert memory.host_processes(kernel) == {psutil.Process(started[2].pid)}
+        assert [one.stdout.readline() for one in started] == ["up\n"] * 2
+        assert memory.host_processes(kernel) == {psutil.Process(started[1].pid)}
     finally:
         for one in started:
             one.communicate("")

@@ -48,10 +48,7 @@ def leave(
     old: Parting, place: keeper.Place, way_out: dict[str, Any] | None = None, doors: Mapping[str, int] = NO_DOORS
 ) -> None:
     """Leave a container with a keeper; the doors stay open here."""
-    parked = asyncio.run(handover.park(cast("Session", old), place, way_out, doors=doors))
-    assert parked.container == {"name": "a container"}
-    old.keeper = parked.start_keeper()
-    parked._replace(doors=NO_DOORS).close(kept=True)
+    old.keeper = asyncio.run(handover.leave(cast("Session", old), place, way_out, doors=doors))
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from sandbox_kernel.core.errors import ConfigurationError, ImageMissing
 from sandbox_kernel.core.extras import install_words
 from sandbox_kernel.core.model import GIB
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.kernel import launch
 from sandbox_kernel.setup import install
 
 pytestmark = pytest.mark.slow
@@ -72,18 +71,11 @@ def test_the_installed_arguments_are_the_settings_that_were_asked_for(tmp_path: 
     assert from_argv([*words, "--HistoryManager.hist_file=:memory:"])[1].outputs == "strict"
 
 
-def test_a_kernel_of_a_broker_has_the_launcher(tmp_path: Path) -> None:
-    """It takes what a kernel of ours takes, and is one where nothing is prepared; other engines have none."""
+def test_a_kernel_of_a_broker_is_started_as_all_are(tmp_path: Path) -> None:
     assert run("install", "--prefix", tmp_path, "--engine", "broker", "--cpus", "1", cwd=tmp_path).returncode == 0
     argv = spec_of(tmp_path).argv
-    assert argv[:3] == [sys.executable, "-I", "-S"]
-    assert Path(argv[3]).samefile(launch.__file__)
-    assert argv[4:7] == ["sandbox_kernel", "-f", "{connection_file}"]
-    assert read_argv(argv[5:]) == ("{connection_file}", {"engine": "broker", "cpus": "1"})
-    done = subprocess.run([*argv[:5], "--version"], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("sandbox-kernel ")
-    assert run("install", "--prefix", tmp_path, "--engine", "docker", cwd=tmp_path).returncode == 0
-    assert spec_of(tmp_path).argv[1:4] == ["-I", "-m", "sandbox_kernel"]
+    assert argv[:6] == [sys.executable, "-I", "-m", "sandbox_kernel", "-f", "{connection_file}"]
+    assert read_argv(argv[4:]) == ("{connection_file}", {"engine": "broker", "cpus": "1"})
 
 
 def test_logos_are_installed_and_readable_by_everybody(tmp_path: Path) -> None:

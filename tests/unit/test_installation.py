@@ -20,15 +20,12 @@ from sandbox_kernel.core import resources, stamp
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import select
 from sandbox_kernel.engines.broker import places, words
-from sandbox_kernel.kernel import launch
 from tests.support import ROOT
 
 WHERE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from sandbox_kernel.engines.broker import places
-from sandbox_kernel.kernel import launch
-assert launch.own_broker() == places.own()
 print(places.own())
 """
 
@@ -158,4 +155,3 @@ def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(
             assert select.of_session(Settings()).engine == f"broker://{places.own()}"
             assert "this user's own" in select.explained(Settings())
             assert strange in places.others()
-    assert launch.OWN.format("x") == places.FILE.format("x")

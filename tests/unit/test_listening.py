@@ -22,10 +22,9 @@ import zmq
 
 from sandbox_kernel.core.listening import Door
 from sandbox_kernel.engines.broker.engine import BrokerEngine
-from sandbox_kernel.kernel import keeper, launch
+from sandbox_kernel.kernel import keeper
 from tests.support.cases import each
 from tests.support.kernels import WAIT, eventually
-from tests.support.launching import Place
 from tests.support.patience import within
 
 NO_ROOM = [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM]
@@ -130,47 +129,22 @@ def answers(path: str) -> bool:
         return False
 
 
-@each("suffix", ["", launch.SUFFIX])
 def test_a_broker_without_file_descriptors_rests_and_serves_who_waited(
-    a_broker: tuple[subprocess.Popen[bytes], str], suffix: str
+    a_broker: tuple[subprocess.Popen[bytes], str],
 ) -> None:
     process, path = a_broker
-    kind = socket.SOCK_STREAM if suffix else socket.SOCK_SEQPACKET
-    with socket.socket(socket.AF_UNIX, kind) as peer:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
         peer.settimeout(WAIT)
         with without_files(process.pid):
-            peer.connect(path + suffix)
+            peer.connect(path)
             assert rests(process.pid)
-        if suffix:
-            assert peer.recv(1) == b""  # the answer of a broker that has none ready
-        else:
-            peer.send(b'{"op": "status", "n": 1}')
-            assert b"version" in peer.recv(1 << 16)
+        peer.send(b'{"op": "status", "n": 1}')
+        assert b"version" in peer.recv(1 << 16)
 
 
 def test_a_broker_takes_as_many_file_descriptors_as_it_may(a_broker: tuple[subprocess.Popen[bytes], str]) -> None:
     soft, hard = resource.prlimit(a_broker[0].pid, resource.RLIMIT_NOFILE)
     assert soft == min(hard, 1 << 16)
-
-
-def test_prepared_kernels_are_to_be_had_again_once_there_are_file_descriptors() -> None:
-    place = Place()
-    try:
-        assert place.process is not None
-        out = Path(f"/proc/{place.process.pid}/fd/1")
-        eventually(lambda: str(out.readlink()) == os.devnull, WAIT, "it has all that it needs")
-        with without_files(place.process.pid):
-            launcher = place.start()
-            assert rests(place.process.pid)
-            eventually(lambda: "-m" in launched(launcher.pid), WAIT, "it starts as ever")
-        assert place.process.poll() is None
-        assert place.kernel_of(place.start())
-    finally:
-        place.close()
-
-
-def launched(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
 
 
 def test_a_keeper_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.kernel import launch, opening
-from sandbox_kernel.kernel.doors import Launched
+from sandbox_kernel.kernel import opening
 from sandbox_kernel.kernel.proxy import Proxy
 from tests.support.patience import within
 
@@ -166,35 +163,4 @@ async def test_a_request_on_a_channel_that_is_not_for_it_is_answered(kind: str, 
     assert wire.sent[1].channel == channel
     assert f"{kind} is not taken on {channel}" in wire.sent[1].content["evalue"]
     assert noted == ["wrong-channel"]
-    await proxy.session.close()
-
-
-async def test_a_knock_at_a_door_where_nobody_answers_holds_nothing_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may take a second, and cells run meanwhile."""
-    launched = Launched(os.getpid(), {}, "/nonexistent/broker.sock.kernels")
-    proxy = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox"), launched=launched)
-    begun, meanwhile = threading.Event(), threading.Event()
-    found: list[bool] = []
-
-    def knock(path: str) -> NoReturn:
-        begun.set()
-        found.append(meanwhile.wait(5))
-        raise OSError(path)
-
-    async def settled() -> None:
-        pass
-
-    monkeypatch.setattr(launch, "knock", knock)
-    monkeypatch.setattr(proxy.session, "settled", settled)
-    knocking = asyncio.ensure_future(
-        proxy._reap()  # noqa: SLF001 (what it does once its session is settled)
-    )
-    async with within(20):
-        while not begun.is_set():  # noqa: ASYNC110 (it is another thread that sets it, or the loop is held up)
-            await asyncio.sleep(0.001)
-        meanwhile.set()
-        await knocking
-    assert found == [True]
     await proxy.session.close()

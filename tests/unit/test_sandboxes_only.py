@@ -14,7 +14,6 @@ from tests.support.kernels import install
 
 @pytest.mark.parametrize("engine", ["docker", "broker", "broker:///run/sandbox-kernel/broker.sock"])
 def test_what_install_writes_is_a_sandbox_whatever_its_engine(tmp_path: Path, engine: str) -> None:
-    """With a broker, a launcher stands in the place of the package."""
     specs = install(tmp_path, "--engine", engine)
     assert is_sandbox(specs, "sandbox-python")
 
@@ -29,7 +28,7 @@ def test_what_install_writes_is_a_sandbox_whatever_its_engine(tmp_path: Path, en
         ["python", "/a/launch.py"],
         ["/a/sandbox_kernel/kernel/launch.py"],
         ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py"],
-        ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py", "ipykernel_launcher", "-f", "x"],
+        ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py", "sandbox_kernel", "-f", "x"],
         ["python", "-I"],
     ],
 )
