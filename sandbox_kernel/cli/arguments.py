@@ -17,7 +17,6 @@ from ..config.sources import SETTINGS, read_argv
 from ..config.values import did_you_mean
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
-from ..mcp_server import command as mcp
 from ..plugins import index
 from ..plugins.api import Plugin
 from ..setup.install import NAME
@@ -131,7 +130,6 @@ def parser(*others: Plugin) -> Parser:
     run.add_options(command("run", run.run, exit_codes=EXIT_CODES_OF_RUN))
     one = command("screen", screen_command.screen, settings=False, exit_codes=screen_command.EXIT_CODES)
     screen_command.add_options(one)
-    mcp.add_options(command("mcp", mcp.serve))
     broker.add_options(command("broker", commands.run_broker))
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))

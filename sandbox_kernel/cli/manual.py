@@ -17,7 +17,7 @@ WIDTH = 100
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
-    "Running code without a front end": ("run", "screen", "mcp"),
+    "Running code without a front end": ("run", "screen"),
     "Records": ("audit", "receipt"),
     "Checking and maintaining": ("broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
@@ -56,10 +56,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "screen": {
         "sandbox-kernel screen analysis.ipynb": "findings for each cell, without running it",
         "sandbox-kernel screen --format sarif notebooks/report.ipynb > screen.sarif": "for a code host",
-    },
-    "mcp": {
-        "sandbox-kernel mcp": "over stdin and stdout, for a host that starts it on this machine",
-        "sandbox-kernel mcp --http --token-file mcp-token --memory 1G": "over HTTP, with tokens from a file",
     },
     "audit": {
         "sandbox-kernel audit verify audit.jsonl": "find changes, and say what is proven",

@@ -16,6 +16,7 @@ from ..core.errors import ConfigurationError
 from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
+    "mcp": ("mcp",),
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""

@@ -156,7 +156,7 @@ def test_what_the_wheel_requires_is_what_its_modules_import(environment: Environ
     """Every module that needs no extra can be imported, in an environment that holds nothing else."""
     program = (
         "import importlib, pkgutil, sandbox_kernel\n"
-        "extras = 'sandbox_kernel.' + 'batch.notebook batch.run batch.source mcp_server. integrations. "
+        "extras = 'sandbox_kernel.' + 'batch.notebook batch.run batch.source plugins.mcp. integrations. "
         "gateway.authority gateway.secrets'.replace(' ', ' sandbox_kernel.')\n"
         "skipped = tuple(extras.split()) + ('sandbox_kernel.server_extension', 'sandbox_kernel.container.')\n"
         "names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, 'sandbox_kernel.')]\n"

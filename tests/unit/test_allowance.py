@@ -279,7 +279,7 @@ def test_what_agents_answer_passes(value: Any, count: int) -> None:
 
 # --- that there is no other way ---
 
-DOORS = ("integrations", "sdk", "mcp_server", "batch")
+DOORS = ("integrations", "sdk", "plugins/mcp", "batch")
 READERS = {
     "json.loads", "orjson.loads", "literal_eval", "ast.literal_eval", "eval", "frombuffer", "numpy.frombuffer",
     "Image.open", "PIL.Image.open", "zlib.decompress", "gzip.decompress", "pickle.loads", "DataFrame", "read_json",

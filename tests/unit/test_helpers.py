@@ -15,7 +15,7 @@ from sandbox_kernel.engines.guard import Guard
 from tests.support import ROOT
 
 VALUE = "sk-live-8Jd02kQm3vXz71LpRt5W"
-ROOMS = ("core", "engines", "files", "gateway", "kernel", "mcp_server", "sdk", "session")
+ROOMS = ("core", "engines", "files", "gateway", "kernel", "plugins/mcp", "sdk", "session")
 """Of which something runs beside a session; setting a machine up is another matter."""
 
 

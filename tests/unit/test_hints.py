@@ -11,7 +11,7 @@ from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.files.beside import Beside
 from sandbox_kernel.kernel.guidance import NOTEBOOK
-from sandbox_kernel.mcp_server.clients import DOOR as MCP
+from sandbox_kernel.plugins.mcp.clients import DOOR as MCP
 from sandbox_kernel.session.hints import Door, Failure, Hints
 
 LOST = {

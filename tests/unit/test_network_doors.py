@@ -17,8 +17,8 @@ from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel.proxy import Proxy
-from sandbox_kernel.mcp_server import descriptions
-from sandbox_kernel.mcp_server.contents import figures
+from sandbox_kernel.plugins.mcp import descriptions
+from sandbox_kernel.plugins.mcp.contents import figures
 from sandbox_kernel.sdk.execution import Execution
 from sandbox_kernel.sdk.values import NetworkDenial, NetworkUsage
 
@@ -118,7 +118,7 @@ def test_the_sdk_says_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_is_told_what_it_can_reach() -> None:
-    from sandbox_kernel.mcp_server.clients import ServerLimits
+    from sandbox_kernel.plugins.mcp.clients import ServerLimits
 
     nothing, some = Settings(), resolve({"network": RULES, "secrets": SECRET})
     assert "- No network: nothing can be downloaded" in descriptions.run_code(nothing, ServerLimits())

@@ -387,7 +387,7 @@ def test_control_another_module_of_the_package_run_so_does_import_them(repo: Pat
 
 
 def test_a_token_file_is_no_link(repo: Path) -> None:
-    from sandbox_kernel.mcp_server.http import tokens_of
+    from sandbox_kernel.plugins.mcp.http import tokens_of
 
     (repo.parent / "mine" / "key").write_text("t" * 40)
     (repo.parent / "mine" / "key").chmod(0o600)

@@ -16,12 +16,12 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config.sources import from_files_for_all, resolve
-from ..config.values import seconds
-from ..core.codes import EndCode, UsageCode
-from ..core.errors import ConfigurationError
-from ..core.extras import install_words
-from ..core.model import Settings
+from ...config.sources import from_files_for_all, resolve
+from ...config.values import seconds
+from ...core.codes import EndCode, UsageCode
+from ...core.errors import ConfigurationError
+from ...core.extras import install_words
+from ...core.model import Settings
 
 if TYPE_CHECKING:
     from .clients import ServerLimits

@@ -36,10 +36,10 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from .. import __version__
-from ..core.codes import Code, UsageCode
-from ..core.errors import SandboxError
-from ..core.model import MIB, Settings, format_bytes
+from ... import __version__
+from ...core.codes import Code, UsageCode
+from ...core.errors import SandboxError
+from ...core.model import MIB, Settings, format_bytes
 from . import descriptions, tools
 from .catalogue import handlers
 from .clients import Client, Clients, Refused, ServerLimits

@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from ..core.codes import Code, UsageCode
-from ..core.errors import SandboxError
-from ..core.model import Settings
-from ..core.tasks import Tasks
-from ..files.names import FileLimits, check_size
-from ..sdk.client import AsyncSandbox, session_of
-from ..sdk.paths import relative
-from ..session.hints import Door
+from ...core.codes import Code, UsageCode
+from ...core.errors import SandboxError
+from ...core.model import Settings
+from ...core.tasks import Tasks
+from ...files.names import FileLimits, check_size
+from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.paths import relative
+from ...session.hints import Door
 from .output_store import SESSION_NAME, OutputStore
 
 CLOSE_SECONDS = 6.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_types import CallToolResult, Tool, ToolAnnotations
 
-from ..core.model import Settings
+from ...core.model import Settings
 from . import descriptions, tools
 from .clients import ServerLimits
 

@@ -15,11 +15,11 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from sandbox_kernel.mcp_server import connections
-from sandbox_kernel.mcp_server.connections import Config, network_of
-from sandbox_kernel.mcp_server.http import RequestFilter
-from sandbox_kernel.mcp_server.names import Names
-from tests.container.test_mcp_http import INITIALIZE, SMALL, post
+from sandbox_kernel.plugins.mcp import connections
+from sandbox_kernel.plugins.mcp.connections import Config, network_of
+from sandbox_kernel.plugins.mcp.http import RequestFilter
+from sandbox_kernel.plugins.mcp.names import Names
+from tests.plugins.mcp.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import HttpServer, run, text_of
 from tests.support.patience import within
@@ -191,7 +191,7 @@ async def test_control_uvicorn_waits_for_a_reader_for_ever() -> None:
 
 
 async def test_only_so_many_requests_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox_kernel.mcp_server.http.MAX_REQUESTS", 1)
+    monkeypatch.setattr("sandbox_kernel.plugins.mcp.http.MAX_REQUESTS", 1)
     release, statuses = asyncio.Event(), []
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:

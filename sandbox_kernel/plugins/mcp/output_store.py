@@ -11,9 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
-from ..core.model import MIB, format_bytes
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ...core.model import MIB, format_bytes
 
 SCHEME = "sandbox://"
 SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -1,8 +1,9 @@
-"""A door: sandboxes for hosts that speak the Model Context Protocol.
+"""Sandboxes for hosts that speak the Model Context Protocol.
 
 Imports nothing, so that it costs nothing: the package `mcp` and its web server are an extra, and what needs them is
 imported when the command runs.
 
+- `plugin`: What this plugin adds: the command `mcp`.
 - `output_store`: Outputs that are too large for an answer, and the addresses of resources.
 - `contents`: From an execution to text, images and links for a model.
 - `clients`: Clients, the sessions of each, and their ends.

@@ -18,12 +18,12 @@ from sandbox_kernel.core.codes import Survived
 from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.mcp_server import catalogue, output_store
-from sandbox_kernel.mcp_server.clients import ServerLimits
-from sandbox_kernel.mcp_server.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
-from sandbox_kernel.mcp_server.http import Place, Tokens, new_token, tokens_of
-from sandbox_kernel.mcp_server.output_store import OutputStore, file_address, parse
-from sandbox_kernel.mcp_server.tools import DownloadFile, _as_text
+from sandbox_kernel.plugins.mcp import catalogue, output_store
+from sandbox_kernel.plugins.mcp.clients import ServerLimits
+from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
+from sandbox_kernel.plugins.mcp.http import Place, Tokens, new_token, tokens_of
+from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
+from sandbox_kernel.plugins.mcp.tools import DownloadFile, _as_text
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 
 

@@ -28,11 +28,11 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..core.codes import FileCode, UsageCode
-from ..core.errors import FileRefused
-from ..core.model import format_bytes
-from ..policy import shown as doors
-from ..policy.mime import image_type
+from ...core.codes import FileCode, UsageCode
+from ...core.errors import FileRefused
+from ...core.model import format_bytes
+from ...policy import shown as doors
+from ...policy.mime import image_type
 from . import descriptions
 from .clients import Client, Refused
 from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows

@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 
-from ..core.codes import Survived
-from ..core.model import format_bytes
-from ..policy.shown import plain as cleaned
-from ..sdk.execution import Execution, ExecutionError, Result
+from ...core.codes import Survived
+from ...core.model import format_bytes
+from ...policy.shown import plain as cleaned
+from ...sdk.execution import Execution, ExecutionError, Result
 from .output_store import KEPT, KEPT_BYTES, OUTPUT_BYTES, OutputStore
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")

@@ -31,10 +31,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..core.codes import EndCode, UsageCode
-from ..core.errors import ConfigurationError
-from ..core.model import MIB
-from ..files.places import open_file, open_parent, usable
+from ...core.codes import EndCode, UsageCode
+from ...core.errors import ConfigurationError
+from ...core.model import MIB
+from ...files.places import open_file, open_parent, usable
 from .clients import Clients
 from .connections import Config
 from .descriptions import CALL_BYTES
