@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import ROOT
 from tests.support.kernels import containers_of
-
-
-def snippets(name: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
-
-
-async def run(names: dict[str, Any], source: str) -> None:
-    """Run a snippet with `await` on its top level, as a notebook does."""
-    code = compile(source, "docs/sdk.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    result = eval(code, names)  # noqa: S307 (our own page)
-    if inspect.isawaitable(result):
-        await result
+from tests.support.pages import run, snippets
 
 
 async def test_every_snippet_of_the_page_runs(
@@ -37,7 +22,7 @@ async def test_every_snippet_of_the_page_runs(
     await asyncio.to_thread(exec, first, names)
     assert len(others) >= 6
     for snippet in others:
-        await run(names, snippet)
+        await run(names, snippet, "docs/sdk.md")
     printed = capsys.readouterr().out
     assert "<table" in printed
     assert "ZeroDivisionError: division by zero" in printed

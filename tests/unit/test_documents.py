@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import ast
+import grp
+import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 import sandbox_kernel
-from sandbox_kernel import __version__, cli
+from sandbox_kernel import __version__, cli, server_extension
+from sandbox_kernel.broker.ceilings import load
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
+from sandbox_kernel.policy.monitor.rules import of_table
 from sandbox_kernel.setup.install import check
 from tests.support import ROOT
 from tests.support.cases import each
+from tests.support.pages import snippets
 
 PAGES = tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))
 DOCUMENTS = (
@@ -140,8 +146,8 @@ def test_a_target_of_make_is_there(name: str) -> None:
 
 @each("name", DOCUMENTS)
 def test_examples_are_python(name: str) -> None:
-    for example in re.findall(r"```python\n(.*?)```", read(name), re.DOTALL):
-        compile(dedent(example), name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for example in snippets(name):
+        compile(example, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_the_reference_has_each_public_name_once() -> None:
@@ -149,10 +155,39 @@ def test_the_reference_has_each_public_name_once() -> None:
     assert sorted(named) == sorted(set(sandbox_kernel.__all__) - {"__version__"})
 
 
-def test_settings_of_the_example_file_exist() -> None:
-    named = re.findall(r"c\.SandboxKernel\.(\w+) = (.+)", read("docs/install.md"))
-    assert named
-    check({name: ast.literal_eval(value) for name, value in named})
+@each("name", [name for name in DOCUMENTS if "c.SandboxKernel." in read(name)])
+def test_settings_of_an_example_file_exist(name: str) -> None:
+    for source in snippets(name):
+        given = [line for line in ast.parse(source).body if isinstance(line, ast.Assign)]
+        names = {ast.unparse(line.targets[0]): line.value for line in given}
+        own = {name: value for name, value in names.items() if name.startswith("c.SandboxKernel.")}
+        check({name.removeprefix("c.SandboxKernel."): ast.literal_eval(value) for name, value in own.items()})
+
+
+@each("name", DOCUMENTS)
+def test_traits_of_a_jupyter_server_exist(name: str) -> None:
+    for owner, trait in re.findall(r"\bc\.(Sandbox\w+)\.(\w+)", read(name)):
+        if owner != "SandboxKernel":
+            assert trait in getattr(server_extension, owner).class_trait_names()
+
+
+def test_the_example_of_a_monitor_s_file_is_one() -> None:
+    [source] = snippets("docs/monitor.md", "toml")
+    assert of_table(tomllib.loads(source)) != of_table({})
+
+
+def test_the_example_of_an_operator_s_file_is_one(tmp_path: Path) -> None:
+    [source] = snippets("docs/jupyterhub.md", "toml")
+    user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
+    (tmp_path / "broker.toml").write_text(
+        source.replace("[user.ann]", f"[user.{user}]").replace(".students]", f".{group}]")
+    )
+    assert load(tmp_path / "broker.toml").sessions == 64
+
+
+def test_the_example_of_an_mcp_host_starts_the_server() -> None:
+    [server, _] = [json.loads(source)["mcpServers"]["python"] for source in snippets("docs/mcp.md", "json")]
+    assert parse(server["args"]).command == "mcp"
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
