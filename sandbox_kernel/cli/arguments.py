@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..batch import command as run
-from ..batch.exits import HELP as EXIT_CODES_OF_RUN
 from ..broker import command as broker
 from ..config.sources import SETTINGS, read_argv
 from ..config.values import did_you_mean
@@ -127,7 +125,6 @@ def parser(*others: Plugin) -> Parser:
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     _doctor(command("doctor", commands.doctor))
-    run.add_options(command("run", run.run, exit_codes=EXIT_CODES_OF_RUN))
     one = command("screen", screen_command.screen, settings=False, exit_codes=screen_command.EXIT_CODES)
     screen_command.add_options(one)
     broker.add_options(command("broker", commands.run_broker))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     pass
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes. `run` has more of them (batch/exits.py)."""
+"""Exit codes. A plugin's command may have others."""
 WHICHEVER = ("auto", "docker")
 """Values of `engine` for which setup looks for a Docker engine, wherever it listens."""
 FOLDERS = ("uploads", "downloads")

@@ -17,7 +17,7 @@ WIDTH = 100
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
-    "Running code without a front end": ("run", "screen"),
+    "Running code without a front end": ("screen",),
     "Records": ("audit", "receipt"),
     "Checking and maintaining": ("broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
@@ -47,11 +47,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
         "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
-    },
-    "run": {
-        "sandbox-kernel run analysis.ipynb --input sales.csv --output results": "a notebook and its data",
-        "sandbox-kernel run analysis.ipynb -p region north --report report.json": "with a parameter and a report",
-        "sandbox-kernel run script.py --cell-timeout 30 --quiet": "a script whose cells may run for half a minute each",
     },
     "screen": {
         "sandbox-kernel screen analysis.ipynb": "findings for each cell, without running it",

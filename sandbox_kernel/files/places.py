@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from typing import Self
 from ..core.codes import Code, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.file_codes import FileCode
+from ..core.model import MIB, format_bytes
 from .ways import Way, kind
 
 Name = str | os.PathLike[str]
@@ -32,6 +34,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+MAX_SOURCE_BYTES = 256 * MIB
+"""Of a notebook or a script that a command reads."""
 _HANDED_OVER = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """What a shell names a pipe by: a handle that this process has, and no place."""
 
@@ -253,6 +257,23 @@ def open_file(path: Name, *, pipes: bool = False) -> int:
         if pipes and stat.S_ISFIFO(os.stat(name, dir_fd=way.end, follow_symlinks=False).st_mode):
             return os.open(name, _READ & ~os.O_NONBLOCK, dir_fd=way.end)  # waits for its writer
         return _open_regular(name, way.end)
+
+
+def fetch(name: str) -> bytes:
+    """Return a notebook or a script that a command is told to read, or what comes from stdin for "-".
+
+    It waits for a pipe as long as its writer lets it. Raises `ConfigurationError`.
+    """
+    with usable(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read"):
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_SOURCE_BYTES + 1)
+        else:
+            with os.fdopen(open_file(name, pipes=True), "rb") as file:
+                data = file.read(MAX_SOURCE_BYTES + 1)
+    if len(data) > MAX_SOURCE_BYTES:
+        words = f"{name} is too large"
+        raise ConfigurationError(UsageCode.NOTEBOOK_TOO_LARGE, words, limit=format_bytes(MAX_SOURCE_BYTES))
+    return data
 
 
 def is_folder(path: Name) -> bool:

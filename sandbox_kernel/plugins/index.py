@@ -16,6 +16,7 @@ from ..core.errors import ConfigurationError
 from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
+    "batch": ("run",),
     "mcp": ("mcp",),
     "verify": ("verify",),
 }

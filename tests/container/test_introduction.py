@@ -12,8 +12,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from sandbox_kernel.batch import source
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.plugins.batch import source
 from sandbox_kernel.session.introduction import LANGUAGE, Introduction
 from tests.support.kernels import Kernel, connect
 

@@ -38,7 +38,7 @@ finally:
     manager.shutdown_kernel()
 sys.exit(reply["content"]["status"] != "ok")
 """
-SCHEMA = "import json; from sandbox_kernel.batch.report import schema; print(json.dumps(schema()))"
+SCHEMA = "import json; from sandbox_kernel.plugins.batch.report import schema; print(json.dumps(schema()))"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def test_the_wheel_holds_the_package_and_what_it_brings_along(wheel: Path) -> No
     package = {name for name in names if name.startswith("sandbox_kernel/")}
     brought = {f"sandbox_kernel/resources/{name}" for name in names if name.startswith(tuple(f"{n}/" for n in BROUGHT))}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert {"sandbox_kernel/batch/report.schema.json", "sandbox_kernel/py.typed"} <= package
+    assert {"sandbox_kernel/plugins/batch/report.schema.json", "sandbox_kernel/py.typed"} <= package
     assert len(brought) >= 12
     data = f"sandbox_kernel-{__version__}.data/data"
     built = "labextension/built/"
@@ -156,7 +156,8 @@ def test_what_the_wheel_requires_is_what_its_modules_import(environment: Environ
     """Every module that needs no extra can be imported, in an environment that holds nothing else."""
     program = (
         "import importlib, pkgutil, sandbox_kernel\n"
-        "extras = 'sandbox_kernel.' + 'batch.notebook batch.run batch.source plugins.mcp. integrations. "
+        "extras = 'sandbox_kernel.' + 'plugins.batch.notebook plugins.batch.run plugins.batch.source plugins.mcp. "
+        "integrations. "
         "gateway.authority gateway.secrets'.replace(' ', ' sandbox_kernel.')\n"
         "skipped = tuple(extras.split()) + ('sandbox_kernel.server_extension', 'sandbox_kernel.container.')\n"
         "names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, 'sandbox_kernel.')]\n"

@@ -279,7 +279,7 @@ def test_what_agents_answer_passes(value: Any, count: int) -> None:
 
 # --- that there is no other way ---
 
-DOORS = ("integrations", "sdk", "plugins/mcp", "batch")
+DOORS = ("integrations", "sdk", "plugins/mcp", "plugins/batch")
 READERS = {
     "json.loads", "orjson.loads", "literal_eval", "ast.literal_eval", "eval", "frombuffer", "numpy.frombuffer",
     "Image.open", "PIL.Image.open", "zlib.decompress", "gzip.decompress", "pickle.loads", "DataFrame", "read_json",
@@ -291,9 +291,9 @@ KNOWN = {
     ("integrations/inspect_commands.py", "json.loads"): "runs in the sandbox",
     ("sdk/kept_settings.py", "json.loads"): "what this program stored at the broker, of bounded length",
     ("sdk/said.py", "json.loads"): "of a text that the caller's own call has just written, of values that are there",
-    ("batch/report.py", "json.loads"): "a file of this package",
-    ("batch/source.py", "json.loads"): "the notebook that the user names",
-    ("batch/source.py", "yaml.load"): "the parameters that the user gives",
+    ("plugins/batch/report.py", "json.loads"): "a file of this package",
+    ("plugins/batch/source.py", "json.loads"): "the notebook that the user names",
+    ("plugins/batch/source.py", "yaml.load"): "the parameters that the user gives",
 }
 
 

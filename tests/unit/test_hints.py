@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.batch.run import DOOR as RUN
 from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.files.beside import Beside
 from sandbox_kernel.kernel.guidance import NOTEBOOK
+from sandbox_kernel.plugins.batch.run import DOOR as RUN
 from sandbox_kernel.plugins.mcp.clients import DOOR as MCP
 from sandbox_kernel.session.hints import Door, Failure, Hints
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from sandbox_kernel.batch.events import Events, classify
-from sandbox_kernel.batch.report import NetworkRecord, Report, schema
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel.proxy import Proxy
+from sandbox_kernel.plugins.batch.events import Events, classify
+from sandbox_kernel.plugins.batch.report import NetworkRecord, Report, schema
 from sandbox_kernel.plugins.mcp import descriptions
 from sandbox_kernel.plugins.mcp.contents import figures
 from sandbox_kernel.sdk.execution import Execution

@@ -270,7 +270,7 @@ def test_a_kernelspec_that_allows_nothing_says_so_against_a_config_file(
 
 
 def test_the_command_line_of_run_takes_flags_that_add_up() -> None:
-    from sandbox_kernel.batch.command import _settings
+    from sandbox_kernel.plugins.batch.command import _settings
 
     argv = ["run", "x.ipynb", "--network", "a.test", "--network", ALLOWED[0], *("--secret", WORDS[0])]
     settings = _settings(parse(argv))

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.batch import inputs, source
-from sandbox_kernel.batch.report import OutputFile
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.values import home_folder
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files import grounds, places
 from sandbox_kernel.files.names import FileLimits
+from sandbox_kernel.files.places import fetch
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
+from sandbox_kernel.plugins.batch import inputs, source
+from sandbox_kernel.plugins.batch.report import OutputFile
 from sandbox_kernel.record.audit import Audit
 from sandbox_kernel.setup.install import install
 
@@ -98,7 +99,7 @@ def test_a_report_that_is_there_is_replaced_and_its_other_names_are_not(repo: Pa
 
 READERS: dict[str, Callable[[str], object]] = {
     "--input": lambda name: inputs.plan([name], FileLimits()),
-    "SOURCE": source.fetch,
+    "SOURCE": fetch,
     "-f": lambda name: source.read_parameters([], [], [], [name]),
 }
 

@@ -34,8 +34,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sandbox_kernel.batch.notebook import Outputs
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.plugins.batch.notebook import Outputs
 from sandbox_kernel.policy import OutputPolicy, lines, shown
 from sandbox_kernel.policy.replies import REPLIES
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs

@@ -16,14 +16,6 @@ import nbformat
 import pytest
 from papermill.cli import _resolve_type
 
-from sandbox_kernel.batch import events, inputs, source
-from sandbox_kernel.batch.events import Event, Events, classify
-from sandbox_kernel.batch.exits import End, decide, kind_of, of_error
-from sandbox_kernel.batch.notebook import Outputs, sizes
-from sandbox_kernel.batch.outlet import MAX_KEPT, Outlet
-from sandbox_kernel.batch.progress import Progress
-from sandbox_kernel.batch.report import CellRecord, Failure, OutputFile, Report
-from sandbox_kernel.batch.stopping import Stopped, Stopper
 from sandbox_kernel.core.codes import FileCode, Note, OutputCode
 from sandbox_kernel.core.errors import (
     AttestationFailed,
@@ -39,7 +31,15 @@ from sandbox_kernel.core.errors import (
 )
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.files.names import FileLimits, check_downloaded_name
-from sandbox_kernel.files.places import open_folder
+from sandbox_kernel.files.places import fetch, open_folder
+from sandbox_kernel.plugins.batch import events, inputs, source
+from sandbox_kernel.plugins.batch.events import Event, Events, classify
+from sandbox_kernel.plugins.batch.exits import End, decide, kind_of, of_error
+from sandbox_kernel.plugins.batch.notebook import Outputs, sizes
+from sandbox_kernel.plugins.batch.outlet import MAX_KEPT, Outlet
+from sandbox_kernel.plugins.batch.progress import Progress
+from sandbox_kernel.plugins.batch.report import CellRecord, Failure, OutputFile, Report
+from sandbox_kernel.plugins.batch.stopping import Stopped, Stopper
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
@@ -241,7 +241,7 @@ def test_a_broken_notebook_is_refused_with_one_line(name: str, tmp_path: Path) -
     path = tmp_path / "x.ipynb"
     path.write_text(BROKEN[name])
     with pytest.raises(ConfigurationError, match="not a proper notebook") as caught:
-        source.read(str(path), source.fetch(str(path)))
+        source.read(str(path), fetch(str(path)))
     assert "\n" not in str(caught.value)
 
 
@@ -682,13 +682,13 @@ async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.Monke
     finished: list[bool] = []
     codes: list[int] = []
     released = asyncio.Event()
-    monkeypatch.setattr("sandbox_kernel.batch.stopping.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("sandbox_kernel.plugins.batch.stopping.STOP_SECONDS", 0.05)
 
     def leave(code: int) -> None:
         codes.append(code)
         released.set()
 
-    monkeypatch.setattr("sandbox_kernel.batch.stopping.os._exit", leave)
+    monkeypatch.setattr("sandbox_kernel.plugins.batch.stopping.os._exit", leave)
     stopper = Stopper(lambda end: end.code)
     asyncio.get_running_loop().call_later(0.05, stopper.heard, 15, None)
     async with within(30):

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
-from ..core.errors import SandboxError
+from ...core.errors import SandboxError
 from .exits import End, decide
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
@@ -19,14 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..core.extras import install_words
-from ..core.model import MIB, format_bytes
-from ..files.places import open_file, usable
-from ..session.introduction import Introduction
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError, FileRefused
+from ...core.extras import install_words
+from ...files.places import open_file
+from ...session.introduction import Introduction
 
-MAX_BYTES = 256 * MIB
 MAX_CELLS = 10_000
 KERNEL = {"name": "sandbox-python", "display_name": "Python 3 (sandbox)", "language": "python"}
 """What the executed notebook says its kernel is: opened and run again, it stays in a sandbox."""
@@ -50,19 +47,6 @@ class Source:
     @property
     def stem(self) -> str:
         return Path(self.name).stem if self.name != "-" else "stdin"
-
-
-def fetch(name: str) -> bytes:
-    """Return what is in a file, or what comes from stdin for "-"; waits for a pipe as long as its writer lets it."""
-    with usable(UsageCode.NOTEBOOK_UNREADABLE, f"{name} cannot be read"):
-        if name == "-":
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with os.fdopen(open_file(name, pipes=True), "rb") as file:
-                data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigurationError(UsageCode.NOTEBOOK_TOO_LARGE, f"{name} is too large", limit=format_bytes(MAX_BYTES))
-    return data
 
 
 def read(name: str, data: bytes) -> Source:

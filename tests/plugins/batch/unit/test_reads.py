@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from sandbox_kernel.batch.outlet import Outlet
-from sandbox_kernel.batch.progress import MUCH, Progress
-from sandbox_kernel.batch.reads import literal_paths, modules
+from sandbox_kernel.plugins.batch.outlet import Outlet
+from sandbox_kernel.plugins.batch.progress import MUCH, Progress
+from sandbox_kernel.plugins.batch.reads import literal_paths, modules
 
 READS = {
     "pandas": ("pd.read_csv('sales.csv')", ["sales.csv"]),

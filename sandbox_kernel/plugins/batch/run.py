@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.codes import EndCode, Survived
-from ..core.errors import ConfigurationError, FileRefused, SandboxError
-from ..core.model import Message, Settings
-from ..files.places import Folder
-from ..policy.shown import Stream
-from ..sdk.client import AsyncSandbox, session_of
-from ..sdk.execution import Execution
-from ..session.hints import Door
+from ...core.codes import EndCode, Survived
+from ...core.errors import ConfigurationError, FileRefused, SandboxError
+from ...core.model import Message, Settings
+from ...files.places import Folder
+from ...policy.shown import Stream
+from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.execution import Execution
+from ...session.hints import Door
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity, find
-from ..files.names import printable
+from ...core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity, find
+from ...files.names import printable
 
 FailOn = Literal["violation", "any", "never"]
 

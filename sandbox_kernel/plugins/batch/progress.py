@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
-from ..core.model import MIB, format_bytes
-from ..files.names import printable
+from ...core.model import MIB, format_bytes
+from ...files.names import printable
 from .outlet import Outlet
 
 MUCH = 32 * MIB

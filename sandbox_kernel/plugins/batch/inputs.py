@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..core.model import format_bytes
-from ..files.names import CHUNK_BYTES, check_name, check_size, printable
-from ..files.places import Folder, Held, is_folder, open_folder, open_parent
-from ..files.tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError, FileRefused
+from ...core.model import format_bytes
+from ...files.names import CHUNK_BYTES, check_name, check_size, printable
+from ...files.places import Folder, Held, is_folder, open_folder, open_parent
+from ...files.tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
 
 
 @dataclass(frozen=True, slots=True)

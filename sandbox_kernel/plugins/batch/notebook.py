@@ -18,9 +18,9 @@ from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 from nbformat.v4 import output_from_msg
 
-from ..core.codes import Note, OutputCode
-from ..core.model import Message
-from ..policy.lines import settled
+from ...core.codes import Note, OutputCode
+from ...core.model import Message
+from ...policy.lines import settled
 
 Nodes = list[nbformat.NotebookNode]
 

@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from ..core.errors import CellTimeout, ConfigurationError, OutOfMemory, OutputLimit, SandboxError
+from ...core.errors import CellTimeout, ConfigurationError, OutOfMemory, OutputLimit, SandboxError
 
 Kind = Literal["fine", "code failed", "usage", "platform failed", "limit reached", "policy broken", "stopped"]
 

@@ -18,16 +18,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
-from ..config.sources import SETTINGS, from_files_for_all, resolve
-from ..config.values import seconds
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, SandboxError
-from ..core.model import Settings, format_bytes
-from ..files.grounds import why_not
-from ..files.names import FileLimits, printable
-from ..files.places import open_folder, usable
-from ..record.keys import open_key
+from ... import __version__
+from ...config.sources import SETTINGS, from_files_for_all, resolve
+from ...config.values import seconds
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError, SandboxError
+from ...core.model import Settings, format_bytes
+from ...files.grounds import why_not
+from ...files.names import FileLimits, printable
+from ...files.places import fetch, open_folder, usable
+from ...record.keys import open_key
 from .exits import End, decide, of_error
 from .outlet import Outlet
 from .receipt import ReceiptFile
@@ -194,7 +194,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
 
 def _unbrought(plan: Plan) -> list[str]:
     """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
-    from ..files.beside import Beside
+    from ...files.beside import Beside
     from .reads import literal_paths, modules
     from .source import is_run
 
@@ -236,7 +236,7 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
         options.parameters, options.parameters_raw, options.parameters_yaml, options.parameters_file
     )
     with stopper.waiting():
-        data = source.fetch(options.source)
+        data = fetch(options.source)
     found = source.read(options.source, data)
     report.source |= {"kind": found.kind, "sha256": found.sha256}
     source.parameterize(found, parameters)

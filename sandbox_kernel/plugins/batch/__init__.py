@@ -1,5 +1,6 @@
-"""A door: one notebook or script through one sandbox, with a report and an exit code that says what happened.
+"""One notebook or script through one sandbox, with a report and an exit code that says what happened.
 
+- `plugin`: What this plugin adds: the command `run`.
 - `exits`: Exit codes of a run, and the rules that choose one.
 - `events`: What was refused during a run, and which of it honest code would not have done.
 - `source`: A notebook or a script, with its parameters, as a notebook without outputs.

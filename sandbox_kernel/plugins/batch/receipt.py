@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..record import receipt
-from ..record.keys import RecordKey
+from ...record import receipt
+from ...record.keys import RecordKey
 from .report import OutputFile, Report
 
 

@@ -20,11 +20,11 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # exported, and not said so
 
 from sandbox_kernel import cli
-from sandbox_kernel.batch import exits
-from sandbox_kernel.batch.receipt import ReceiptFile
-from sandbox_kernel.batch.report import CellRecord, OutputFile, Report
 from sandbox_kernel.core.codes import RecordCode
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.plugins.batch import exits
+from sandbox_kernel.plugins.batch.receipt import ReceiptFile
+from sandbox_kernel.plugins.batch.report import CellRecord, OutputFile, Report
 from sandbox_kernel.record import keys, receipt
 from tests.support.records import Folder, write
 
