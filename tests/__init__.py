@@ -6,5 +6,5 @@
 - `attacks`: hostile cells, agents, users and floods against real sandboxes; and what the fuzzers find.
 - `browser`: hostile and honest outputs in Chromium, and the second wall before them.
 - `plugins`: the parts that can be left out, a folder each, with a folder for what their tests need.
-- `frameworks`: the adapters with their frameworks, and the suites that others wrote for kernels and servers.
+- `frameworks`: the suites that others wrote for kernels and servers, and what keeps frameworks from other machines.
 """

@@ -17,6 +17,7 @@ from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
+    "frameworks": (),
     "mcp": ("mcp",),
     "verify": ("verify",),
 }

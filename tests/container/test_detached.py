@@ -418,7 +418,7 @@ async def test_commands_and_widgets_of_the_sandbox_go_on(daemon: Daemon) -> None
 
 async def test_code_of_e2b_finds_its_sandboxes_again(daemon: Daemon) -> None:
     """With its meanings, and its exception for an id that is nobody's."""
-    from sandbox_kernel.integrations import e2b
+    from sandbox_kernel.plugins.frameworks import e2b
 
     keywords: dict[str, Any] = {"engine": daemon.address, "detached": True, "metadata": {"user": "7"}, "timeout": 600}
     sandbox = await e2b.AsyncSandbox.create(IMAGE, **keywords)

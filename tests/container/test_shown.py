@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.integrations import failure, printed, told
 from sandbox_kernel.plugins.batch.outlet import SERVICES, Outlet, is_log
+from sandbox_kernel.plugins.frameworks import failure, printed, told
 from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
 from sandbox_kernel.policy.shown import LogLines, Stream, ours, plain, tree

@@ -31,7 +31,7 @@ from sandbox_kernel.core.allowance import MEMORY_FACTOR, Allowance
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.integrations.answers import image, read
+from sandbox_kernel.plugins.frameworks.answers import image, read
 
 MIB = 1 << 20
 PRIME = (1 << 61) - 1
@@ -279,16 +279,16 @@ def test_what_agents_answer_passes(value: Any, count: int) -> None:
 
 # --- that there is no other way ---
 
-DOORS = ("integrations", "sdk", "plugins/mcp", "plugins/batch")
+DOORS = ("plugins/frameworks", "sdk", "plugins/mcp", "plugins/batch")
 READERS = {
     "json.loads", "orjson.loads", "literal_eval", "ast.literal_eval", "eval", "frombuffer", "numpy.frombuffer",
     "Image.open", "PIL.Image.open", "zlib.decompress", "gzip.decompress", "pickle.loads", "DataFrame", "read_json",
     "zlib.decompressobj", "bz2.decompress", "lzma.decompress", "yaml.load", "numpy.load", "np.load", "numpy.array",
 }  # fmt: skip
 KNOWN = {
-    ("integrations/answers.py", "PIL.Image.open"): "counted in the line before it is decoded",
-    ("integrations/answers.py", "numpy.array"): "of values that are there, of a type of at most eight bytes",
-    ("integrations/inspect_commands.py", "json.loads"): "runs in the sandbox",
+    ("plugins/frameworks/answers.py", "PIL.Image.open"): "counted in the line before it is decoded",
+    ("plugins/frameworks/answers.py", "numpy.array"): "of values that are there, of a type of at most eight bytes",
+    ("plugins/frameworks/inspect_commands.py", "json.loads"): "runs in the sandbox",
     ("sdk/kept_settings.py", "json.loads"): "what this program stored at the broker, of bounded length",
     ("sdk/said.py", "json.loads"): "of a text that the caller's own call has just written, of values that are there",
     ("plugins/batch/report.py", "json.loads"): "a file of this package",

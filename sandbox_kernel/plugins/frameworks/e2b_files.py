@@ -9,12 +9,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, FileNotThere
-from ..sdk.blocking import Files
-from ..sdk.entries import EntryInfo, FileInfo
-from ..sdk.files import AsyncFiles
-from ..sdk.paths import Name
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError, FileNotThere
+from ...sdk.blocking import Files
+from ...sdk.entries import EntryInfo, FileInfo
+from ...sdk.files import AsyncFiles
+from ...sdk.paths import Name
 
 HOME = "/home/user"
 OWNER = "user"

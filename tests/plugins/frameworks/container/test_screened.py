@@ -20,8 +20,8 @@ CODES = "file-delete-system"
 async def test_smolagents_observes_it(screen: str) -> None:
     from smolagents import CodeAgent, LogLevel
 
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor, StepFailed
-    from tests.frameworks.test_smolagents import scripted
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor, StepFailed
+    from tests.plugins.frameworks.container.test_smolagents import scripted
 
     with SandboxExecutor(memory="512M", screen=screen) as executor:
         model = scripted(SLIGHT, GRAVE, "final_answer('mark' in globals())")
@@ -43,7 +43,7 @@ async def test_autogen_returns_it_with_the_output(screen: str) -> None:
     from autogen_core import CancellationToken
     from autogen_core.code_executor import CodeBlock
 
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     async with SandboxCodeExecutor(memory="512M", screen=screen) as executor:
         blocks = [CodeBlock(code=code, language="python") for code in (SLIGHT, GRAVE)]
@@ -62,7 +62,7 @@ async def test_autogen_returns_it_with_the_output(screen: str) -> None:
 async def test_langchain_has_it_in_content_and_artifact(screen: str) -> None:
     from langchain_core.messages import ToolMessage
 
-    from sandbox_kernel.integrations.langchain import SandboxTool
+    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
     with SandboxTool(memory="512M", screen=screen) as tool:
 
@@ -83,7 +83,7 @@ async def test_langchain_has_it_in_content_and_artifact(screen: str) -> None:
 
 async def test_inspect_ai_tells_it_beside_what_a_command_says(screen: str) -> None:
     """A command is read as what it is: the cell that starts it is ours, and of no interest."""
-    from sandbox_kernel.integrations.inspect_ai import KernelSandboxEnvironment, SandboxKernelConfig
+    from sandbox_kernel.plugins.frameworks.inspect_ai import KernelSandboxEnvironment, SandboxKernelConfig
 
     config = SandboxKernelConfig(memory="512M", screen=screen)  # type: ignore[call-arg]
     environments = await KernelSandboxEnvironment.sample_init("test", config, {})

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import Sandbox as OwnSandbox
-from sandbox_kernel.integrations.e2b import (
+from sandbox_kernel.plugins.frameworks.e2b import (
     AsyncSandbox,
     FileNotFoundException,
     FileType,

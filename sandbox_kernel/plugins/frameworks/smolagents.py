@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.allowance import Allowance
-from ..core.errors import AnswerError
-from ..gateway.tools import Tool as HostTool
-from ..policy.shown import plain
+from ...core.allowance import Allowance
+from ...core.errors import AnswerError
+from ...gateway.tools import Tool as HostTool
+from ...policy.shown import plain
 from . import code_of, failure, missing, printed
 from .answers import image, read
 
@@ -27,9 +27,9 @@ except ImportError as error:
     raise missing("smolagents", error) from error
 
 if TYPE_CHECKING:
-    from ..policy.screen.finding import Finding
-    from ..sdk.blocking import Sandbox
-    from ..sdk.execution import Execution
+    from ...policy.screen.finding import Finding
+    from ...sdk.blocking import Sandbox
+    from ...sdk.execution import Execution
 
 _MARK = "_sandbox_is_prepared"
 _FIND = """
@@ -104,7 +104,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
         self._variables: dict[str, Any] = {}
         self._own = sandbox is None
         if sandbox is None:
-            from ..sdk.blocking import Sandbox as New
+            from ...sdk.blocking import Sandbox as New
 
             if host_tools:
                 settings["tools"] = [host_tool(tool) for tool in host_tools]

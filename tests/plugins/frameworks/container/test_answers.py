@@ -16,7 +16,7 @@ import pytest
 from sandbox_kernel.core.allowance import Allowance
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.integrations import answers
+from sandbox_kernel.plugins.frameworks import answers
 
 
 def read(text: str) -> Any:

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from tests.frameworks import offline
-from tests.frameworks.documents import run_example
+from tests.plugins.frameworks.container.documents import run_example
 
 os.environ |= {"INSPECT_DISPLAY": "none", "INSPECT_LOG_DIR": os.getcwd(), "XDG_DATA_HOME": os.getcwd()}  # noqa: PTH109
 

@@ -27,13 +27,13 @@ def python(*lines: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(("adapter", "package"), ADAPTERS.items())
 def test_an_adapter_without_its_framework_says_what_to_install(adapter: str, package: str) -> None:
     name = MODULES.get(package, package.replace("-", "_"))
-    done = python("import sys", f"sys.modules[{name!r}] = None", f"import sandbox_kernel.integrations.{adapter}")
+    done = python("import sys", f"sys.modules[{name!r}] = None", f"import sandbox_kernel.plugins.frameworks.{adapter}")
     assert done.returncode == 1
     assert f"ImportError: this adapter needs {package}: pip install {package}" in done.stderr
 
 
 def test_what_the_adapters_share_imports_no_framework() -> None:
-    done = python("import sys, sandbox_kernel.integrations.answers", "print(*sys.modules)")
+    done = python("import sys, sandbox_kernel.plugins.frameworks.answers", "print(*sys.modules)")
     modules = set(done.stdout.split())
-    assert "sandbox_kernel.integrations" in modules
+    assert "sandbox_kernel.plugins.frameworks" in modules
     assert not modules & {"smolagents", "autogen_core", "langchain_core", "inspect_ai", "numpy", "PIL"}

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.frameworks.documents import run_example
-from tests.frameworks.sandboxes import sessions
+from tests.plugins.frameworks.container.documents import run_example
+from tests.plugins.frameworks.container.sandboxes import sessions
 from tests.support.kernels import eventually
 
 if TYPE_CHECKING:
     from smolagents import CodeAgent
 
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[SandboxExecutor]:
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     with SandboxExecutor(memory="512M") as shared:
         yield shared
@@ -140,7 +140,7 @@ raise FinalAnswerException("safe:" + json.dumps([image] * 30))
 
 def test_an_answer_of_many_images_is_a_step_that_says_the_limit(executor: SandboxExecutor) -> None:
     """Each has fewer pixels than one image may have; together they are a thousand million."""
-    from sandbox_kernel.integrations.smolagents import StepFailed
+    from sandbox_kernel.plugins.frameworks.smolagents import StepFailed
 
     with pytest.raises(StepFailed, match=r"Limit: 512\.0 MiB of memory.* Setting to change: output_limit") as caught:
         executor(MANY_IMAGES)
@@ -160,7 +160,7 @@ class Trap:
 
 
 def test_pickle_cannot_be_allowed() -> None:
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     with pytest.raises(ValueError, match="never unpickled"):
         SandboxExecutor(allow_pickle=True)
@@ -183,7 +183,7 @@ def test_a_lost_kernel_gets_tools_and_variables_again(executor: SandboxExecutor)
 
 def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
     from sandbox_kernel.engines.docker.engine import DockerEngine
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     with agent_of(SandboxExecutor(), "open('a', 'w').close(); data = [1]", "len(data)", "final_answer(1)") as agent:
         executor: Any = agent.python_executor
@@ -208,7 +208,7 @@ def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
 
 
 def test_a_step_that_runs_out_of_time_is_told_with_what_is_left() -> None:
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     with agent_of(SandboxExecutor(cell_timeout=4), "x = 5", "while True: pass", "final_answer(x)") as agent:
         assert agent.run("?") == 5
@@ -218,7 +218,7 @@ def test_a_step_that_runs_out_of_time_is_told_with_what_is_left() -> None:
 
 
 def test_packages_must_be_in_the_image(executor: SandboxExecutor) -> None:
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     there = ["numpy", "matplotlib.pyplot", "scikit-learn>=1", "pillow", "*"]
     assert executor.install_packages(there) == there
@@ -236,7 +236,7 @@ def test_an_agent_cannot_be_sent_as_a_tool(executor: SandboxExecutor) -> None:
 
 
 def test_a_sandbox_that_was_given_is_left_running(executor: SandboxExecutor) -> None:
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     with agent_of(SandboxExecutor(sandbox=executor.sandbox), "y = 3\nfinal_answer(y)") as agent:
         assert agent.run("?") == 3

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from sandbox_kernel.integrations import inspect_commands
+from sandbox_kernel.plugins.frameworks import inspect_commands
 from tests.support import ROOT
 from tests.support.patience import within
 
 if TYPE_CHECKING:
-    from sandbox_kernel.integrations.inspect_ai import KernelSandboxEnvironment
+    from sandbox_kernel.plugins.frameworks.inspect_ai import KernelSandboxEnvironment
 
 LIVING = """
 import sys
@@ -40,7 +40,7 @@ async def shared() -> AsyncIterator[KernelSandboxEnvironment]:
 
 
 async def new(**settings: Any) -> AsyncIterator[KernelSandboxEnvironment]:
-    from sandbox_kernel.integrations.inspect_ai import KernelSandboxEnvironment, SandboxKernelConfig
+    from sandbox_kernel.plugins.frameworks.inspect_ai import KernelSandboxEnvironment, SandboxKernelConfig
 
     config = SandboxKernelConfig(**settings) if settings else None
     environments = await KernelSandboxEnvironment.sample_init("test", config, {})
@@ -50,7 +50,12 @@ async def new(**settings: Any) -> AsyncIterator[KernelSandboxEnvironment]:
 
 def evaluate(folder: Path, *steps: Any, **request: Any) -> dict[str, Any]:
     """Run an evaluation in a process of its own, and return what it said."""
-    command = [sys.executable, "-m", "tests.frameworks.evaluation", json.dumps({"steps": steps, **request})]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.plugins.frameworks.container.evaluation",
+        json.dumps({"steps": steps, **request}),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -88,7 +93,7 @@ def test_a_task_finds_the_environment_by_its_name_alone(tmp_path: Path) -> None:
 def test_a_wrong_setting_ends_the_evaluation_before_a_sandbox_starts() -> None:
     from inspect_ai.util import SandboxEnvironmentSpec
 
-    from sandbox_kernel.integrations.inspect_ai import SandboxKernelConfig
+    from sandbox_kernel.plugins.frameworks.inspect_ai import SandboxKernelConfig
 
     with pytest.raises(ValueError, match="did you mean memory"):
         SandboxKernelConfig(memry="1G")  # type: ignore[call-arg]

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.frameworks.documents import run_example
-from tests.frameworks.sandboxes import sessions
+from tests.plugins.frameworks.container.documents import run_example
+from tests.plugins.frameworks.container.sandboxes import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what frameworks use is not ours to mend
 
@@ -95,7 +95,7 @@ async def test_a_session_of_openai_agents_keeps_its_files_in_a_snapshot(tmp_path
     from agents.sandbox import LocalSnapshotSpec, Manifest
     from agents.sandbox.errors import ExecTimeoutError, WorkspaceArchiveWriteError, WorkspaceReadNotFoundError
 
-    from sandbox_kernel.integrations.openai_agents import SandboxKernelClient
+    from sandbox_kernel.plugins.frameworks.openai_agents import SandboxKernelClient
 
     client = SandboxKernelClient(memory="512M", cell_timeout=20)
     session = await client.create(snapshot=LocalSnapshotSpec(base_path=tmp_path), options=None)
@@ -186,7 +186,7 @@ def test_deep_agents_have_files_and_commands() -> None:
 def test_what_fails_in_a_backend_is_text() -> None:
     pytest.importorskip("deepagents")
     from sandbox_kernel.core.errors import ConfigurationError
-    from sandbox_kernel.integrations.deepagents import SandboxBackend
+    from sandbox_kernel.plugins.frameworks.deepagents import SandboxBackend
 
     with SandboxBackend(memory="512M", cell_timeout=3) as backend:
         late = backend.execute("sleep 60", timeout=1)
@@ -256,7 +256,7 @@ async def test_code_mode_of_pydantic_ai_calls_tools_that_run_here() -> None:
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
 
-    from sandbox_kernel.integrations.pydantic_ai import CodeMode
+    from sandbox_kernel.plugins.frameworks.pydantic_ai import CodeMode
 
     toolset: Any = FunctionToolset()
     here: list[int] = []

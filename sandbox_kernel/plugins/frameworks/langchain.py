@@ -10,8 +10,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..config.sources import SETTINGS, from_keywords
-from ..gateway.tools import Tool, Tools, proper_name
+from ...config.sources import SETTINGS, from_keywords
+from ...gateway.tools import Tool, Tools, proper_name
 from . import as_text, missing, pictures
 
 try:
@@ -22,8 +22,8 @@ except ImportError as error:
     raise missing("langchain-core", error) from error
 
 if TYPE_CHECKING:
-    from ..sdk.blocking import Sandbox
-    from ..sdk.execution import Execution
+    from ...sdk.blocking import Sandbox
+    from ...sdk.execution import Execution
 
     _Said = tuple[str | list[dict[str, str]], Execution]
 
@@ -105,7 +105,7 @@ class SandboxTool(BaseTool):
         """The sandbox of this tool, for files for instance; started if it is not there."""
         with self._lock:
             if self._sandbox is None:
-                from ..sdk.blocking import Sandbox
+                from ...sdk.blocking import Sandbox
 
                 tools = [host_tool(one) if isinstance(one, BaseTool) else one for one in self.tools]
                 self._sandbox = Sandbox(tools=tools or None, **self.settings)
@@ -128,7 +128,7 @@ class SandboxTool(BaseTool):
         return self._said(self.sandbox.run_code(code))
 
     async def _arun(self, code: str, run_manager: AsyncCallbackManagerForToolRun | None = None) -> _Said:
-        from ..sdk.blocking import cell_of
+        from ...sdk.blocking import cell_of
 
         # The sandbox's loop runs in a thread, so that calls with and without await share one session.
         return self._said(await asyncio.wrap_future(cell_of(self.sandbox, code)))

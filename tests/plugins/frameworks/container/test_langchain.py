@@ -12,19 +12,19 @@ from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 
 from sandbox_kernel.core.errors import ConfigurationError
-from tests.frameworks.documents import run_example
-from tests.frameworks.sandboxes import sessions
+from tests.plugins.frameworks.container.documents import run_example
+from tests.plugins.frameworks.container.sandboxes import sessions
 from tests.support.patience import within
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolMessage
 
-    from sandbox_kernel.integrations.langchain import SandboxTool
+    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxTool]:
-    from sandbox_kernel.integrations.langchain import SandboxTool
+    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
     with SandboxTool(memory="512M") as tool:
         yield tool
@@ -39,7 +39,7 @@ class TestUnit(ToolsUnitTests):
 
     @property
     def tool_constructor(self) -> type[SandboxTool]:
-        from sandbox_kernel.integrations.langchain import SandboxTool
+        from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
         return SandboxTool
 
@@ -149,7 +149,7 @@ async def test_a_cancelled_call_interrupts_the_cell(shared: SandboxTool) -> None
 
 
 def test_a_closed_tool_has_no_sandbox_and_starts_a_new_one() -> None:
-    from sandbox_kernel.integrations.langchain import SandboxTool
+    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
     tool = SandboxTool(memory="512M", cell_timeout=2)
     before = sessions()
@@ -163,7 +163,7 @@ def test_a_closed_tool_has_no_sandbox_and_starts_a_new_one() -> None:
 
 
 def test_wrong_settings_are_told_at_once() -> None:
-    from sandbox_kernel.integrations.langchain import SandboxTool
+    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
     with pytest.raises(ConfigurationError, match="memory"):
         SandboxTool(memory="lots")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from .. import (
+from ... import (
     BarChart,
     BoxAndWhiskerChart,
     Chart,
@@ -42,14 +42,14 @@ from .. import (
     SuperChart,
     TimeoutException,
 )
-from ..core.code import Note
-from ..core.codes import EndCode, UsageCode
-from ..core.errors import EngineError, SandboxClosed
-from ..sdk import blocking, client
-from ..sdk.blocking import CommandHandle, WatchHandle
-from ..sdk.commands import AsyncCommandHandle
-from ..sdk.entries import AsyncWatchHandle, FileInfo
-from ..sdk.identity import AsyncSandboxPaginator, SandboxPaginator
+from ...core.code import Note
+from ...core.codes import EndCode, UsageCode
+from ...core.errors import EngineError, SandboxClosed
+from ...sdk import blocking, client
+from ...sdk.blocking import CommandHandle, WatchHandle
+from ...sdk.commands import AsyncCommandHandle
+from ...sdk.entries import AsyncWatchHandle, FileInfo
+from ...sdk.identity import AsyncSandboxPaginator, SandboxPaginator
 from .e2b_files import AsyncFilesystem, Filesystem
 
 __all__ = [

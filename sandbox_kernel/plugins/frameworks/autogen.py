@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.allowance import at_most
-from ..core.codes import UsageCode
-from ..core.errors import AnswerError, ConfigurationError
-from ..files.places import open_folder
+from ...core.allowance import at_most
+from ...core.codes import UsageCode
+from ...core.errors import AnswerError, ConfigurationError
+from ...files.places import open_folder
 from . import code_of, failure, missing, printed, timed_out, told
 
 try:
@@ -29,9 +29,9 @@ except ImportError as error:
     raise missing("autogen-core", error) from error
 
 if TYPE_CHECKING:
-    from ..policy.screen.finding import Finding
-    from ..sdk.client import AsyncSandbox
-    from ..sdk.execution import Execution, Result
+    from ...policy.screen.finding import Finding
+    from ...sdk.client import AsyncSandbox
+    from ...sdk.execution import Execution, Result
 
 TIMEOUT_EXIT_CODE = 124
 """As with the framework's own executors of commands."""
@@ -72,10 +72,10 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     """
 
     component_config_schema = SandboxCodeExecutorConfig
-    component_provider_override = "sandbox_kernel.integrations.autogen.SandboxCodeExecutor"
+    component_provider_override = "sandbox_kernel.plugins.frameworks.autogen.SandboxCodeExecutor"
 
     def __init__(self, *, output_dir: Path | str | None = None, timeout: float | None = None, **settings: Any) -> None:
-        from ..config.sources import from_keywords
+        from ...config.sources import from_keywords
 
         checked = from_keywords(**settings)  # a mistake is told here, and not at the first block
         longest = checked.limits.cell_seconds
@@ -157,7 +157,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 
     async def start(self) -> None:
         """Start the sandbox."""
-        from ..sdk.client import AsyncSandbox
+        from ...sdk.client import AsyncSandbox
 
         if self._sandbox is None:
             with open_folder(self.output_dir, make=True) as folder:

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from sandbox_kernel import Sandbox, Tools
-from tests.frameworks.test_langchain import request
-from tests.frameworks.test_langchain import scripted as chat
-from tests.frameworks.test_smolagents import scripted as coder
+from tests.plugins.frameworks.container.test_langchain import request
+from tests.plugins.frameworks.container.test_langchain import scripted as chat
+from tests.plugins.frameworks.container.test_smolagents import scripted as coder
 
 PRICES = {"lamp": 3, "chair": 20}
 HERE: list[int] = []
@@ -18,7 +18,7 @@ HERE: list[int] = []
 def test_smolagents() -> None:
     from smolagents import CodeAgent, LogLevel, Tool
 
-    from sandbox_kernel.integrations.smolagents import SandboxExecutor
+    from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 
     class Price(Tool):
         name = "price"
@@ -49,7 +49,7 @@ def test_langchain() -> None:
     from langchain_core.messages import AIMessage
     from langchain_core.tools import tool
 
-    from sandbox_kernel.integrations.langchain import SandboxTool
+    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 
     @tool
     def price(thing: str, number: int = 1) -> int:
@@ -75,7 +75,7 @@ def test_langchain() -> None:
 def test_an_mcp_server() -> None:
     from mcp.server import MCPServer
 
-    from sandbox_kernel.integrations.mcp_tools import McpTools
+    from sandbox_kernel.plugins.frameworks.mcp_tools import McpTools
 
     server = MCPServer("shop")
 

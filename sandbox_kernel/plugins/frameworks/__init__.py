@@ -2,6 +2,7 @@
 
 `as_text` and `pictures` are for a framework that needs no adapter: one that takes a function as a tool.
 
+- `plugin`: What this plugin adds: modules that programs import, and no command.
 - `answers`: Values that code in the sandbox answers with: tagged JSON, read without trusting it.
 - `smolagents`: An executor for smolagents' code agents.
 - `autogen`: A code executor for AutoGen.
@@ -22,10 +23,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ..policy.shown import plain
+from ...policy.shown import plain
 
 if TYPE_CHECKING:
-    from ..sdk.execution import Execution, Result
+    from ...sdk.execution import Execution, Result
 
 
 def missing(package: str, error: ImportError) -> ImportError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..gateway.tools import Tool, Tools, proper_name
+from ...gateway.tools import Tool, Tools, proper_name
 from . import as_text, missing
 
 try:
@@ -24,7 +24,7 @@ except ImportError as error:
     raise missing("pydantic-ai-slim", error) from error
 
 if TYPE_CHECKING:
-    from ..sdk.client import AsyncSandbox
+    from ...sdk.client import AsyncSandbox
 
 DESCRIPTION = (
     "Runs Python in a sandboxed Jupyter kernel and returns what it prints, the value of the last expression, and "
@@ -67,7 +67,7 @@ class CodeMode(WrapperToolset[Any]):  # type: ignore[misc, unused-ignore] # wher
         state = self._state
         state.context = ctx
         if state.sandbox is None:
-            from ..sdk.client import AsyncSandbox
+            from ...sdk.client import AsyncSandbox
 
             state.sandbox = AsyncSandbox(tools=Tools(map(self._tool, state.tools)), **self._settings)
         return as_text(await state.sandbox.run_code(tool_args["code"]))

@@ -14,9 +14,9 @@ import uuid
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from ..config.sources import from_keywords
-from ..core.errors import CellTimeout, CommandExitException, FileNotThere, SandboxError
-from ..sdk.client import AsyncSandbox
+from ...config.sources import from_keywords
+from ...core.errors import CellTimeout, CommandExitException, FileNotThere, SandboxError
+from ...sdk.client import AsyncSandbox
 from . import missing
 
 try:

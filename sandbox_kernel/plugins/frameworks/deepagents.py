@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ..config.sources import from_keywords
-from ..core.errors import (
+from ...config.sources import from_keywords
+from ...core.errors import (
     CellTimeout,
     CommandExitException,
     EngineError,
@@ -18,7 +18,7 @@ from ..core.errors import (
     SandboxClosed,
     SandboxError,
 )
-from ..sdk.blocking import Sandbox
+from ...sdk.blocking import Sandbox
 from . import missing
 
 try:

@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
-from ..core.allowance import Allowance
-from ..core.codes import Survived, UsageCode
-from ..core.errors import AnswerError, ConfigurationError, FileRefused, SandboxError
+from ...core.allowance import Allowance
+from ...core.codes import Survived, UsageCode
+from ...core.errors import AnswerError, ConfigurationError, FileRefused, SandboxError
 from . import failure, missing
 
 try:
@@ -41,8 +41,8 @@ except ImportError as error:
 from .inspect_answers import MODULE, CommandTimeout, as_cell, check, install, result_of
 
 if TYPE_CHECKING:
-    from ..sdk.client import AsyncSandbox
-    from ..sdk.execution import ExecutionError
+    from ...sdk.client import AsyncSandbox
+    from ...sdk.execution import ExecutionError
 
 FIRST_WAIT, LONGEST_WAIT, SHARED_WAIT = 0.2, 1.0, 0.05
 """Seconds a cell waits for a command: the first one, the later ones, and any while another request stands in line."""
@@ -59,7 +59,7 @@ class SandboxKernelConfig(BaseModel):
 
     @model_validator(mode="after")
     def check(self) -> SandboxKernelConfig:
-        from ..config.sources import from_keywords
+        from ...config.sources import from_keywords
 
         try:
             from_keywords(**self.model_dump())
@@ -228,7 +228,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
 
     async def _run(self, code: str, reads: str) -> str:
         """Run a cell of ours and return what it printed."""
-        from ..sdk.errands import run_for
+        from ...sdk.errands import run_for
 
         self._check_there()
         for installed in (False, True):
@@ -265,7 +265,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         """Start the sandbox of one sample."""
-        from ..sdk.client import AsyncSandbox
+        from ...sdk.client import AsyncSandbox
 
         try:
             asyncio.get_running_loop()
@@ -288,8 +288,8 @@ class KernelSandboxEnvironment(SandboxEnvironment):
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002
         """Remove the sandboxes of evaluations that are gone; those of running ones stay."""
-        from ..config.sources import from_keywords
-        from ..engines.select import make_engine
+        from ...config.sources import from_keywords
+        from ...engines.select import make_engine
 
         await make_engine(from_keywords()).reap()
 

@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 
 from sandbox_kernel.core.errors import ConfigurationError
-from tests.frameworks.documents import run_example
-from tests.frameworks.sandboxes import sessions
+from tests.plugins.frameworks.container.documents import run_example
+from tests.plugins.frameworks.container.sandboxes import sessions
 from tests.support.patience import within
 
 if TYPE_CHECKING:
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor, SandboxCodeResult
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor, SandboxCodeResult
 
 pytestmark = pytest.mark.filterwarnings("ignore:No approval function set for CodeExecutorAgent:UserWarning")
 """It would have a person approve the code; what the sandbox is for is to run it without."""
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No approval function set for Cod
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[SandboxCodeExecutor]:
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     async with SandboxCodeExecutor(memory="512M") as shared:
         yield shared
@@ -130,7 +130,7 @@ async def test_what_is_shown_becomes_files_of_the_output_folder(
 
 async def test_what_blocks_show_is_so_many_files_at_most(tmp_path: Path) -> None:
     """A block may display a hundred thousand times, and each display would be a file of this machine."""
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     show = "from IPython.display import HTML\nfor number in range({}): display(HTML('<b>1</b>'))"
     async with SandboxCodeExecutor(output_dir=tmp_path, folder_files=20) as executor:
@@ -185,10 +185,10 @@ async def test_a_restart_forgets_variables_and_keeps_files(executor: SandboxCode
 async def test_a_component_file_brings_the_same_executor_back(tmp_path: Path) -> None:
     from autogen_core.code_executor import CodeExecutor
 
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     component = SandboxCodeExecutor(memory="512M", cell_timeout=7, timeout=5, output_dir=tmp_path).dump_component()
-    assert component.provider == "sandbox_kernel.integrations.autogen.SandboxCodeExecutor"
+    assert component.provider == "sandbox_kernel.plugins.frameworks.autogen.SandboxCodeExecutor"
     async with CodeExecutor.load_component(component) as loaded:
         assert isinstance(loaded, SandboxCodeExecutor)
         assert loaded.dump_component() == component
@@ -197,7 +197,7 @@ async def test_a_component_file_brings_the_same_executor_back(tmp_path: Path) ->
 
 
 async def test_the_files_of_a_block_appear_in_the_output_folder_and_a_picture_is_one_file(tmp_path: Path) -> None:
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     async with SandboxCodeExecutor(memory="512M", output_dir=tmp_path / "coding") as executor:
         assert executor.output_dir == tmp_path / "coding"
@@ -208,7 +208,7 @@ async def test_the_files_of_a_block_appear_in_the_output_folder_and_a_picture_is
 
 
 async def test_files_without_an_output_folder_last_until_the_executor_stops() -> None:
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     async with SandboxCodeExecutor(memory="512M") as executor:
         (page,) = (await execute(executor, "from IPython.display import HTML\nHTML('<b>x</b>')")).output_files
@@ -219,7 +219,7 @@ async def test_files_without_an_output_folder_last_until_the_executor_stops() ->
 
 
 def test_wrong_settings_are_told_at_once() -> None:
-    from sandbox_kernel.integrations.autogen import SandboxCodeExecutor
+    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 
     with pytest.raises(ConfigurationError, match="did you mean memory"):
         SandboxCodeExecutor(memry="1G")

@@ -15,7 +15,7 @@ from inspect_ai.util import SandboxUserUnsupportedError
 from inspect_ai.util._sandbox import self_check
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
-from sandbox_kernel.integrations.inspect_ai import KernelSandboxEnvironment
+from sandbox_kernel.plugins.frameworks.inspect_ai import KernelSandboxEnvironment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
