@@ -19,6 +19,8 @@ microseconds, so that without a limit the smallest ones could take minutes and b
 _TAGS = {
     name: re.compile(rf"<(?:{name}\b([^<>]{{0,300}})>|(/){name}\b)", re.IGNORECASE) for name in ("script", "style")
 }
+_BEGUN = re.compile("<[sS\u017f]")
+"""As both names begin, in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Block:
 
 def blocks(source: str, name: str) -> Iterator[Block]:
     """Yield the elements `name` of `source` that are closed; as a browser does, an inner tag is part of the content."""
-    if not any(begun in source for begun in ("<s", "<S", "<\u017f")):  # as both names begin, whatever their case
+    if not _BEGUN.search(source):
         return
     opened: re.Match[str] | None = None
     for tag in islice(_TAGS[name].finditer(source), MAX_TAGS):

@@ -28,7 +28,8 @@ _MUCH = "too much markup to check"
 MAX_STYLES = 2_000_000
 """Characters of style sheets that are confined to their output, in half a second; a larger one is shown in a frame."""
 _ACTIVE = re.compile(
-    r"<\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{0,500}\ssrcdoc)\b", re.IGNORECASE
+    rf"<{html_cost.NO_PART_OF_TABLES}\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{{0,500}}\ssrcdoc)\b",
+    re.IGNORECASE,
 )
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
 _SPECIAL = re.compile(r"[<>&$\\\xa0]|[\ud800-\udfff]")

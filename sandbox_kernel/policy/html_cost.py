@@ -43,14 +43,19 @@ MAX_NESTING = 10_000
 """Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
 _EMPTY = frozenset(("br", "col", "hr", "img", "source", "wbr"))
 _FLAT = _EMPTY | frozenset(("caption", "colgroup", "tbody", "td", "tfoot", "th", "thead", "tr"))
-_FORMAT = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{0,200}", re.IGNORECASE)
+NO_PART_OF_TABLES = "(?!/|t[abdhr])"
+"""Behind an angle bracket, lets a search for tags go over those of tables quickly: there are thousands."""
+_FORMAT = re.compile(
+    rf"<{NO_PART_OF_TABLES}(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s[^>]{{0,200}}", re.IGNORECASE
+)
 """Formats that a parser opens again in every paragraph, once for each way they are written."""
-TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
+_TAG = re.compile(r"<([a-zA-Z][\w:-]{0,40})")
 _WRITTEN = re.compile(r"<(/?)([a-z][a-z0-9]*)([^\">]*+(?:\"[^\"]*+\"[^\">]*+)*)>")
 """A tag as the sanitiser writes it."""
 _SPAN = re.compile(r" (col|row|)span=\"([0-9]+)\"")
-_GAP = re.compile(r"(?<=>)\n? {0,40}(?=<)")
+_GAP = re.compile(r">(?:\n {0,40}| {1,40})(?=<)")
 """What indents a tag, and is not drawn."""
+_CELL = len("<td></td>")
 _BLOCK = re.compile(r"<(?:p|div|td|th|li)\b", re.IGNORECASE)
 
 
@@ -59,7 +64,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.rows = self.columns = self._covered = 0
-        self._ends: Counter[int] = Counter()
+        self._ends: dict[int, int] = {}
         """Row -> the columns whose cell has ended there."""
 
     def row(self) -> None:
@@ -68,7 +73,8 @@ class _Table:
 
     def cell(self, columns: int, rows: int) -> None:
         self._covered += columns
-        self._ends[self.rows + rows] += columns
+        end = self.rows + rows
+        self._ends[end] = self._ends.get(end, 0) + columns
         self.columns = max(self.columns, self._covered)
 
 
@@ -111,14 +117,47 @@ class Extent:
 
 def extent(kept: str) -> Extent:
     """Return how large a document is that the sanitiser wrote. None of its texts has a tag in it."""
+    kept = _GAP.sub(">", kept)
     size = Extent()
+    # A row of cells without attributes is counted at once, and becomes one tag that says how many they are.
+    first, *rows = kept.split("<tr")
+    rest = [first]
+    for row in rows:
+        inner, end, after = row.partition("</tr>")
+        count = inner.count("<td>") + inner.count("<th>")
+        if count and end and '"' not in inner and 2 * count == inner.count("<"):  # each of them is closed, too
+            rest += f"<row {count}>", after
+            size.letters += len(inner) - len(">") - count * _CELL
+        else:
+            rest += "<tr", row
+    _walk("".join(rest), size)
+    size.bytes = size.letters
+    if not kept.isascii():
+        text = _WRITTEN.sub("", kept)
+        size.bytes = len(text.encode("utf-8", "surrogatepass"))
+        size.sought = sought(text)
+        size.scripts = scripts(text)
+    return size
+
+
+def _walk(kept: str, size: Extent) -> None:
+    """Add to a size what each tag says, in order, and the text between them."""
     depth = 0
     tables: list[_Table] = []
-    for closing, name, attributes in _WRITTEN.findall(kept) if "<" in kept else ():
+    for closing, name, attributes in _WRITTEN.findall(kept):
         if closing:
             depth -= _DEPTHS.get(name, 1)
             if name == "table" and tables:
                 size.grid += tables[-1].rows * tables.pop().columns
+            continue
+        if name == "row":
+            count = int(attributes)
+            size.elements += 1 + count
+            size.cells += count
+            size.depth = max(size.depth, depth + 2)
+            if tables:
+                tables[-1].row()
+                tables[-1].cell(count, 1)
             continue
         size.elements += _WEIGHTS.get(name, 1)
         if name not in _EMPTY:
@@ -136,13 +175,7 @@ def extent(kept: str) -> Extent:
                 tables[-1].cell(columns, rows)
             elif tables:
                 tables[-1].columns = max(tables[-1].columns, columns)
-    text = _WRITTEN.sub("", _GAP.sub("", kept))
-    size.letters = size.bytes = len(text)
-    if not text.isascii():
-        size.bytes = len(text.encode("utf-8", "surrogatepass"))
-        size.sought = sought(text)
-        size.scripts = scripts(text)
-    return size
+    size.letters += len(_WRITTEN.sub("", kept))
 
 
 def of_text(letters: int) -> int:
@@ -152,7 +185,7 @@ def of_text(letters: int) -> int:
 
 def is_crowded(source: str) -> bool:
     """Return whether there are more elements than a person's browser bears, in a frame or not."""
-    if source.count("<") > MAX_ELEMENTS and len(TAG.findall(source)) > MAX_ELEMENTS:
+    if source.count("<") > MAX_ELEMENTS and len(_TAG.findall(source)) > MAX_ELEMENTS:
         return True
     return is_turning(source, source)
 
@@ -184,7 +217,7 @@ def is_costly(source: str) -> bool:
         return False
     if opened - source.count("</") <= MAX_NESTING and not _FORMAT.search(source):
         return False
-    tags = Counter(TAG.findall(source))
+    tags = Counter(_TAG.findall(source))
     nesting = sum(count for tag, count in tags.items() if tag.lower() not in _FLAT)
     formats = len(set(_FORMAT.findall(source)))
     return nesting > MAX_NESTING or formats * tags.total() > 10 * MAX_NESTING

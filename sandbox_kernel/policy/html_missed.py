@@ -10,9 +10,10 @@ from collections import defaultdict
 from itertools import islice
 
 from ..core.codes import OutputCode
-from .html_cost import TAG
+from .html_cost import NO_PART_OF_TABLES
 from .verdict import Notes, named
 
+_WITH_ATTRIBUTES = re.compile(r"<[a-zA-Z][^\s\"'/<>]*+[\s\"'/][^<>]*")
 _IN_QUOTES = r"=\s{0,9}(?:\"[^\"<>]*+\"|'[^'<>]*+')"
 _VALUE = re.compile(_IN_QUOTES)
 """The value of an attribute: words in it are no attributes, though they look so, and stay where they are."""
@@ -26,9 +27,10 @@ _HANDLER = re.compile(
 )
 """For the notes only: which of the attributes that go is worth a word."""
 
-_MISSED = frozenset(
-    """applet base button canvas embed form frame frameset iframe input link math meta object portal script select svg
-    template textarea""".split()  # noqa: SIM905
+_MISSED = re.compile(
+    rf"<{NO_PART_OF_TABLES}(applet|base|button|canvas|embed|form|frame|frameset|iframe|input|link|math|meta|object|portal"
+    r"|script|select|svg|template|textarea)(?![\w:-])",
+    re.IGNORECASE,
 )
 """Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
 
@@ -46,13 +48,13 @@ _FILES = defaultdict(lambda: OutputCode.FILE_NOT_THERE, a=OutputCode.LINK_TO_FIL
 
 def note(source: str, notes: Notes) -> None:
     """Say what of `source` is not shown."""
-    for tag in sorted({name.lower() for name in set(TAG.findall(source))} & _MISSED):
+    for tag in sorted({name.lower() for name in _MISSED.findall(source)}):
         notes.add(OutputCode.HTML_TAG, tag=tag[:20])
-    has_attributes = "=" in source
-    names = _HANDLER.findall(_VALUE.sub('=""', source)) if has_attributes else ()
+    tags = "".join(_WITH_ATTRIBUTES.findall(source)) if "=" in source else ""
+    names = _HANDLER.findall(_VALUE.sub('=""', tags))
     for name in sorted({name.lower() for name in names}):
         notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
-    for found in islice(_RELATIVE.finditer(source) if has_attributes else (), 20):
+    for found in islice(_RELATIVE.finditer(tags), 20):
         tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
         loads = _ELSEWHERE.match(address) is not None
         notes.add((_LOADING if loads else _FILES)[tag], tag=tag, name=named(address))

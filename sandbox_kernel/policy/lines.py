@@ -109,6 +109,8 @@ _UNSEEN = "".join(
     for code in range(first, last + 1)
 )  # fmt: skip
 """Spaces of all kinds, and what else is not seen in a line. A line of nothing else is blank to some reader."""
+_BLANK = re.compile(rf"\n([{_UNSEEN}]*+(?:&nbsp;[{_UNSEEN}]*+)*+)(?=\n|\Z)")
+"""A line that is blank, with the end of the line before it."""
 _BREAK = "&#10;"
 _BLOCK = re.compile(
     r" {0,3}<(?:blockquote|caption|center|col|colgroup|dd|details|div|dl|dt|figcaption|figure|footer|h[1-6]|header|hr"
@@ -131,28 +133,22 @@ def markup(kept: str) -> str:
     rows = ended(kept).split("\n")
     last = next((place for place in range(len(rows), 0, -1) if not _is_blank(rows[place - 1])), 0)
     first = next((place for place in range(last) if not _is_blank(rows[place])), last)
-    kept = _rejoined(rows[first:last]) + "\n" * (0 < last < len(rows))
+    kept = joined("\n".join(rows[first:last])) + "\n" * (0 < last < len(rows))
     if kept[:4].isspace() or kept[:4].lstrip(" ")[:1] == "\t":
         kept = kept.lstrip(" \t")  # Markdown takes it for code, and a browser does not show it
     if _BLOCK.match(kept) is None:
         kept = _LEADS.sub(_led, kept)
-    return _MARKS.sub(_reference, kept)
+    return _MARKS.sub(_reference, kept) if "`" in kept or "]" in kept else kept
 
 
 def joined(markup: str) -> str:
     r"""Return markup in which a blank line stands as `&#10;` at the end of the line before it."""
-    return _rejoined(markup.split("\n"))
+    return _BLANK.sub(rf"{_BREAK}\1", markup)
 
 
 def sheet(text: str) -> str:
     """Return a style sheet without blank lines: no reference is read in it."""
     return "\n".join(row for row in ended(text).split("\n") if not _is_blank(row))
-
-
-def _rejoined(rows: list[str]) -> str:
-    if not any(map(_is_blank, rows)):
-        return "\n".join(rows)
-    return rows[0] + "".join(f"{_BREAK if _is_blank(row) else chr(10)}{row}" for row in rows[1:])
 
 
 def _is_blank(row: str) -> bool:

@@ -71,6 +71,16 @@ def test_spans_of_several_levels_count_as_the_table_they_make() -> None:
     assert (size.grid, size.cells, size.depth) == (4 * 6, 15 + 1 + 2 + 1, 4)
 
 
+@pytest.mark.parametrize("inside", ["", "<table><tbody><tr><td>b</td></tr></tbody></table>", "<i>b</i>", "<br>"])
+def test_rows_that_are_counted_at_once_count_as_their_cells(inside: str) -> None:
+    """Cells with attributes are counted one by one, and rows of others at once, among cells that go over them."""
+    row = "<tr>" + f"<td>a{inside}</td><th>b</th>" * 3 + "</tr>"
+    for first in ("", '<tr><td rowspan="3" colspan="2">a</td></tr>', "<tr></tr>"):
+        table = f"<ruby><table><thead><tr><td>a</td></tr></thead><tbody>{first}{row}{row}</tbody></table></ruby> c"
+        one_by_one = re.sub("<(td|th)(?= |>)", r'<\1 align="left"', table)
+        assert html_cost.extent(table) == html_cost.extent(one_by_one)
+
+
 GONE = {
     "the number of an item": ("<ol><li value=3999>a</li></ol>", "value"),
     "a list that counts down": ("<ol reversed><li>a</li></ol>", "reversed"),
