@@ -32,7 +32,7 @@ DATA = NOTEBOOKS / "data"
 METADATA = '"http://169.254.169.254/latest/meta-data/", '
 """In a notebook that shows what is refused: an attack, if a harmless one."""
 CREATED = "AsyncSandbox.create("
-BAIT = "open('/tmp/home/.aws/credentials').read()"
+DROPPED = "import shutil, subprocess\nshutil.copy('/bin/sleep', 'm'); subprocess.run(['./m', '6'])"
 BURST = 10
 """Cells that follow each other without a rest, as people run them."""
 NOTEBOOK_SECONDS = 300
@@ -235,8 +235,8 @@ def main() -> int:
                 f"{alerts(found)} alerts, {found.total() - alerts(found)} notes",
                 flush=True,
             )
-        sandbox.run_code(BAIT)
-        heard = until(lambda: ("bait-opened", "alert") in met(folder / "audit.jsonl"))
+        sandbox.run_code(DROPPED)
+        heard = until(lambda: ("dropped-program", "alert") in met(folder / "audit.jsonl"))
     for (code, level), count in sorted(found.items()):
         print(f"{level:6}{code:24}{count:6}")
     print(f"an attack at the end is {'an alert' if heard else 'NOT HEARD'}")

@@ -7,7 +7,6 @@ is that of the medians, with the monitor over without it. The bars are 1.02 for 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -15,14 +14,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.engines import shipping
 from tests.support.fronts import WRITE
 
 CODE = """
@@ -65,14 +62,6 @@ CELLS = 10
 KINDS = ("without", "with", "without, again")
 """The last says how much of a difference is the machine's."""
 
-CONNECT = """
-import socket
-def attempt(host, port=80):
-    with socket.socket() as sock:
-        sock.settimeout(1)
-        try: sock.connect((host, port))
-        except OSError: pass
-"""
 FETCH = """
 import urllib.request
 for host in ({},):
@@ -95,7 +84,6 @@ for number in range(3):
     open(f'table{number}.csv.locked', 'wb').write(bytes(a ^ b for a, b in zip(data, os.urandom(len(data)))))
     os.unlink(f'table{number}.csv')
 """
-PROGRAMS = "import subprocess\nfor _ in range({}): subprocess.run(['/bin/true'])"
 BOMB = """
 import os, time
 for number in range(2000):
@@ -121,14 +109,11 @@ class Attack(NamedTuple):
     timeout: float | None = None
     runtime: str | None = None
     cpus: float = 1
-    deaf: bool = False
-    """On a system that cannot tell an agent of calls."""
 
 
 ATTACKS = (
     Attack("many-denials", FETCH.format("*(f'drop{number}.test' for number in range(10))")),
     Attack("metadata-sought", FETCH.format("'169.254.169.254'")),
-    Attack("metadata-sought", CONNECT + "attempt('169.254.169.254')"),
     Attack("removed-outputs", SCRIPTS),
     Attack("forged-messages", FORGE),
     Attack("unfit-files", "for name in ('-rf', '-la', 'a\\\\b', 'c\\\\d', '-x'): open(name, 'w').close()"),
@@ -140,15 +125,11 @@ ATTACKS = (
     Attack("scrambled-inputs", ENCRYPT),
     Attack("busy-in-silence", BUSY, seconds=6, cpus=0.2),
     Attack("busy-without-cell", STAYS, cpus=0.2),
-    Attack("programs-started", PROGRAMS.format(20)),
-    Attack("many-programs", PROGRAMS.format(1000)),
-    Attack("dropped-program", "import shutil, subprocess\nshutil.copy('/bin/true', 'm'); subprocess.run(['./m'])"),
-    Attack("outward-connections", CONNECT + "for port in range(5): attempt('192.0.2.1', port + 1)"),
-    Attack("bait-opened", "open('/tmp/home/.aws/credentials').read()"),
-    Attack("not-watched", "1", deaf=True),
+    Attack(
+        "dropped-program", "import shutil, subprocess\nshutil.copy('/bin/sleep', 'm'); subprocess.run(['./m', '6'])"
+    ),
+    Attack("not-watched", "1", runtime="runsc"),
 )
-LISTENER, NO_LISTENER = "NEW_LISTENER = 1, 8", f"NEW_LISTENER = 1, {1 << 20}"
-"""How the agent asks to be told of calls, and a word that no system knows, as an old one does not know the real one."""
 LONGEST = 120.0
 
 
@@ -232,7 +213,7 @@ def alerts(image: str, only: Sequence[str] = ()) -> bool:
 def alert(attack: Attack, image: str) -> tuple[str, float | None]:
     """Return what came of an attack under the rules as they are shipped, and after how many seconds."""
     changed = {attack.code: {"seconds": attack.seconds}} if attack.seconds else {}
-    with tempfile.TemporaryDirectory() as folder, system(deaf=attack.deaf):
+    with tempfile.TemporaryDirectory() as folder:
         audit, downloads = Path(folder, "audit.jsonl"), Path(folder, "downloads")
         downloads.mkdir()
         sandbox = Sandbox(
@@ -241,29 +222,16 @@ def alert(attack: Attack, image: str) -> tuple[str, float | None]:
         )  # fmt: skip
         began = time.perf_counter()
         with sandbox:
-            if not attack.deaf:  # else the start is what is noticed
-                sandbox.run_code("1")
-                for number in range(3):
-                    sandbox.files.write(f"table{number}.csv", b"region,product,units\n" * 500)
-                began = time.perf_counter()
+            sandbox.run_code("1")
+            for number in range(3):
+                sandbox.files.write(f"table{number}.csv", b"region,product,units\n" * 500)
+            began = time.perf_counter()
             for _ in range(attack.times):
                 sandbox.run_code(attack.cell, timeout=attack.timeout)
             line = until(lambda: found(audit).get(attack.code), began)
             sandbox.kill()
         # By the line's own time: a cell may go on for longer.
         return ("", None) if line is None else (line["level"], since(line["time"], began))
-
-
-@contextlib.contextmanager
-def system(*, deaf: bool) -> Iterator[None]:
-    """Ship an agent that finds itself on a system which cannot tell it of calls."""
-    real = shipping.agent_source
-    if not deaf:
-        yield
-        return
-    assert LISTENER in real(shipping.MODULES_OF_A_WATCH)
-    with mock.patch.object(shipping, "agent_source", lambda modules: real(modules).replace(LISTENER, NO_LISTENER)):
-        yield
 
 
 def found(audit: Path) -> dict[str, Any]:

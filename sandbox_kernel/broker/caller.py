@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import EndCode
 from ..core.descriptors import send_fds
 from ..core.errors import EngineError, SandboxError
+from ..core.model import SandboxSample
 from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import PAUSE, Ability, abilities_of, demand
 from ..engines.broker import words
 from ..engines.broker.places import Peer, peer
-from ..engines.machines import Counting, Pausable
+from ..engines.machines import Pausable, Sampled
 from .answers import ANSWERS
 from .keeping import KEPT_ANSWERS
 from .kept import Kept
@@ -33,7 +34,7 @@ NEXT_SECONDS = 10.0
 """For the next request; a connection without one, and without a sandbox, is in others' way."""
 AT_ONCE = 4
 MOST_REQUESTS = 1000
-OF_ITS_SANDBOX = {"crowded", "pause", "resume"}
+OF_ITS_SANDBOX = {"sample", "pause", "resume"}
 
 Answer = dict[str, Any]
 
@@ -126,7 +127,7 @@ class Caller:
             "begin": self._begin,
             "look": self._look,
             "kill": self._kill,
-            "crowded": self._crowded,
+            "sample": self._sample,
             "pause": self._pause,
             "resume": self._resume,
             **{op: self._asking(answer) for op, answer in (ANSWERS | KEPT_ANSWERS).items()},
@@ -242,10 +243,9 @@ class Caller:
         await self._own().kill()
         return {}
 
-    async def _crowded(self, said: Answer) -> Answer:
+    async def _sample(self, said: Answer) -> Answer:
         container = self._own().container
-        refused = await container.refused_processes() if isinstance(container, Counting) else None
-        return {"refused_processes": refused}
+        return (await container.sample() if isinstance(container, Sampled) else SandboxSample())._asdict()
 
     async def _pause(self, said: Answer) -> Answer:
         container = self._pausable()

@@ -24,7 +24,7 @@ from ..engines.shipping import command_of, new_uid
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
 RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ZONE = re.compile(zone.FORM)
-FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "watched", "charts", "zone", "variables", "inside"})
+FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone", "variables", "inside"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,6 @@ class Order:
     runtime: str | None
     limits: Limits
     limits_kept: LimitsKept
-    watched: bool
     options: AgentOptions = field(repr=False)
 
     @property
@@ -60,8 +59,7 @@ class Order:
             image=self.image,
             runtime=self.runtime,
             limits=self.limits,
-            command=command_of(self.options, self.limits, watched=self.watched, warm=warm, preload=preload),
-            watched=self.watched,
+            command=command_of(self.options, self.limits, warm=warm, preload=preload),
             limits_kept=self.limits_kept,
             uid=new_uid(),
             made_of=self.options,
@@ -84,7 +82,7 @@ def _read(said: Mapping[str, Any]) -> Order:
     options = words.options(said)
     if options.zone is not None and not ZONE.fullmatch(options.zone):
         raise ValueError("that is no time zone")
-    if said["limits_kept"] not in {"enforced", "best-effort"} or type(said["watched"]) is not bool:
+    if said["limits_kept"] not in {"enforced", "best-effort"}:
         raise ValueError("that is no choice")
     image = words.text(said["image"])
     if not IMAGE.fullmatch(image) or ".." in image:
@@ -97,6 +95,5 @@ def _read(said: Mapping[str, Any]) -> Order:
         runtime=runtime,
         limits=words.limits(said["limits"]),
         limits_kept=said["limits_kept"],
-        watched=said["watched"],
         options=options,
     )

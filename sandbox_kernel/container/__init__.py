@@ -16,7 +16,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
-- `watch`: What the agent notices of the cells, where a monitor asks for it.
 - `later`: Modules of a kernel that wait until something is wanted of them.
 - `prepared`: What a kernel's start loads, as one file of an image.
 - `interrupts`: An interrupt meets the code of a cell, and never ipykernel itself.

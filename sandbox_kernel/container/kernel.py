@@ -60,7 +60,7 @@ class Kernel:
         os.chdir(config["scratch"])
         try:
             # A session of its own, so that an interrupt can reach the kernel and its children, and nobody else.
-            self.pid = (fork if "watch" in config else spawn)(argv, config["environment"], null, write)
+            self.pid = spawn(argv, config["environment"], null, write)
         finally:
             os.close(write)
             os.close(null)
@@ -108,26 +108,3 @@ def spawn(argv: list[str], environment: dict[str, str], stdin: int, output: int)
     """Start a program in a session of its own; return its process."""
     actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
     return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True, setsigdef=DEFAULT)
-
-
-def fork(argv: list[str], environment: dict[str, str], stdin: int, output: int) -> int:
-    """Do what `spawn` does while a thread of this process is asked about programs that start, and has to answer.
-
-    `posix_spawn` holds the interpreter until the program has started, so that thread would wait for itself.
-    """
-    started, starting = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setsid()
-            for number in DEFAULT:
-                signal.signal(number, signal.SIG_DFL)
-            for target, source in enumerate((stdin, output, output)):
-                os.dup2(source, target)
-            os.execve(argv[0], argv, environment)  # noqa: S606 (there is no shell, on purpose)
-        finally:
-            os._exit(127)
-    os.close(starting)
-    os.read(started, 1)  # closed when the program is there: its files in /proc are not this user's before
-    os.close(started)
-    return pid

@@ -39,16 +39,8 @@ def main(calls: bytes) -> None:
     prepare(config)
     wake_read = process.prepare_pipes(STDIN, STDOUT)
     give_back_memory = process.settle()
-    watch = None
-    if "watch" in config:
-        from .watch import Watch
-
-        watch = Watch(config["environment"]["HOME"])
-        watch.lay_bait()  # now: the shield lets no thread but those that run already watch files
     status, threads = process.read("/proc/self/status"), process.threads()
     filters = shield.raise_shield(calls)
-    if watch is not None:
-        watch.listen()
     kernel = Kernel(config, 1)
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
@@ -65,8 +57,6 @@ def main(calls: bytes) -> None:
         from .streams import StreamingAgent
 
         kind = StreamingAgent
-    if watch is not None:
-        kind = watch.watching(kind)
     if "warm" in config:
         from .warm import waiting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .end_codes import EndCode
 from .errors import ConfigurationError
@@ -115,8 +115,6 @@ class Monitoring:
     """The rules of a session's monitor, those that are off left out."""
 
     rules: tuple[MonitorRule, ...]
-    inside: bool = True
-    """Whether the agent watches as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +249,6 @@ class SandboxSpec:
     runtime: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """All of the container's environment; nothing of the host's is added."""
-    watched: bool = False
-    """Whether the agent tells of what the cells do."""
     limits_kept: LimitsKept = "enforced"
     """As the setting says; for engines that do not always have what enforces the limits."""
     made_of: AgentOptions | None = None
@@ -295,6 +291,29 @@ class Decision:
 
     allowed: bool
     reason: str
+
+
+class ProcessSample(NamedTuple):
+    """One process of a sandbox, as the machine's kernel shows it; its texts are printable and short."""
+
+    identity: str
+    """Its number and when it began: no later process has both."""
+    name: str
+    """What it calls itself."""
+    cpu_seconds: float
+    files: tuple[str, ...]
+    """Where its program lies in the sandbox; of one that a loader started, also what that has mapped."""
+
+
+class SandboxSample(NamedTuple):
+    """What the machine's kernel says of a sandbox; None is what nobody can say here."""
+
+    refused_processes: int | None = None
+    """How often there was no room for one more process since its start."""
+    cpu_seconds: float | None = None
+    """Of all its processes since its start."""
+    programs: tuple[ProcessSample, ...] | None = None
+    """Its processes, or some of them; None where its processes are none of this machine's, or not to be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,12 @@ from .code import Code
 _LOOK = "Look at what the code does, and at the audit around that time."
 _RULE = "Add a rule to network if the code is meant to reach it; else look at what it does."
 _WORK = "See whether the code is meant to compute for so long; if it is, raise the rule's seconds."
-_AGENT = "Look at what the code starts; a program that belongs there is in the image."
 
 
 @unique
 class MonitorCode(Code):
     """What was noticed. The text is said with the figures behind it."""
 
-    # --- seen by the host ---
     MANY_DENIALS = "notice", "one connection after another was refused", _RULE
     METADATA_SOUGHT = "violation", "the metadata service of a cloud was looked for, which hands out credentials", _LOOK
     REMOVED_OUTPUTS = "violation", "outputs had to be freed of what may act, load or leak", _LOOK
@@ -38,15 +36,13 @@ class MonitorCode(Code):
         "files that were given to the sandbox are gone, with noise in their place",
         "Keep the originals, and look at what the code does: ransomware leaves files so.",
     )
-
-    # --- seen by the agent, in the sandbox: an attacker's word ---
-    PROGRAMS_STARTED = "notice", "programs were started", _AGENT
-    MANY_PROGRAMS = "violation", "programs were started by the hundred", _AGENT
-    DROPPED_PROGRAM = "violation", "a program was started that lies where cells write", _AGENT
-    OUTWARD_CONNECTIONS = "notice", "connections were tried past the way out, to where no network is", _LOOK
-    BAIT_OPENED = "violation", "a file with made-up credentials was opened, which honest code has no use for", _LOOK
+    DROPPED_PROGRAM = (
+        "violation",
+        "a program runs that lies where cells write",
+        "Look at what the code starts; a program that belongs there is in the image.",
+    )
     NOT_WATCHED = (
         "notice",
-        "the agent cannot watch system calls here, although the runtime could",
-        "Use a system with Linux 5.5 or later, or switch the rule off.",
+        "the host cannot see the processes of this sandbox, so no rule looks at its programs",
+        "Use Docker on this machine as root, or bubblewrap, or switch the rule off.",
     )

@@ -164,7 +164,7 @@ def protections(spec: SandboxSpec) -> Protections:
         uid=spec.uid,
         capabilities=frozenset(),
         new_privileges=False,
-        system_calls=seccomp.rules(listening=spec.watched),
+        system_calls=seccomp.rules(),
         networks=frozenset(),
         own_namespaces=frozenset({"cgroup", "ipc", "pid", "uts"}),
         hostname="sandbox",

@@ -189,7 +189,7 @@ def places_of(pid: int, identity: str) -> dict[str, Place]:
             _, controllers, path = row.split(":", 2)
             paths |= dict.fromkeys(controllers.split(","), path)
     found = {}
-    for name in ("memory", "pids"):
+    for name in ("memory", "pids", "cpuacct"):
         version = 1 if name in paths else 2  # both kinds may be mounted; each limit is in one of them
         path = paths.get(name if version == 1 else "", "")
         root, where = _mounts().get(name if version == 1 else "", ("", ""))

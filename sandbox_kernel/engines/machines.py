@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from ..core.model import MIB, SandboxSpec
+from ..core.model import MIB, SandboxSample, SandboxSpec
 from .base import Lendable
 
 
@@ -37,11 +37,11 @@ class Pausable(Protocol):
 
 
 @runtime_checkable
-class Counting(Protocol):
-    """A container of which the machine's kernel counts the processes, however they begin."""
+class Sampled(Protocol):
+    """A container whose processes the machine's kernel counts and shows."""
 
-    async def refused_processes(self) -> int | None:
-        """Return how often there was no room for one more since its start; None where nobody can say."""
+    async def sample(self) -> SandboxSample:
+        """Return what the machine's kernel says of it now, whatever the sandbox says of itself. Bounded."""
 
 
 @runtime_checkable

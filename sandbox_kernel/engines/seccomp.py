@@ -192,22 +192,15 @@ class Rule(NamedTuple):
     error: int | None = None
 
 
-LISTENER_IOCTLS = (0xC0502100, 0xC0182101, 0x40082102, 0x40082104)
-"""By which a process hears of system calls that a filter of its own tells it of, and answers: the agent's watch.
-
-The agent keeps them from the cells by a filter that it puts around these.
-"""
-
-
-def rules(*, listening: bool = False, shared: bool = False) -> tuple[Rule, ...]:
+def rules(*, shared: bool = False) -> tuple[Rule, ...]:
     """Return all rules; what meets none of them fails with `EPERM`.
 
-    `listening`: for an agent that watches. `shared`: other sandboxes have the same files, or the same user.
+    `shared`: other sandboxes have the same files, or the same user.
     """
     return (
         Rule(ALLOWED),
         Rule(ABSENT, error=ENOSYS),
-        Rule(SHOWING, error=ENOSYS if shared and not listening else None),
+        Rule(SHOWING, error=ENOSYS if shared else None),
         Rule(RESIDENT, error=ENOSYS if shared else None),
         *((Rule(("preadv2",), (Condition(5, 0, RWF_NOWAIT),)),) if shared else (Rule(("preadv2",)),)),
         *((Rule(("preadv2",), (Condition(5, RWF_NOWAIT, RWF_NOWAIT),), error=EOPNOTSUPP),) if shared else ()),
@@ -226,7 +219,6 @@ def rules(*, listening: bool = False, shared: bool = False) -> tuple[Rule, ...]:
         *(Rule(("prctl",), (Condition(0, 0, 1 << bit),)) for bit in range(8) if PRCTL_BITS >> bit & 1),
         # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
         *(Rule(("ioctl",), (_int(1, number),)) for number in IOCTLS.values()),
-        *(Rule(("ioctl",), (_int(1, number),)) for number in LISTENER_IOCTLS if listening),
     )
 
 

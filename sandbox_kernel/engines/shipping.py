@@ -25,7 +25,6 @@ MODULES: tuple[str, ...] = (
     *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "agent", "start"),
 )
 MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
-MODULES_OF_A_WATCH = ("watch",)
 MODULES_OF_A_POOL = ("warm",)
 MODULES_OF_A_COPY = ("renew",)
 GATE = ("imported", "go")
@@ -83,19 +82,18 @@ def agent_source(modules: tuple[str, ...] = MODULES) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
     sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
-    own = calls(shared="watch" in modules)  # where the agent itself may watch files, the engine's list cannot forbid it
-    return _BOOT.format(sources={"container": ""} | sources, calls=own, codes=CODES)
+    return _BOOT.format(sources={"container": ""} | sources, calls=calls(), codes=CODES)
 
 
 @cache
-def calls(*, shared: bool = False) -> bytes:
+def calls() -> bytes:
     """Return the list of system calls as the agent's own filter; b"" for a processor of which they are not known.
 
     The attestation then refuses the sandbox. An engine is on this machine, or in a virtual one of the same processor.
     """
     machine = os.uname().machine
     try:
-        return system_calls.program(rules(shared=shared), {"arm64": "aarch64"}.get(machine, machine))
+        return system_calls.program(rules(), {"arm64": "aarch64"}.get(machine, machine))
     except LookupError:
         return b""
 
@@ -148,7 +146,7 @@ LAUNCHER = ("launcher", "main()", "later", "prepared", "interrupts")
 def to_prepare() -> dict[str, Any]:
     """Return what an image may make ready: a kernel's arguments and environment, and our texts with their names."""
     folder = PACKAGE / "container"
-    modules = (*MODULES, *MODULES_OF_A_WAY_OUT, *MODULES_OF_A_WATCH, *MODULES_OF_A_POOL, *MODULES_OF_A_COPY)
+    modules = (*MODULES, *MODULES_OF_A_WAY_OUT, *MODULES_OF_A_POOL, *MODULES_OF_A_COPY)
     sources = [(f"container/{name}.py", (folder / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
     sources += [("<string>", source_of(*each)) for each in (LAUNCHER, OUTPUTS, CHARTS)]
     [configuration] = agent_command(Limits())[-1:]
@@ -215,7 +213,6 @@ def agent_command(
     limits: Limits,
     inside: Inside | None = None,
     *,
-    watched: bool = False,
     variables: Mapping[str, str] | None = None,
     charts: bool = False,
     zone: str | None = None,
@@ -265,9 +262,6 @@ def agent_command(
         config["port"] = SERVICE_PORT
         if inside.trust is not None:
             config["trust"] = (inside.trust, inside.certificates)
-    if watched:
-        modules += MODULES_OF_A_WATCH
-        config["watch"] = True
     if preload and not copied:
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
@@ -281,7 +275,6 @@ def agent_command(
 
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
-    watched = settings.monitor is not None and settings.monitor.inside
     zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
     options = AgentOptions(variables=settings.environment, charts=settings.charts, zone=zone, inside=inside)
     return SandboxSpec(
@@ -289,8 +282,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         image=settings.image,
         runtime=settings.runtime,
         limits=settings.limits,
-        command=command_of(options, settings.limits, watched=watched),
-        watched=watched,
+        command=command_of(options, settings.limits),
         limits_kept=settings.limits_kept,
         uid=new_uid(),
         made_of=options,
@@ -301,7 +293,6 @@ def command_of(
     options: AgentOptions,
     limits: Limits,
     *,
-    watched: bool = False,
     warm: bool = False,
     preload: tuple[str, ...] = (),
     copied: bool = False,
@@ -310,7 +301,6 @@ def command_of(
     return agent_command(
         limits,
         options.inside,
-        watched=watched,
         variables=dict(options.variables),
         charts=options.charts,
         zone=options.zone,

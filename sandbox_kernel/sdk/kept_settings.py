@@ -114,4 +114,4 @@ def _monitoring(said: Mapping[str, Any]) -> Monitoring:
         if one["level"] not in get_args(levels):
             raise ValueError("that is no level")
         rules.append(MonitorRule(words.text(one["code"]), one["level"], _whole(one["count"]), float(one["seconds"])))
-    return Monitoring(tuple(rules), said["inside"] is True)
+    return Monitoring(tuple(rules))

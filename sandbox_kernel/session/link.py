@@ -50,7 +50,6 @@ class Link:
         self._queue: deque[list[bytes]] = deque()
         self._work = asyncio.Event()
         self._last: Callable[[], list[bytes] | None] = lambda: None
-        self._heed: Callable[[dict[str, Any]], bool] = lambda head: False
         self._queued_bytes = 0
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._tasks = Tasks(self._defect)
@@ -103,10 +102,6 @@ class Link:
     def wake(self) -> None:
         """Note that the source may have a frame."""
         self._work.set()
-
-    def heed(self, heed: Callable[[dict[str, Any]], bool]) -> None:
-        """Have `heed` called with what the agent says of its cells; what it does not take comes out of `frames`."""
-        self._heed = heed
 
     def tell(self, op: str, **fields: Any) -> None:
         """Send a command that has no answer."""
@@ -191,7 +186,7 @@ class Link:
                     future = self._asked.get(head.get("id", 0)) if head["op"] == "reply" else None
                     if future is not None and not future.done():
                         future.set_result((head, extra))
-                    elif head["op"] != "behaviour" or not self._heed(head):
+                    else:
                         yield kind, parts
         finally:
             self._abandon()

@@ -1,12 +1,14 @@
 """The monitor of one session: what is noticed, how often, and what comes of it. None of it is the wall.
 
-It hears the events of the audit, sees files pass, and asks now and then what the processors do. A finding goes to the
-audit; an alert also to the person and to the operator; and an end to the kernel, with all its processes.
+It hears the events of the audit, sees files pass, and looks now and then at the sandbox's processes, as the machine's
+kernel shows them. A finding goes to the audit; an alert also to the person and to the operator; and an end to the
+kernel, with all its processes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -14,18 +16,18 @@ from typing import Any, Protocol
 
 from ..core.codes import MonitorCode, Survived
 from ..core.errors import BehaviourBlocked, SandboxError
-from ..core.model import Settings
+from ..core.model import SandboxSample, Settings
 from ..core.tasks import Tasks, log_defect
 from ..files.scratch import entries
-from ..policy.monitor import Finding, Pulse, Scramble, Signal, Told, Windows, heard, look_every
+from ..policy.monitor import Finding, Programs, Pulse, Scramble, Signal, Windows, heard, look_every
 from .agent_words import Usage
 from .alerts import Alerts
 from .router import Router
 
-DEAF = {"runsc": "gVisor has filters for system calls, and no way to tell a process of ours about one"}
-"""Runtimes on which the agent cannot tell of system calls, and why; elsewhere it is a finding if it cannot."""
-MOST_WORDS, WORDS_A_SECOND = 20, 5
-"""What an agent may say of its cells at once, and from then on: one of ours says four words a second at most."""
+UNSEEN = frozenset({"runsc"})
+"""Runtimes whose processes on this machine are not those of the cells: gVisor's own."""
+LOOK_SECONDS = 2.0
+"""Between two looks at the programs, at most: one that ends sooner may not be seen."""
 SCHEMA = "urn:sandbox-kernel:alert:1"
 
 
@@ -39,7 +41,7 @@ class Watched(Protocol):
     @property
     def is_closed(self) -> bool: ...
     async def usage(self) -> Usage: ...
-    async def refused_processes(self) -> int | None: ...
+    async def sample(self) -> SandboxSample: ...
     @property
     def router(self) -> Router: ...
 
@@ -57,7 +59,6 @@ class Monitor:
     ) -> None:
         assert settings.monitor is not None  # noqa: S101 (for the type: the session makes none else)
         self._settings = settings
-        self._inside = settings.monitor.inside
         self._session = session
         self._audit = audit
         self._tasks = tasks
@@ -68,13 +69,18 @@ class Monitor:
             windows.rule(MonitorCode.BUSY_WITHOUT_CELL),
             settings.limits.cpus,
         )
-        crowded = windows.rule(MonitorCode.PROCESSES_REFUSED)
-        times = [self._pulse.interval, None if crowded is None else look_every(crowded.seconds)]
+        crowded, dropped = windows.rule(MonitorCode.PROCESSES_REFUSED), windows.rule(MonitorCode.DROPPED_PROGRAM)
+        times = [
+            self._pulse.interval,
+            None if crowded is None else look_every(crowded.seconds),
+            None if dropped is None else min(LOOK_SECONDS, look_every(dropped.seconds)),
+        ]
         self._interval = min((seconds for seconds in times if seconds is not None), default=None)
+        self._programs = Programs()
+        self._pulse_at = float("-inf")
         self._refused: int | None = None
         """Processes that were refused until the last look; None before the first at a sandbox that was taken over."""
         self._scramble = Scramble()
-        self._adopted = False
         self._next_look: asyncio.TimerHandle | None = None
         self._look_under_way: asyncio.Task[object] | None = None
         self._alerts = Alerts.of(settings, lambda text: audit("alert_lost", reason=text))
@@ -110,28 +116,10 @@ class Monitor:
         if more:
             self.take((Signal(MonitorCode.SCRAMBLED_INPUTS, more),))
 
-    def listener(self) -> Callable[[dict[str, Any]], bool]:
-        """Return what takes the words of one agent about its cells, as many as an agent of ours sends."""
-        told = Told(listens=self._settings.runtime not in DEAF, known=self._adopted)
-        left, since = float(MOST_WORDS), self._clock()
-
-        def take(said: dict[str, Any]) -> bool:
-            nonlocal left, since
-            now = self._clock()
-            left, since = min(MOST_WORDS, left + WORDS_A_SECOND * (now - since)), now
-            if left < 1 or not self._inside:
-                return False
-            left -= 1
-            self.take(told.take(said))
-            return True
-
-        return take
-
     def begin(self, *, afresh: bool = False) -> None:
-        """Look at the processors from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
-        self._adopted = not afresh
+        """Look at the processes from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
         if afresh:
-            self._scramble = Scramble()
+            self._scramble, self._programs = Scramble(), Programs()
             self._refused = 0
         if self._next_look is None:
             self._wait_for_a_look()
@@ -204,27 +192,32 @@ class Monitor:
     def _begin_look(self) -> None:
         self._wait_for_a_look()
         if self._session.is_open and (self._look_under_way is None or self._look_under_way.done()):
-            self._look_under_way = self._tasks.start(self._look(), "looking at the processors of a sandbox")
+            self._look_under_way = self._tasks.start(self._look(), "looking at the processes of a sandbox")
 
     async def _look(self) -> None:
-        await self._look_for_refused()
-        if self._pulse.interval is None:
-            return
         try:
-            used = (await self._session.usage()).cpu_seconds
+            sample = await self._session.sample()
         except SandboxError:
-            used = None
+            return
+        self._count_refused(sample.refused_processes)
+        self.take(self._programs.look(None if self._settings.runtime in UNSEEN else sample.programs))
+        now = self._clock()
+        if self._pulse.interval is not None and now >= self._pulse_at:
+            self._pulse_at = now + self._pulse.interval - (self._interval or 0.0) / 2
+            await self._look_at_processors(sample.cpu_seconds)
+
+    async def _look_at_processors(self, used: float | None) -> None:
+        """See how busy they were; `used` is what the host's kernel has counted, else the sandbox's word has to do."""
+        if used is None:
+            with contextlib.suppress(SandboxError):
+                used = (await self._session.usage()).cpu_seconds
         running, shown = self._running()
         signal = self._pulse.look(self._clock(), used, running=running, shown=shown)
         if signal is not None:
-            self.take((signal,))
+            what = ": ".join(filter(None, [signal.what, self._programs.busiest]))
+            self.take((signal._replace(what=what),))
 
-    async def _look_for_refused(self) -> None:
-        """See what the host's kernel counted: a process that starts no program is told of by nobody in the sandbox."""
-        try:
-            refused = await self._session.refused_processes()
-        except SandboxError:
-            return
+    def _count_refused(self, refused: int | None) -> None:
         before, self._refused = self._refused, refused if refused is not None else self._refused
         if refused is not None and before is not None and refused > before:
             self.take((Signal(MonitorCode.PROCESSES_REFUSED, refused - before),))

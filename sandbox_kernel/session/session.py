@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.model import Inside, Message, SandboxSpec, Settings
+from ..core.model import Inside, Message, SandboxSample, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.shipping import new_spec
@@ -239,15 +239,12 @@ class Session:
         """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
         return Usage.of((await self.ask("usage", timeout=5.0))[0])
 
-    async def refused_processes(self) -> int | None:
-        """Return how often there was no room for one more process, as the host's kernel counts; None if it is unknown.
-
-        Raises `SandboxDied` when there is no sandbox.
-        """
-        from ..engines.machines import Counting
+    async def sample(self) -> SandboxSample:
+        """Return what the host's kernel says of the sandbox. Raises `SandboxDied` when there is none."""
+        from ..engines.machines import Sampled
 
         container = self._link().container
-        return await container.refused_processes() if isinstance(container, Counting) else None
+        return await container.sample() if isinstance(container, Sampled) else SandboxSample()
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""
@@ -342,8 +339,6 @@ class Session:
         )
 
     def _carry(self, link: Link) -> Streams:
-        if self._monitor is not None:
-            link.heed(self._monitor.listener())
         if self._service is None or self._cells is None:
             return NoStreams()
         from .carrier import Carrier

@@ -119,7 +119,7 @@ while time.monotonic() < end:
 for pid in children:
     os.waitpid(pid, 0)
 """
-"""It starts no program, so nobody in the sandbox is told of it."""
+"""It starts no program, so the host's kernel alone knows of it."""
 ATTACKS: dict[MonitorCode, tuple[str, ...]] = {
     MonitorCode.MANY_DENIALS: (FETCH + "for number in range(3): fetch(f'http://drop{number}.test/')",),
     MonitorCode.METADATA_SOUGHT: (FETCH + "fetch('http://169.254.169.254/latest/meta-data/iam/')",),
@@ -205,11 +205,11 @@ def test_garbage_on_the_wire_is_noticed(tmp_path: Path, image: str) -> None:
     found = watched(tmp_path, "alert", image=image, runtime="runsc")
     with found.sandbox as sandbox:
         assert sandbox.run_code("1 + 1").text == "2"
-        assert found.findings() == []
+        assert [line["code"] for line in found.findings() if line["code"] != "not-watched"] == []
         error = sandbox.run_code(f"{WRITE}\nwrite(b'garbage' * 1000)").error
         assert error is not None
         assert error.name == "SandboxDied"
-        assert [line["code"] for line in found.findings()] == ["wire-garbage"]
+        assert [line["code"] for line in found.findings() if line["code"] != "not-watched"] == ["wire-garbage"]
 
 
 def test_honest_work_is_no_alert(tmp_path: Path, image: str) -> None:
@@ -226,6 +226,5 @@ def test_honest_work_is_no_alert(tmp_path: Path, image: str) -> None:
             run(sandbox, cell)
             count += 1
     assert count == 200
-    # Twenty programs in a minute are worth a note; more is not.
-    assert {(line["code"], line["level"]) for line in found.findings()} <= {("programs-started", "note")}
+    assert found.findings() == []
     assert found.sent() == []

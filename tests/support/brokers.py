@@ -213,7 +213,6 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "runtime": None,
         "limits": {name: limits[name] for name in words.OF_A_SANDBOX},
         "limits_kept": "enforced",
-        "watched": False,
         "charts": False,
         "zone": None,
         "variables": [],

@@ -107,6 +107,9 @@ async def containers_of(engine: DockerEngine, session_id: str) -> list[str]:
     return [row.container for row in await engine.list() if row.session == session_id]
 
 
+UNSEEN = "test_its_programs_are_seen_from_outside"
+
+
 # --- engines as the contract meets them -------------------------------------------------------------------------------
 
 
@@ -189,6 +192,7 @@ class Plain:
         "test_out_of_memory_is_named": "nobody limits its memory",
         "test_a_container_that_does_not_hear_of_its_owner_s_end_is_ended": "nothing outlives its owner to end it",
         "test_a_missing_image_is_an_error_of_its_own": "it knows no images",
+        UNSEEN: "nobody asks for its processes, which are this machine's",
     }
     unenforced: Mapping[str, str] = {
         "engine": "there is none",
@@ -349,12 +353,12 @@ class Qemu(Bubblewrap):
         return sandboxes(QEMU_MARK)
 
 
-QEMU = Qemu("qemu")
+QEMU = Qemu("qemu", lacks={UNSEEN: "this machine has QEMU's process, and none of its guest"})
 """Emulated, and slow by that: `make test-qemu` has it under test, and nothing else."""
 
 ALL: tuple[EngineUnderTest, ...] = (
     Docker("runc", "docker"),
-    Docker("runsc", "docker-gvisor"),
+    Docker("runsc", "docker-gvisor", lacks={UNSEEN: "this machine has gVisor's processes, and none of the cells'"}),
     Bubblewrap("bubblewrap"),
     Bubblewrap("bubblewrap-best-effort", cgroup=False),
     Plain(),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.engines import filter as system_calls
-from sandbox_kernel.engines.seccomp import EPERM, IOCTLS, LISTENER_IOCTLS, NEW_NAMESPACES, PERSONALITIES, Rule, rules
+from sandbox_kernel.engines.seccomp import EPERM, IOCTLS, NEW_NAMESPACES, PERSONALITIES, Rule, rules
 
 ALLOW, ERRNO, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -23,7 +23,6 @@ EDGES = sorted(
     {
         *range(70),
         *IOCTLS.values(),
-        *LISTENER_IOCTLS,
         *PERSONALITIES,
         0x5412,
         0xFFFFFFFF,
@@ -111,7 +110,7 @@ def exported(wanted: tuple[Rule, ...], machine: str) -> bytes:
 @pytest.mark.parametrize("machine", ARCHES)
 def test_every_number_is_the_architecture_s(machine: str) -> None:
     known = system_calls.numbers(machine)
-    named = {name for rule in rules(listening=True) for name in rule.names}
+    named = {name for rule in rules() for name in rule.names}
     for name in named:
         number = library().seccomp_syscall_resolve_name_arch(ctypes.c_uint32(ARCHES[machine]), name.encode())
         if number >= 0:
@@ -127,12 +126,11 @@ def test_two_calls_have_never_one_number() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("listening", [False, True])
 @pytest.mark.parametrize("machine", ARCHES)
-def test_it_says_what_libseccomp_says(machine: str, listening: bool, shared: bool) -> None:
+def test_it_says_what_libseccomp_says(machine: str, shared: bool) -> None:
     if os.uname().machine not in ARCHES:
         pytest.skip("libseccomp's native architecture is none of these")
-    wanted = rules(listening=listening, shared=shared)
+    wanted = rules(shared=shared)
     ours, theirs = system_calls.program(wanted, machine), exported(wanted, machine)
     newer = {
         number
@@ -179,21 +177,20 @@ def test_what_is_known_of_some_calls(name: str, arguments: tuple[int, ...], verd
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "alone", "shared", "watching"),
+    ("name", "flags", "alone", "shared"),
     [
-        ("inotify_init1", 0, ALLOW, ERRNO | 38, ALLOW),
-        ("inotify_add_watch", 0, ALLOW, ERRNO | 38, ALLOW),
-        ("mincore", 0, ALLOW, ERRNO | 38, ERRNO | 38),
-        ("cachestat", 0, ALLOW, ERRNO | 38, ERRNO | 38),
-        ("preadv2", 0, ALLOW, ALLOW, ALLOW),
-        ("preadv2", 0x2, ALLOW, ALLOW, ALLOW),
-        ("preadv2", 0x8, ALLOW, ERRNO | 95, ERRNO | 95),
-        ("preadv2", 0xA, ALLOW, ERRNO | 95, ERRNO | 95),
+        ("inotify_init1", 0, ALLOW, ERRNO | 38),
+        ("inotify_add_watch", 0, ALLOW, ERRNO | 38),
+        ("mincore", 0, ALLOW, ERRNO | 38),
+        ("cachestat", 0, ALLOW, ERRNO | 38),
+        ("preadv2", 0, ALLOW, ALLOW),
+        ("preadv2", 0x2, ALLOW, ALLOW),
+        ("preadv2", 0x8, ALLOW, ERRNO | 95),
+        ("preadv2", 0xA, ALLOW, ERRNO | 95),
     ],
 )
-def test_what_shows_the_uses_of_shared_files(name: str, flags: int, alone: int, shared: int, watching: int) -> None:
-    """The agent's own watch needs queues, and keeps cells from them by the list that it puts around their kernel."""
-    given = ((alone, rules()), (shared, rules(shared=True)), (watching, rules(shared=True, listening=True)))
+def test_what_shows_the_uses_of_shared_files(name: str, flags: int, alone: int, shared: int) -> None:
+    given = ((alone, rules()), (shared, rules(shared=True)))
     for machine, architecture in ARCHES.items():
         number = system_calls.numbers(machine)[name]
         for verdict, wanted in given:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
-from sandbox_kernel.container.kernel import fork, spawn
+from sandbox_kernel.container.kernel import spawn
 from sandbox_kernel.engines.shipping import launcher_line
 from tests.support.kernels import WAIT, eventually
 
@@ -102,12 +102,11 @@ def test_control_a_storm_is_too_much_for_ipykernel_alone(tmp_path: Path) -> None
         assert lost(client, pid, 3000, 5) > 0
 
 
-@pytest.mark.parametrize("start", [spawn, fork])
-def test_a_kernel_on_its_way_is_not_ended_by_an_interrupt(start: Callable[..., int]) -> None:
+def test_a_kernel_on_its_way_is_not_ended_by_an_interrupt() -> None:
     """The agent ignores SIGINT, and so does what it starts: ipykernel, until it handles a request."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        pid = start([sys.executable, "-c", "import time; time.sleep(60)"], {}, 0, 2)
+        pid = spawn([sys.executable, "-c", "import time; time.sleep(60)"], {}, 0, 2)
     finally:
         signal.signal(signal.SIGINT, before)
     try:

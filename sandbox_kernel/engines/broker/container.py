@@ -15,13 +15,14 @@ from typing import Any
 from ...container import wire
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import ExitReason, SandboxSpec
+from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import WITHOUT_A_CGROUP, checks, demand, same
 from ..base import Check, Witness
 from ..pipe import OverPipe, Pipe
 from ..shipping import UID_RANGE
+from . import words
 from .channel import Channel
 
 KILL_SECONDS = 5.0
@@ -141,14 +142,13 @@ class BrokerContainer(OverPipe):
             await self._told("resume")
             self.paused = False
 
-    async def refused_processes(self) -> int | None:
-        """Return how often there was no room for one more process, as the broker sees; None where it does not."""
-        if self._channel is None or not self._channel.is_open:
-            return None
-        with contextlib.suppress(EngineError):
-            said, _ = await self._channel.ask("crowded")
-            return said["refused_processes"] if type(said.get("refused_processes")) is int else None
-        return None
+    async def sample(self) -> SandboxSample:
+        """Return what the broker sees of it; nothing where the broker is not there."""
+        if self._channel is not None and self._channel.is_open:
+            with contextlib.suppress(EngineError):
+                said, _ = await self._channel.ask("sample")
+                return words.sample(said)
+        return SandboxSample()
 
     async def _told(self, op: str) -> None:
         if self._channel is None:

@@ -15,11 +15,11 @@ from typing import Any
 from ... import __version__
 from ...core.codes import EndCode, Note, find
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing, QuotaExceeded, SandboxError
-from ...core.model import AgentOptions, Inside, Limits, SandboxSpec
+from ...core.model import AgentOptions, Inside, Limits, ProcessSample, SandboxSample, SandboxSpec
 
 MOST_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 1
+VERSION = 2
 
 OF_A_SANDBOX = (
     *("memory_bytes", "cpus", "pids", "open_files", "scratch_bytes", "tmp_bytes", "shm_bytes"),
@@ -74,6 +74,24 @@ def request(spec: SandboxSpec) -> dict[str, Any]:
     return {"protocol": VERSION, "agent": digest(spec)}
 
 
+def sample(said: Mapping[str, Any]) -> SandboxSample:
+    """Return what a broker says of a sandbox's processes; what is not of its type is unknown."""
+    refused, seconds, programs = (said.get(name) for name in SandboxSample._fields)
+    try:
+        known = None if programs is None else tuple(_process(*each) for each in _list(programs))
+    except (TypeError, ValueError):
+        known = None
+    return SandboxSample(
+        refused if type(refused) is int else None, seconds if isinstance(seconds, int | float) else None, known
+    )
+
+
+def _process(identity: Any, name: Any, seconds: Any, files: Any) -> ProcessSample:
+    if type(seconds) not in {int, float}:
+        raise ValueError("that is no number of seconds")
+    return ProcessSample(text(identity), text(name), float(seconds), tuple(map(text, _list(files))))
+
+
 # --- what a caller asks for -----------------------------------------------------------------------------------------
 
 
@@ -86,7 +104,6 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
         "runtime": spec.runtime,
         "limits": {name: getattr(spec.limits, name) for name in OF_A_SANDBOX},
         "limits_kept": spec.limits_kept,
-        "watched": spec.watched,
         "charts": options.charts,
         "zone": options.zone,
         "variables": [list(pair) for pair in options.variables],

@@ -18,13 +18,14 @@ from typing import Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
-from ...core.model import ExitReason, SandboxSpec
+from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..cgroups import Group
-from ..limit_watch import LimitWatch, refused_processes, watch_memory
+from ..limit_watch import LimitWatch, Place, watch_memory
 from ..owner import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
+from ..processes import of_cgroup, of_processes
 from . import errors
 from .arguments import Descriptors, arguments
 from .finding import MARK, command_of, has_ended, mark_of
@@ -32,7 +33,7 @@ from .launch import Launched, confine_user, machine, walls
 from .roots import Root, find
 from .standing import Standing
 from .warden import kill, warden
-from .watch import MayUse, UsageWatch, confine
+from .watch import MayUse, UsageWatch, confine, family
 from .witness import look, witness
 
 KILL_SECONDS = 4.0
@@ -94,12 +95,15 @@ class BubblewrapContainer(OverPipe, Standing):
             self._began(first)
         self._note_status()
 
-    async def refused_processes(self) -> int | None:
-        """Return how often its cgroup had no room for one more process; None without one, or once it is gone."""
-        group = self._launched.group
-        with contextlib.suppress(OSError, ValueError, StopIteration):
-            return refused_processes(group.place("pids")) if group is not None else None
-        return None
+    async def sample(self) -> SandboxSample:
+        """Return what its cgroup and its processes show; without a cgroup, what its processes do."""
+        group, places = self._launched.group, dict[str, Place]()
+        if group is None:
+            return SandboxSample(programs=await asyncio.to_thread(of_processes, family(self._first)))
+        for name in ("pids", "cpuacct"):
+            with contextlib.suppress(StopIteration):
+                places[name] = group.place(name)
+        return await asyncio.to_thread(of_cgroup, places, self._launched.pid)
 
     # --- the pipe ---------------------------------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ def launch(
 
 def walls(spec: SandboxSpec) -> Protections:
     """Return a sandbox's protections: its device nodes at least are those of others, so files cannot be watched."""
-    return protections(spec)._replace(system_calls=seccomp.rules(listening=spec.watched, shared=True))
+    return protections(spec)._replace(system_calls=seccomp.rules(shared=True))
 
 
 def confine_user(first: int) -> None:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import ExitReason, SandboxSpec
+from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..guard import kill_processes
-from ..limit_watch import LimitWatch, Place, places_of, refused_processes, watch_memory, watch_processes
+from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
+from ..processes import of_cgroup
 from .errors import odd
 from .witness import witness
 
@@ -96,7 +97,7 @@ class DockerContainer(OverPipe):
         self._watching = self._tasks.start(self._watch(), f"watch {name}", failed=self._blind)
         self._watching.add_done_callback(lambda _: self._events.close())
         self._no_room = False
-        self._pids: Place | None = None
+        self._places: dict[str, Place] = {}
         self._limits: list[LimitWatch] = []
         self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
 
@@ -294,18 +295,15 @@ class DockerContainer(OverPipe):
         with contextlib.suppress(EngineError, OSError, LookupError, TypeError, ValueError):
             found = await self._engine.inspect(self.id)
             pid = int(found["State"]["Pid"]) if found and not self._ended.done() else 0
-            places = places_of(pid, self.id)
+            self._places = places = places_of(pid, self.id)
             if "memory" in places:
                 self._limits.append(watch_memory(places["memory"], self._ran_out))
-            self._pids = places.get("pids")
             if "pids" in places:
                 self._limits.append(watch_processes(places["pids"], pid, self._had_no_room))
 
-    async def refused_processes(self) -> int | None:
-        """Return how often its cgroup had no room for one more process; None on another machine, or once it is gone."""
-        with contextlib.suppress(OSError, ValueError):
-            return refused_processes(self._pids) if self._pids is not None else None
-        return None
+    async def sample(self) -> SandboxSample:
+        """Return what its cgroup and its processes show; nothing on another machine, or once it is gone."""
+        return await asyncio.to_thread(of_cgroup, self._places)
 
     def _forget_limits(self) -> None:
         self._finding.cancel()

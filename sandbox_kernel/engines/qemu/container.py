@@ -18,7 +18,7 @@ from typing import Any
 from ...container import wire
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, SandboxError
-from ...core.model import ExitReason, SandboxSpec
+from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import Ability
 from ..attestation import WITHOUT_A_CGROUP_QEMU, checks, same
@@ -79,6 +79,10 @@ class QemuContainer(Resting):
             self._plan = begun[0]
             self._talk = Lines(begun[0].ways.words[0], self._told, self._silent)
             self._monitor = Monitor(begun[1])
+
+    async def sample(self) -> SandboxSample:
+        """Return what is known of the machine; the programs of its guest are not processes of this machine's."""
+        return (await super().sample())._replace(programs=None)
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ def spec_of(spec: SandboxSpec, preload: tuple[str, ...]) -> SandboxSpec:
     """Return what a state is taken of for sandboxes of a spec: its agent waits for a claim."""
     if spec.made_of is None:
         raise ValueError("it is no agent's")
-    command = command_of(spec.made_of, spec.limits, watched=spec.watched, warm=True, preload=preload, copied=True)
+    command = command_of(spec.made_of, spec.limits, warm=True, preload=preload, copied=True)
     return replace(spec, session_id=os.urandom(16).hex(), uid=new_uid(), command=command)
 
 

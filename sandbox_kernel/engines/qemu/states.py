@@ -75,7 +75,6 @@ def key_of(spec: SandboxSpec, machine: Machine, program: str, processors: int, p
             *(getattr(spec.limits, name) for name in IN_LIMITS),
             spec.command,
             sorted(spec.environment.items()),
-            spec.watched,
             preload,
         ),
         _processor(),

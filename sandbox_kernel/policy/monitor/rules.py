@@ -40,11 +40,7 @@ RULES = (
     Row(MonitorCode.BUSY_IN_SILENCE, "note", 80, 600, "percent of the processors"),
     Row(MonitorCode.BUSY_WITHOUT_CELL, "alert", 50, 60, "percent of the processors"),
     Row(MonitorCode.SCRAMBLED_INPUTS, "alert", 3, 600, "files"),
-    Row(MonitorCode.PROGRAMS_STARTED, "note", 20, 60, "programs"),
-    Row(MonitorCode.MANY_PROGRAMS, "alert", 1000, 60, "programs"),
     Row(MonitorCode.DROPPED_PROGRAM, "alert", 1, 60, "programs"),
-    Row(MonitorCode.OUTWARD_CONNECTIONS, "alert", 5, 60, "connections"),
-    Row(MonitorCode.BAIT_OPENED, "alert", 1, 60, "files"),
     Row(MonitorCode.NOT_WATCHED, "note", 1, 3600, "sandboxes"),
 )
 
@@ -88,18 +84,12 @@ def of_level(level: MonitorLevel) -> Monitoring:
 def of_table(table: Mapping[str, object]) -> Monitoring:
     """Return the rules as a table changes them. Raises `BadTable`.
 
-    `level` is the most that comes of any rule (`alert`), and `inside` says whether the agent watches as well (true);
-    below `rules`, each code may have a `level`, a `count` and `seconds` of its own.
+    `level` is the most that comes of any rule (`alert`); below `rules`, each code may have a `level`, a `count` and
+    `seconds` of its own.
     """
-    if unknown := sorted(set(table) - {"level", "inside", "rules"}):
-        raise BadTable(f"has {_shown(unknown[0])}; it may have level, inside and rules")
-    most, changes, inside = (
-        _level("level", table.get("level", "alert")),
-        table.get("rules", {}),
-        table.get("inside", True),
-    )
-    if not isinstance(inside, bool):
-        raise BadTable("has inside, which is neither true nor false")
+    if unknown := sorted(set(table) - {"level", "rules"}):
+        raise BadTable(f"has {_shown(unknown[0])}; it may have level and rules")
+    most, changes = _level("level", table.get("level", "alert")), table.get("rules", {})
     if not isinstance(changes, Mapping):
         raise BadTable("has rules that are no table")
     codes = {row.code.code for row in RULES}
@@ -107,7 +97,7 @@ def of_table(table: Mapping[str, object]) -> Monitoring:
         if name not in codes:
             raise BadTable(f"has a rule {_shown(name)}, which there is not; there are {', '.join(sorted(codes))}")
     found = (_changed(row, most, changes.get(row.code.code, {})) for row in RULES)
-    return Monitoring(tuple(rule for rule in found if rule.level != "off"), inside)
+    return Monitoring(tuple(rule for rule in found if rule.level != "off"))
 
 
 def code_of(rule: MonitorRule) -> MonitorCode:

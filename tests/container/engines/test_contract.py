@@ -24,6 +24,7 @@ import pytest
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.base import Container
+from sandbox_kernel.engines.machines import Sampled
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, EngineUnderTest, receive_all, receive_line, report_sources
 from tests.support.patience import within
@@ -322,6 +323,30 @@ async def test_what_was_given_away_ends_with_whoever_has_it(under_test: EngineUn
 async def test_adopting_from_a_strange_state_is_an_error(under_test: EngineUnderTest, state: dict[str, Any]) -> None:
     with pytest.raises(EngineError, match="can be adopted"):
         await under_test.make().adopt(-1, state)
+
+
+# --- what it does ---------------------------------------------------------------------------------------------------
+
+BROUGHT = """
+import os, shutil, subprocess, sys
+shutil.copy("/bin/sleep", "/tmp/brought"); os.chmod("/tmp/brought", 0o755)
+subprocess.Popen(["/tmp/brought", "60"])
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_its_programs_are_seen_from_outside(launch: Launch, under_test: EngineUnderTest) -> None:
+    """With the file of each, and without a word of the sandbox's."""
+    container = await launch(under_test.spec(BROUGHT))
+    assert await receive_line(container) == b"up\n"
+    assert isinstance(container, Sampled)
+    found: set[str] = set()
+    async with within(10):
+        while "/tmp/brought" not in found:
+            sample = await container.sample()
+            found |= {file for one in sample.programs or () for file in one.files}
+            await asyncio.sleep(0.02)
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------

@@ -11,8 +11,19 @@ import pytest
 
 from benchmarks.monitor import ATTACKS
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, MonitorCode, NetworkCode, OutputCode
-from sandbox_kernel.core.model import Monitoring, MonitorRule
-from sandbox_kernel.policy.monitor import BadTable, Pulse, Scramble, Signal, Told, Windows, heard, of_level, of_table
+from sandbox_kernel.core.model import Monitoring, MonitorRule, ProcessSample
+from sandbox_kernel.policy.monitor import (
+    BadTable,
+    Programs,
+    Pulse,
+    Scramble,
+    Signal,
+    Windows,
+    heard,
+    of_level,
+    of_table,
+)
+from sandbox_kernel.policy.monitor.programs import MAX_KNOWN
 from sandbox_kernel.policy.monitor.rules import RULES
 from sandbox_kernel.policy.monitor.scramble import LEAST_BYTES, bits, noise
 from sandbox_kernel.policy.monitor.windows import MOST_FINDINGS, MOST_KEPT
@@ -102,6 +113,7 @@ def test_a_table_weighs_a_rule_and_switches_one_off() -> None:
 
 BAD: dict[str, Mapping[str, object]] = {
     "has 'rule'": {"rule": {}},
+    "has 'inside'": {"inside": True},
     "has level, which is none of": {"level": "loud"},
     "has rules that are no table": {"rules": []},
     "has a rule 'many-denial'": {"rules": {"many-denial": {}}},
@@ -265,77 +277,64 @@ def test_random_bytes_are_noise_at_each_size_that_is_looked_at(size: int) -> Non
     assert bits(TEXT) < 5
 
 
-# --- what an agent says ---
-
-WORD: dict[str, Any] = {
-    "listening": True,
-    "programs": 0,
-    "dropped": 0,
-    "outward": 0,
-    "metadata": 0,
-    "opened": [],
-    "last": "",
-}
+# --- what runs, as samples of the processes say ---
 
 
-def said(told: Told, **changes: Any) -> list[tuple[MonitorCode, int]]:
-    return [(signal.code, signal.weight) for signal in told.take(WORD | changes)]
+def process(identity: str = "7-1", *files: str, seconds: float = 0.0, name: str = "sleep") -> ProcessSample:
+    return ProcessSample(identity, name, seconds, files)
 
 
-def test_what_an_agent_counts_is_counted_once() -> None:
-    told = Told(listens=True)
-    assert said(told) == []
-    assert said(told, programs=3) == [(MonitorCode.PROGRAMS_STARTED, 3), (MonitorCode.MANY_PROGRAMS, 3)]
-    assert said(told, programs=3) == []
-    assert said(told, programs=4, metadata=1, opened=[".env"]) == [
-        (MonitorCode.PROGRAMS_STARTED, 1),
-        (MonitorCode.MANY_PROGRAMS, 1),
-        (MonitorCode.METADATA_SOUGHT, 1),
-        (MonitorCode.BAIT_OPENED, 1),
-    ]
-    assert said(told, programs=4, metadata=1, opened=[".env"]) == []
+def dropped(programs: Programs, *sample: ProcessSample) -> list[str]:
+    signals = list(programs.look(sample))
+    assert {signal.code for signal in signals} <= {MonitorCode.DROPPED_PROGRAM}
+    return [signal.what for signal in signals]
 
 
-def test_what_an_agent_told_another_process_is_not_counted_again() -> None:
-    told = Told(listens=True, known=True)
-    assert said(told, programs=500, opened=[".env"]) == []
-    assert said(told, programs=501, opened=[".env"]) == [
-        (MonitorCode.PROGRAMS_STARTED, 1),
-        (MonitorCode.MANY_PROGRAMS, 1),
-    ]
-
-
-@pytest.mark.parametrize("listens", [True, False], ids=["runc", "gVisor"])
-def test_an_agent_that_hears_of_no_calls_is_a_finding_where_it_could(listens: bool) -> None:
-    told = Told(listens=listens)
-    assert said(told, listening=False) == ([(MonitorCode.NOT_WATCHED, 1)] if listens else [])
-    assert said(told, listening=False) == []
-
-
-LIES: tuple[dict[str, Any], ...] = (
-    {"programs": -5},
-    {"programs": True},
-    {"programs": 1e9},
-    {"programs": 1 << 40},
-    {"dropped": "7"},
-    {"outward": None},
-    {"opened": "abc"},
-    {"opened": [7, None, {}]},
-    {"last": ["x"]},
+@pytest.mark.parametrize(
+    "file", ["/mnt/data/miner", "/tmp/m", "/dev/shm/m", "/memfd:x (deleted)", "/mnt/data/miner (deleted)"]
 )
+def test_a_program_that_lies_where_cells_write_is_a_dropped_one(file: str) -> None:
+    assert dropped(Programs(), process("7-1", file)) == [file]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
-def test_a_word_that_is_none_of_an_agent_s_is_nothing(lie: dict[str, Any]) -> None:
-    assert said(Told(listens=True), **lie) == []
+@pytest.mark.parametrize("file", ["/usr/bin/python3.11", "/mnt/database/x", "/usr/mnt/data/x", "/tmpfs", "/"])
+def test_one_of_the_image_is_none(file: str) -> None:
+    assert dropped(Programs(), process("7-1", file), process("8-1")) == []
 
 
-def test_names_of_an_agent_are_few_and_short_and_print() -> None:
-    told = Told(listens=True)
-    names = [f"\x1b[2J{number}" + "x" * 500 for number in range(1000)]
-    signals = list(told.take(WORD | {"opened": names, "programs": 1, "last": "\x1b]0;" + "y" * 5000}))
-    assert len(signals) < 40
-    assert all(signal.what.isprintable() and len(signal.what) < 500 for signal in signals)
+def test_what_a_loader_has_mapped_counts_as_its_program() -> None:
+    assert dropped(Programs(), process("7-1", "/lib/ld-2.36.so", "/usr/lib/libc.so.6", "/tmp/m")) == ["/tmp/m"]
+
+
+def test_a_program_is_said_once_and_a_later_one_of_its_number_again() -> None:
+    programs = Programs()
+    assert [dropped(programs, process("7-1", "/tmp/m")) for _ in range(3)] == [["/tmp/m"], [], []]
+    assert dropped(programs, process("7-2", "/tmp/m")) == ["/tmp/m"]
+    assert dropped(programs, process("7-2", "/tmp/n")) == ["/tmp/n"], "a process that starts another program"
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    programs = Programs()
+    for number in range(3 * MAX_KNOWN):
+        assert dropped(programs, process(f"{number}-1", "/tmp/m")) == ["/tmp/m"]
+    assert dropped(programs, process("0-1", "/tmp/m")) == ["/tmp/m"], "the first is forgotten"
+
+
+def test_a_sandbox_whose_processes_stay_unseen_is_a_finding_once() -> None:
+    programs = Programs()
+    looks = [[signal.code for signal in programs.look(None)] for _ in range(5)]
+    assert looks == [[], [MonitorCode.NOT_WATCHED], [], [], []]
+    assert dropped(programs, process("7-1", "/usr/bin/sleep")) == []
+    assert not list(programs.look(None)), "one look may fall between two kernels"
+    assert [signal.code for signal in programs.look(None)] == [MonitorCode.NOT_WATCHED]
+
+
+def test_those_that_used_the_processors_are_named() -> None:
+    programs = Programs()
+    before = [process(f"{number}-1", seconds=100.0, name=f"p{number}") for number in range(6)]
+    list(programs.look(before))
+    list(programs.look([one._replace(cpu_seconds=100.0 + number) for number, one in enumerate(before)]))
+    assert programs.busiest == "p5, p4, p3"
 
 
 def test_each_rule_has_an_attack_whose_time_is_measured() -> None:

@@ -154,8 +154,8 @@ def test_a_refused_file_is_judged_by_its_code(code: FileCode) -> None:
 def test_what_the_monitor_notes_breaks_no_policy_and_what_it_alerts_of_may() -> None:
     """An alert counts as its code does; a note is a notice, whatever it is of."""
     for code, level, severity in (
-        ("bait-opened", "note", "notice"),
-        ("bait-opened", "alert", "violation"),
+        ("dropped-program", "note", "notice"),
+        ("dropped-program", "alert", "violation"),
         ("many-limits", "kill", "limit"),
         ("many-denials", "alert", "notice"),
     ):
