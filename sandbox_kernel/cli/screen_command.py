@@ -68,19 +68,19 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
-    from ..policy.screen import Book, Screen
-    from ..policy.screen.own import changes
+    from ..policy.screen import RuleIndex, Screen
+    from ..policy.screen.changes import changes
 
     settings = _settings(options)
-    book = Book() if settings.screen_rules is None else Book(changes(settings.screen_rules))
+    index = RuleIndex() if settings.screen_rules is None else RuleIndex(changes(settings.screen_rules))
     found: list[Read] = []
     for file in options.files:
-        one = Screen(book, overrides=settings.screen_overrides == "allow")
+        one = Screen(index, overrides=settings.screen_overrides == "allow")
         found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
     if options.format == "sarif":
         from ..policy.screen.sarif import document
 
-        print(json.dumps(document(_places(found), book, __version__), indent=2))
+        print(json.dumps(document(_places(found), index, __version__), indent=2))
     elif options.format == "json":
         print(json.dumps(_as_json(found, options.files, settings.screen_threshold), indent=2))
     else:

@@ -27,7 +27,7 @@ def _rules(name: str, raw: object) -> str | None:
         path = f"{home_folder(user) or ''}/{rest}"
     if not path.startswith("/") or not path.isprintable():
         raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
-    from ..policy.screen.own import BadRules, changes
+    from ..policy.screen.changes import BadRules, changes
 
     text = _text(name, path)
     try:

@@ -122,7 +122,6 @@ class ScreenCode(Code):
     EXHAUST_PROCESSOR = "limit", "it computes something that takes very long", _SMALLER
     EXHAUST_EXPANSION = "limit", "a small text unfolds into a huge one", _SMALLER
     EXHAUST_LIMITS = "notice", "it changes the limits of the process", _SMALLER
-    EXHAUST_RECURSION = "limit", "a function calls itself without an end", "Give the recursion an end."
     EXHAUST_WAIT = "limit", "it waits for very long", "Wait for less."
 
     # --- obfuscation ---

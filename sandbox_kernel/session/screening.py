@@ -35,12 +35,12 @@ class Screening:
     @property
     def _screen(self) -> Screen:
         if self._made is None:
-            from ..policy.screen import Book, Screen
-            from ..policy.screen.own import changes
+            from ..policy.screen import RuleIndex, Screen
+            from ..policy.screen.changes import changes
 
             text = self._settings.screen_rules
-            book = None if text is None else Book(changes(text))
-            self._made = Screen(book, overrides=self._settings.screen_overrides == "allow")
+            index = None if text is None else RuleIndex(changes(text))
+            self._made = Screen(index, overrides=self._settings.screen_overrides == "allow")
         return self._made
 
     def forget_kernel(self) -> None:

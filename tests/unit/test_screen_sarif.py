@@ -95,7 +95,7 @@ def test_the_schema_accepts_what_all_attacks_and_all_rules_give(
 ) -> None:
     (tmp_path / "all.ipynb").write_text(notebook(*(snippet for _, snippet in attacks())))
     [one] = sarif(capsys, str(tmp_path / "all.ipynb"))["runs"]
-    assert len(one["results"]) > 600
+    assert len(one["results"]) > 500
     assert len(one["tool"]["driver"]["rules"]) > 80
     assert len({result["partialFingerprints"]["sandboxKernelScreen/v1"] for result in one["results"]}) == len(
         one["results"]

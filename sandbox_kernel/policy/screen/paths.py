@@ -1,4 +1,4 @@
-"""What a path means to whoever reads, writes or deletes it: scratch, the system, a home folder, an input."""
+"""What it means to read, write, delete or search a path: scratch, the system, a home folder. Nothing is looked up."""
 
 from __future__ import annotations
 
@@ -19,58 +19,33 @@ _OURS = re.compile(
 _WHOLE = re.compile(
     r"(/|/\*+|~|~/|~/\*|/home/?|/mnt/?|[A-Za-z]:[\\/]*|\.|\./|\.\.|\.\./?|\*|\./\*|/mnt/data/?\*?|\{\}/\*)"
 )
+_MACHINE = re.compile(r"/(home|\*{1,2})?|C:[\\/]|~.*", re.DOTALL)
+_STARTS = (".pth", "sitecustomize.py", "usercustomize.py")
 
 
-def is_system(path: str) -> bool:
-    return _SYSTEM.match(path) is not None and _HARMLESS.match(path) is None
+def judge(verb: str, path: str) -> ScreenCode | None:
+    """Return what it means to do something with a path; None for nothing.
 
-
-def written(path: str) -> ScreenCode | None:
-    """Return what it means to write to a path."""
-    if is_system(path) or re.match(r"~/\.(?!cache|local/share/jupyter|keras|kaggle)", path):
-        return ScreenCode.FILE_WRITE_SYSTEM
-    if path.startswith("/") and not _OURS.match(path) and not _HARMLESS.match(path):
-        return ScreenCode.FILE_WRITE_OUTSIDE
+    `verb` is read, write, delete, tree (delete with all below), move (away from there), search or archive.
+    """
+    system = _SYSTEM.match(path) is not None and _HARMLESS.match(path) is None
+    match verb:
+        case "write" if system or re.match(r"~/\.(?!cache|local/share/jupyter|keras|kaggle)", path):
+            return ScreenCode.FILE_WRITE_SYSTEM
+        case "write" if path.endswith(_STARTS):
+            return ScreenCode.PERSIST_STARTUP
+        case "write" if path.startswith("/") and not _OURS.match(path) and not _HARMLESS.match(path):
+            return ScreenCode.FILE_WRITE_OUTSIDE
+        case "read" if system and not path.startswith("/usr/share"):
+            return ScreenCode.FILE_READ_SYSTEM
+        case "move" | "delete" | "tree" if system:
+            return ScreenCode.FILE_DELETE_SYSTEM
+        case "tree" if path.rstrip("/") in ("", "~", "/home", "/mnt") or path == "/*":
+            return ScreenCode.FILE_DELETE_SYSTEM
+        case "tree" if _WHOLE.fullmatch(path) or path.startswith(("~", "/home")):
+            return ScreenCode.FILE_DELETE_MANY
+        case "delete" | "tree":
+            return ScreenCode.FILE_DELETE
+        case "search" | "archive" if system or _MACHINE.fullmatch(path):
+            return ScreenCode.FILE_SEARCH if verb == "search" else ScreenCode.FILE_ARCHIVE
     return None
-
-
-def read(path: str) -> ScreenCode | None:
-    """Return what it means to read a path."""
-    return ScreenCode.FILE_READ_SYSTEM if is_system(path) and not path.startswith("/usr/share") else None
-
-
-def deleted(path: str, *, whole: bool) -> ScreenCode:
-    """Return what it means to delete a path, with all below it if `whole`."""
-    if is_system(path) or ((whole and path.rstrip("/") in ("", "~", "/home", "/mnt")) or path == "/*"):
-        return ScreenCode.FILE_DELETE_SYSTEM
-    if whole and (_WHOLE.fullmatch(path) or path.startswith(("~", "/home"))):
-        return ScreenCode.FILE_DELETE_MANY
-    return ScreenCode.FILE_DELETE
-
-
-_DATA_FILES = re.compile(r"\*\.(csv|tsv|parquet|xlsx?|json|db|sqlite3?|pkl|h5|feather|ipynb|\*)|\*{1,2}")
-
-
-def is_all(pattern: str | None) -> bool:
-    """Return whether a pattern takes all files, or all data: also one that is not known."""
-    return pattern is None or _DATA_FILES.fullmatch(pattern.rpartition("/")[2]) is not None
-
-
-_MADE = re.compile(
-    r"(\./)?(/tmp/.|/mnt/data/(outputs?|results?|tmp|cache)/|(outputs?|out|results?|tmp|temp|cache|\.cache|build|dist|figures?|figs|plots|frames|"
-    r"checkpoints?|logs?|runs|scratch|__pycache__|\.ipynb_checkpoints)/)"
-)
-
-
-def is_made(path: str) -> bool:
-    """Return whether a path is in a folder for what cells make themselves, by its name."""
-    return _MADE.match(path) is not None
-
-
-def searched(path: str) -> bool:
-    """Return whether to walk through a path is to look through the machine."""
-    return (
-        path in ("/", "~", "/home", "/root", "/etc", "/var", "C:\\", "C:/", "/**", "/*")
-        or is_system(path)
-        or path.startswith("~")
-    )

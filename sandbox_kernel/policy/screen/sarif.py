@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .book import Book, Row
 from .finding import Finding, level
+from .index import Row, RuleIndex
 from .rules.rule import Weight
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -26,10 +26,10 @@ class Place(NamedTuple):
     finding: Finding
 
 
-def document(places: Iterable[Place], book: Book, version: str) -> dict[str, Any]:
+def document(places: Iterable[Place], index: RuleIndex, version: str) -> dict[str, Any]:
     """Return a whole document of one run."""
     places = list(places)
-    rows = [book.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in book.rows]
+    rows = [index.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in index.rows]
     numbers = {row.code: number for number, row in enumerate(rows)}
     driver = {"name": "sandbox-kernel screen", "version": version, "rules": [_rule(row) for row in rows]}
     before: Counter[tuple[str, str, str]] = Counter()

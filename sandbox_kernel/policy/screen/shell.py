@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable
 
 from ...core.screen_codes import ScreenCode
-from .notes import Notes, squeezed
+from .findings import Findings, squeezed
 from .rules.rule import words
 
-MOST_TEXT = 1 << 15
-MOST_DEPTH = 4
-MOST_COMMANDS = 400
+MAX_TEXT = 1 << 15
+MAX_DEPTH = 4
+MAX_COMMANDS = 400
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _WRAPPERS = frozenset(
@@ -26,38 +26,37 @@ _WRAPPERS = frozenset(
 _SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "su", "ash"])
 _PYTHONS = re.compile(r"(i?python|pypy)[\d.]*$")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_DATA = re.compile(r"^(echo|printf|cat|grep|#|git commit|export|alias)\b")
 
 
 class ShellReader:
     """Reads what a cell gives to a shell. `python` is called with code that goes to an interpreter."""
 
-    def __init__(self, notes: Notes, python: Callable[[str, int], None]) -> None:
-        self._notes = notes
+    def __init__(self, findings: Findings, python: Callable[[str, int], None]) -> None:
+        self._findings = findings
         self._python = python
         self._variables: dict[str, str] = {}
         self._count = 0
 
     def read(self, text: str, line: int, depth: int = 0) -> None:
         """Read a script of any number of commands, which begins on `line`."""
-        if depth > MOST_DEPTH:
-            self._notes.add(ScreenCode.CELL_TOO_DEEP, line, "shell")
+        if depth > MAX_DEPTH:
+            self._findings.add(ScreenCode.CELL_TOO_DEEP, line, "shell")
             return
-        if len(text) > MOST_TEXT:
-            self._notes.add(ScreenCode.CELL_TOO_LARGE, line, "shell")
-            text = text[:MOST_TEXT]
+        if len(text) > MAX_TEXT:
+            self._findings.add(ScreenCode.CELL_TOO_LARGE, line, "shell")
+            text = text[:MAX_TEXT]
         text = text.replace("\\\n", " ")
-        self._notes.text(text, line)
+        self._findings.text(text, line)
         text, _ = squeezed(text)
         bare, _ = squeezed(re.sub(r"(?m)(^|\s)#(?!!).*$", r"\1", text))
-        for pattern, row in self._notes.book.script:
+        for pattern, row in self._findings.index.script:
             if (match := pattern.search(bare)) is not None:
-                self._notes.row(row, line + bare.count("\n", 0, match.start()), match[0])
+                self._findings.row(row, line + bare.count("\n", 0, match.start()), match[0])
         text = self._without_documents(text, line, depth)
         for command, offset in _commands(text):
             self._count += 1
-            if self._count > MOST_COMMANDS:
-                self._notes.add(ScreenCode.CELL_TOO_DEEP, line, "shell")
+            if self._count > MAX_COMMANDS:
+                self._findings.add(ScreenCode.CELL_TOO_DEEP, line, "shell")
                 return
             self._command(command, line + offset, depth)
 
@@ -115,9 +114,9 @@ class ShellReader:
 
     def _ask(self, words: list[str], line: int) -> None:
         said = " ".join(words)[:4000]
-        for pattern, row in self._notes.book.shell:
+        for pattern, row in self._findings.index.shell:
             if pattern.search(said) is not None:
-                self._notes.row(row, line, said)
+                self._findings.row(row, line, said)
 
     def _inside(self, words: list[str], line: int, depth: int) -> None:
         """Read the code or the commands that a command is given as one of its words."""
@@ -130,7 +129,7 @@ class ShellReader:
                     if name in _SHELLS:
                         self.read(words[at + 1], line, depth + 1)
                     else:
-                        self._notes.add(ScreenCode.PROCESS_INLINE_CODE, line, " ".join(words))
+                        self._findings.add(ScreenCode.PROCESS_INLINE_CODE, line, " ".join(words))
                         self._python(words[at + 1], line)
                     return
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from sandbox_kernel.policy.screen import Book, Changes, Screen, cell
-from sandbox_kernel.policy.screen.book import usual
+from sandbox_kernel.policy.screen import Changes, RuleIndex, Screen, cell
+from sandbox_kernel.policy.screen.index import default
 from tests.support.cases import each
 from tests.support.screen import attacks, honest
 
@@ -169,11 +169,11 @@ def test_expressions_that_come_with_a_cell_are_read_too() -> None:
 
 
 def test_an_operator_changes_weights_and_rules() -> None:
-    from sandbox_kernel.policy.screen.book import Own, Row
+    from sandbox_kernel.policy.screen.index import Own, Row
 
     row = Row("own-ledger", "own", 60, None, "it asks the ledger", "Do not.")
     own = Own(row, names=("ledger.*",), text=("ledger\\.example\\.test",))
-    book = Book(
+    book = RuleIndex(
         Changes(weights={"process-shell": 80, "dynamic-execution": 0}, own=(own,), denied=frozenset({"ledger"}))
     )
     assert Screen(book).look("import os\nos.system(x)").score == 80
@@ -185,7 +185,7 @@ def test_an_operator_changes_weights_and_rules() -> None:
 
 
 def test_a_list_of_imports_allows_what_is_on_it_only() -> None:
-    screen = Screen(Book(Changes(imports=frozenset({"pandas", "numpy"}))))
+    screen = Screen(RuleIndex(Changes(imports=frozenset({"pandas", "numpy"}))))
     assert screen.look("import pandas as pd\nfrom numpy.linalg import inv").findings == ()
     assert [one.code for one in screen.look("import os.path\nfrom sys import path").findings] == ["import-not-allowed"]
 
@@ -197,6 +197,6 @@ def test_the_score_adds_up_and_ends_at_a_hundred() -> None:
 
 
 def test_each_rule_has_a_reason_and_what_to_do_instead() -> None:
-    rows = usual().rows.values()
+    rows = default().rows.values()
     assert all(row.reason and row.remedy and row.weight in (20, 40, 60, 80) for row in rows)
     assert sum(row.cwe is not None for row in rows) / len(rows) > 0.8

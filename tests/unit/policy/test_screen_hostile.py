@@ -155,7 +155,7 @@ def test_a_session_remembers_a_bounded_number_of_names() -> None:
     screen.look("go = __import__('os').system")
     for part in range(40):
         screen.look("\n".join(f"a{part}_{number} = {number}" for number in range(500)))
-    assert len(screen._state.names) <= 3000  # noqa: SLF001
+    assert len(screen.names) <= 3000
     assert screen.look("go('x')").findings, "what is worth knowing is forgotten last"
 
 

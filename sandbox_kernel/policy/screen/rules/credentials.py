@@ -39,6 +39,7 @@ RULES = (
         code=ScreenCode.CREDENTIAL_ENVIRONMENT,
         weight=Weight.MEDIUM,
         cwe=526,
+        names=("os.environ", "os.environb"),
         shell=(r"^(env|printenv|export|declare|set|compgen -e)( -\w+)*$", r"^cat /proc/\S*/environ", r"^printenv\b"),
         script=(r"(^|[\n;&|(][ \t]*)(env|printenv)[ \t]*(\||>|$)",),
     ),

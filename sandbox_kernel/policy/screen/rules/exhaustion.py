@@ -1,4 +1,4 @@
-"""Resources: loops and recursion without an end, memory, disk, processors, texts that unfold. The reader finds most."""
+"""Resources: loops and recursion without an end, memory, disk, processors, texts that unfold."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ RULES = (
             r":\s*\(\s*\)\s*\{\s*:\s*\|\s*:\s*&\s*\}\s*;?\s*:",
             r"\b(\w+)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}",
             r"%0\|%0",
+        ),
+        endless=words(
+            "os.fork os.forkpty threading.Thread _thread.start_new_thread multiprocessing.Process subprocess.Popen multiprocessing.Pool os.system"
         ),
     ),
     Rule(
@@ -79,6 +82,5 @@ RULES = (
         ),
         shell=(r"^(ulimit|nice -n ?-|renice|ionice|prlimit|taskset|cpulimit)\b",),
     ),
-    Rule(code=ScreenCode.EXHAUST_RECURSION, weight=Weight.MEDIUM, cwe=674),
     Rule(code=ScreenCode.EXHAUST_WAIT, weight=Weight.MEDIUM, cwe=400, shell=(r"^sleep (infinity|\d{5,}|\d+d)\b",)),
 )

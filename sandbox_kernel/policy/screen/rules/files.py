@@ -80,6 +80,7 @@ RULES = (
             r"(\.\.[/\\])+(etc|proc|root|home|var|usr|bin|windows)\b",
             r"(?i)(%2e%2e(%2f|/)|\.\.%2f){2,}",
             r"\.\.\.\.//",
+            r"\bfully_trusted\b",
         ),
     ),
     Rule(

@@ -27,5 +27,11 @@ RULES = (
             r"(?i)--donate-level|--rig-id|--coin[= ](monero|xmr)|-o\s+\S+:\d{4,5}\s+-u\s+\S+",
         ),
     ),
-    Rule(code=ScreenCode.MINER_LOOP, weight=Weight.MEDIUM, cwe=400, text=(r"\bproof_of_work\b|\bmine_block\b",)),
+    Rule(
+        code=ScreenCode.MINER_LOOP,
+        weight=Weight.MEDIUM,
+        cwe=400,
+        text=(r"\bproof_of_work\b|\bmine_block\b",),
+        flows=((r"hashlib\.\w+", r"\bhashlib\.|nonce|difficulty"),),
+    ),
 )

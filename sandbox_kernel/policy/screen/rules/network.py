@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....core.screen_codes import ScreenCode
-from .rule import Rule, Weight, words
+from .rule import SENDS, Rule, Weight, words
 
 RULES = (
     Rule(
@@ -112,6 +112,7 @@ RULES = (
             r"\b(cat|tar|zip|base64|gzip|dd|mysqldump|pg_dump)\b[^;\n]*\|\s*(nc|ncat|netcat|curl|ssh|openssl s_client|telnet|socat)\b",
             r"\b(nc|ncat|netcat)\b[^;\n|]*<\s*\S",
         ),
+        flows=((SENDS, r"\bbuiltins\.open\b|\.(read_bytes|read_text|read_csv|read_parquet|to_csv|to_json)\b"),),
     ),
     Rule(
         code=ScreenCode.NETWORK_SEND_SECRET,
@@ -122,6 +123,13 @@ RULES = (
             r"\b(curl|wget|nc)\b[^;\n]*(\$\(|`|@|<\s*)\s*(cat\s+|env|printenv)?\S*(/etc/(passwd|shadow)|\.ssh/|\.aws/|\.env\b|id_rsa|credentials)",
             r"(/etc/(passwd|shadow)|\.ssh/|\.aws/|id_rsa)[^;\n]*\|[^;\n]*\b(curl|wget|nc|ncat|mail)\b",
             r"\b(curl|wget)\b[^;\n]*\$\{?[A-Z_]*(SECRET|TOKEN|PASSWORD|AWS_\w+|API_?KEY)",
+        ),
+        flows=(
+            (
+                SENDS,
+                r"\bos\.(environ|getenv|uname)\b|\bplatform\.|\bsubprocess\.|\bsocket\.gethostname|\bgetpass\.|\bkeyring\.",
+            ),
+            (r"(requests|httpx)\.(get|head)|urllib\.request\.urlopen", r"\bos\.environ\b"),
         ),
     ),
     Rule(
@@ -245,6 +253,9 @@ RULES = (
             r"^ping .*-f\b",
         ),
         text=(r"(?i)\bslowloris\b|\b(syn|udp|http) flood\b",),
+        endless=words(
+            "requests.get requests.post urllib.request.urlopen socket.socket().connect socket.socket().sendto"
+        ),
     ),
     Rule(
         code=ScreenCode.NETWORK_UNVERIFIED,

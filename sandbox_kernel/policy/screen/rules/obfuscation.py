@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....core.screen_codes import ScreenCode
-from .rule import Rule, Weight, words
+from .rule import DECODED, FETCHED, RUNS_CODE, RUNS_COMMANDS, Rule, Weight, words
 
 RULES = (
     Rule(
@@ -17,6 +17,7 @@ RULES = (
             r"\b(rev|tr|gunzip|zcat|gzip -dc?)\b[^;\n|]*\|\s*(\S*/)?(ba|z)?sh\b",
             r"(?i)-e(nc(odedcommand)?)?\s+[A-Za-z0-9+/=]{40,}",
         ),
+        flows=((f"{RUNS_CODE}|{RUNS_COMMANDS}", DECODED),),
     ),
     Rule(
         code=ScreenCode.HIDDEN_NAME,
@@ -62,6 +63,7 @@ RULES = (
             "ruamel.yaml.YAML().load joblib.load pandas.read_pickle torch.load numpy.loads xml.sax.* lxml.etree.XMLParser "
             "xmlrpc.client.loads jsonpickle.* dill.load_session"
         ),
+        attributes=("def __reduce__", "def __reduce_ex__"),
     ),
     Rule(
         code=ScreenCode.UNSAFE_LOAD_FORGED,
@@ -72,6 +74,12 @@ RULES = (
             r"(?s)\x80[\x02-\x05].{0,60}(posix|builtins|subprocess|nt)\x94?.{0,12}(system|eval|exec|Popen|popen|check_output)",
             r"!!python/(object|name|module)(/(apply|new))?:",
             r"\"py/(object|reduce|function|repr|type)\"\s*:",
+        ),
+        flows=(
+            (
+                r"(pickle|_pickle|dill|cloudpickle|marshal|jsonpickle|joblib|torch|shelve)\.(loads?|decode|open)|yaml\.(unsafe_)?load",
+                f"{FETCHED}|{DECODED}",
+            ),
         ),
     ),
     Rule(
@@ -85,5 +93,10 @@ RULES = (
             r"__import__\s*\(\s*\\?['\"](os|subprocess|socket|pty|ctypes|shutil|builtins|sys|urllib\S*|requests|base64)\\?['\"]\s*\)",
         ),
     ),
-    Rule(code=ScreenCode.NESTED_DECODERS, weight=Weight.MEDIUM, cwe=506),
+    Rule(
+        code=ScreenCode.NESTED_DECODERS,
+        weight=Weight.MEDIUM,
+        cwe=506,
+        flows=((f"({DECODED}).*", DECODED),),
+    ),
 )

@@ -97,5 +97,10 @@ RULES = (
         cwe=506,
         names=words("unittest.mock.patch.object().x gorilla.* forbiddenfruit.curse"),
     ),
-    Rule(code=ScreenCode.PERSIST_FINALIZER, weight=Weight.LOW, cwe=506),
+    Rule(
+        code=ScreenCode.PERSIST_FINALIZER,
+        weight=Weight.LOW,
+        cwe=506,
+        attributes=("def __del__",),
+    ),
 )

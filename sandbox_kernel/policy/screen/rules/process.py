@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....core.screen_codes import ScreenCode
-from .rule import Rule, Weight, words
+from .rule import FETCHED, RUNS_CODE, RUNS_COMMANDS, Rule, Weight, words
 
 RULES = (
     Rule(
@@ -100,6 +100,7 @@ RULES = (
             r"\b(eval|source|\.)\s+[\"']?(\$\(|`|<\()\s*(curl|wget)\b",
             r"\bpython\d?\s+(-\s*<\s*)?<\(\s*(curl|wget)\b",
         ),
+        flows=((RUNS_CODE, FETCHED),),
     ),
     Rule(
         code=ScreenCode.PROCESS_INLINE_CODE,
@@ -201,5 +202,10 @@ RULES = (
         shell=(r"^(nohup|setsid|disown|screen -\w*d|tmux new\S* -d|daemonize|start-stop-daemon|at |batch$)",),
         script=(r"[^&>|]&\s*$", r"[^&>|]&\s*(\n|;|disown|echo|done)", r"\bdisown\b"),
     ),
-    Rule(code=ScreenCode.PROCESS_UNKNOWN_TEXT, weight=Weight.CRITICAL, cwe=78),
+    Rule(
+        code=ScreenCode.PROCESS_UNKNOWN_TEXT,
+        weight=Weight.CRITICAL,
+        cwe=78,
+        flows=((RUNS_COMMANDS, FETCHED),),
+    ),
 )

@@ -9,10 +9,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 
-from .book import LEVELS, Changes, Own, Row, usual
+from .index import Changes, Own, Row, default
+from .rules.rule import Weight
 
-MOST_RULES = 200
-MOST_PATTERN = 1000
+LEVELS = {one.name.lower(): int(one) for one in Weight} | {"off": 0}
+"""The words for weights in a file of rules."""
+MAX_RULES = 200
+MAX_PATTERN = 1000
 _CODE = re.compile(r"own(-[a-z0-9]+)+")
 _NAME = re.compile(r"[A-Za-z_][\w.]*(\(\))?[\w.]*(\.\*)?")
 _FIELDS = {"code", "weight", "reason", "instead", "cwe", "names", "imports", "text", "shell"}
@@ -52,7 +55,7 @@ def _table(table: Mapping[str, object], name: str, known: set[str] | None) -> Ma
 def _weights(table: Mapping[str, object]) -> dict[str, int]:
     found: dict[str, int] = {}
     for code, level in table.items():
-        if code not in usual().rows:
+        if code not in default().rows:
             raise BadRules(f"weighs {code!r}, and there is no such code")
         found[code] = _level(level, code)
     return found
@@ -65,8 +68,8 @@ def _level(level: object, where: str) -> int:
 
 
 def _rules(raw: object) -> tuple[Own, ...]:
-    if not isinstance(raw, list) or len(raw) > MOST_RULES:
-        raise BadRules(f"has rules that are no list of up to {MOST_RULES} tables")
+    if not isinstance(raw, list) or len(raw) > MAX_RULES:
+        raise BadRules(f"has rules that are no list of up to {MAX_RULES} tables")
     found = tuple(_rule(one) for one in raw)
     if len({one.row.code for one in found}) < len(found):
         raise BadRules("has two rules of one code")
@@ -95,13 +98,13 @@ def _rule(raw: object) -> Own:
 
 def _compiled(pattern: str, code: str) -> None:
     try:
-        re.compile(pattern[:MOST_PATTERN])
+        re.compile(pattern[:MAX_PATTERN])
     except re.error as error:
         raise BadRules(f"has a pattern in {code} that is none: {error}") from None
 
 
 def _texts(table: Mapping[str, object], name: str, where: str) -> tuple[str, ...]:
     found = table.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) and 0 < len(one) <= MOST_PATTERN for one in found):
+    if not isinstance(found, list) or not all(isinstance(one, str) and 0 < len(one) <= MAX_PATTERN for one in found):
         raise BadRules(f"has {name} in {where} that is no list of texts")
     return tuple(found)

@@ -1,7 +1,4 @@
-"""What is being found while a cell is read: each code once, at its first line; and the texts that are to be searched.
-
-Imports the rules' rows. Every part of the reader writes here, and nowhere else.
-"""
+"""The findings of one cell while it is read: each code once, at its first line; and the texts to search at the end."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ import re
 from bisect import bisect_right
 
 from ...core.screen_codes import ScreenCode
-from .book import Book, Row
 from .finding import Finding, Screened
-from .rules.rule import Weight
+from .index import Row, RuleIndex
 
-MOST_DETAIL = 120
-MOST_SEARCHED = 1 << 16
+MAX_DETAIL = 120
+MAX_SEARCHED = 1 << 16
 """Characters of texts that are searched for one cell."""
-MOST_LINE = 2000
+MAX_LINE = 2000
 _WORD = re.compile(r"([\w+/=-]{160})[\w+/=-]+")
 _SPACES = re.compile(r"[ \t]{3,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
@@ -34,32 +30,29 @@ def squeezed(text: str) -> tuple[str, bool]:
 
     So no pattern has much to go back and forth in, whatever a cell holds.
     """
-    if len(text) < MOST_LINE and "   " not in text:
+    if len(text) < MAX_LINE and "   " not in text:
         return text, False
     text = _SPACES.sub("  ", _WORD.sub(r"\1", text))
-    if len(text) <= MOST_LINE:
+    if len(text) <= MAX_LINE:
         return text, False
     lines = text.split("\n")
-    cut = any(len(line) > MOST_LINE for line in lines)
-    return ("\n".join(line[:MOST_LINE] for line in lines) if cut else text), cut
+    cut = any(len(line) > MAX_LINE for line in lines)
+    return ("\n".join(line[:MAX_LINE] for line in lines) if cut else text), cut
 
 
-class Notes:
+class Findings:
     """The findings of one cell while it is read."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, index: RuleIndex) -> None:
+        self.index = index
         self._found: dict[str, Finding] = {}
         self._texts: list[str] = []
         self._lines: list[int] = []
         self._size = 0
 
-    def has(self, *codes: ScreenCode) -> bool:
-        return any(code.code in self._found for code in codes)
-
     def add(self, code: ScreenCode, line: int, detail: str = "") -> None:
         """Note a finding, unless its rule is switched off."""
-        row = self.book.rows.get(code.code)
+        row = self.index.rows.get(code.code)
         if row is not None:
             self.row(row, line, detail)
 
@@ -74,7 +67,7 @@ class Notes:
         """Have a text searched at the end, with what it is when it is decoded."""
         if len(text) < 3:
             return
-        if self._size >= MOST_SEARCHED:
+        if self._size >= MAX_SEARCHED:
             self.add(ScreenCode.CELL_UNPARSED, line)
             return
         if len(text) >= 16 and (hidden := _revealed(text)) is not None:
@@ -83,10 +76,10 @@ class Notes:
         self._kept(text, line)
 
     def _kept(self, text: str, line: int) -> None:
-        short, cut = squeezed(text[: MOST_SEARCHED * 4])
-        if cut or len(short) > MOST_SEARCHED - self._size:
+        short, cut = squeezed(text[: MAX_SEARCHED * 4])
+        if cut or len(short) > MAX_SEARCHED - self._size:
             self.add(ScreenCode.CELL_UNPARSED, line)
-            short = short[: max(0, MOST_SEARCHED - self._size)]
+            short = short[: max(0, MAX_SEARCHED - self._size)]
         self._texts.append(short)
         self._lines.append(line)
         self._size += len(short) + 2
@@ -101,7 +94,7 @@ class Notes:
         for text in self._texts:
             starts.append(at)
             at += len(text) + 2
-        for pattern, row in self.book.text:
+        for pattern, row in self.index.text:
             if row.code not in self._found and (match := pattern.search(whole)) is not None:
                 number = bisect_right(starts, match.start()) - 1
                 inside = self._texts[number].count("\n", 0, match.start() - starts[number])
@@ -112,17 +105,10 @@ class Notes:
         self.search()
         return Screened(tuple(sorted(self._found.values(), key=lambda one: (one.line, -one.weight, one.code))))
 
-    @property
-    def worst(self) -> int:
-        return max((one.weight for one in self._found.values()), default=0)
-
-    def is_grave(self) -> bool:
-        return self.worst >= Weight.MEDIUM
-
 
 def _cut(text: str) -> str:
-    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: MOST_DETAIL * 4]).split())
-    return text if len(text) <= MOST_DETAIL else text[: MOST_DETAIL - 1] + "…"
+    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: MAX_DETAIL * 4]).split())
+    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
 
 def _revealed(text: str) -> str | None:
