@@ -47,6 +47,17 @@ def example(page: str, *changes: tuple[str, str], number: int = 0) -> dict[str, 
     return names
 
 
+def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for source in snippets("docs/tutorial.md"):
+        exec(compile(source, "docs/tutorial.md", "exec"), names)  # noqa: S102 (our own page)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["45", "46"]
+    assert said[2:7] == ["['user']", "FileNotFoundError", "CellTimeout cell-timeout", "45", "URLError"]
+    assert said[7:9] == [",sales", "count,2.0"]
+    assert not containers_of(os.getpid())
+
+
 def test_tools() -> None:
     names = example("docs/tools.md", ("len(rows)", "print(len(rows))"), ("sandbox.run_code", "done = sandbox.run_code"))
     assert names["done"].logs.stdout == ["4\n"]
