@@ -78,6 +78,9 @@ def used() -> Iterator[tuple[str, str, str]]:
         for node in found:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in TYPES:
                 yield name, node.value.id, node.attr
+    for path in PACKAGE.rglob("rules/*.txt"):  # a rule of the screen, and the first line of what it looks for
+        for rule in re.finditer(r"^\[([a-z-]+)\] .*\n\w", path.read_text(encoding="utf-8"), re.MULTILINE):
+            yield path.name, "ScreenCode", rule[1].upper().replace("-", "_")
 
 
 def code_of(node: ast.expr) -> Code | None:

@@ -9,7 +9,7 @@ nothing of a cell is run.
 - `magics`: IPython's magics: which of them run Python, which a shell, which another language.
 - `shell`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
 - `paths`: What it means to read, write, delete or search a path.
-- `index`: The rule index: all rules by what they look for.
+- `index`: The rule index: the rules, which are files in `rules/`, by what they look for.
 - `changes`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `findings`: The findings of one cell while it is read.
 - `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.

@@ -11,7 +11,7 @@ import re
 import textwrap
 from typing import NamedTuple
 
-from .rules.rule import words
+from .constants import words
 
 _CLASSIC = re.compile(r"\s*>>>")
 _CLASSIC_FIRST = re.compile(r"^\s*>>>[ \t]?")

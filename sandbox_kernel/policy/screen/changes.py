@@ -9,16 +9,18 @@ import re
 import tomllib
 from collections.abc import Mapping
 
+from .finding import WEIGHTS
 from .index import Changes, Own, Row, default
-from .rules.rule import Weight
 
-LEVELS = {one.name.lower(): int(one) for one in Weight} | {"off": 0}
+LEVELS = WEIGHTS | {"off": 0}
 """The words for weights in a file of rules."""
 MAX_RULES = 200
 MAX_PATTERN = 1000
 _CODE = re.compile(r"own(-[a-z0-9]+)+")
 _NAME = re.compile(r"[A-Za-z_][\w.]*(\(\))?[\w.]*(\.\*)?")
-_FIELDS = {"code", "weight", "reason", "instead", "cwe", "names", "imports", "text", "shell"}
+_KINDS = {"names": "name", "imports": "import", "text": "text", "shell": "shell"}
+"""What a rule may look for, and what the rule index calls it."""
+_FIELDS = {"code", "weight", "reason", "instead", "cwe", *_KINDS}
 
 
 class BadRules(ValueError):
@@ -71,7 +73,7 @@ def _rules(raw: object) -> tuple[Own, ...]:
     if not isinstance(raw, list) or len(raw) > MAX_RULES:
         raise BadRules(f"has rules that are no list of up to {MAX_RULES} tables")
     found = tuple(_rule(one) for one in raw)
-    if len({one.row.code for one in found}) < len(found):
+    if len({row.code for row, _ in found}) < len(found):
         raise BadRules("has two rules of one code")
     return found
 
@@ -84,7 +86,7 @@ def _rule(raw: object) -> Own:
     reason, instead, cwe = raw.get("reason"), raw.get("instead", "Leave it out."), raw.get("cwe")
     if not isinstance(reason, str) or not isinstance(instead, str) or not isinstance(cwe, int | None):
         raise BadRules(f"has a rule {code} whose reason or instead is no text, or whose cwe is no number")
-    parts = {name: _texts(raw, name, code) for name in ("names", "imports", "text", "shell")}
+    parts = {kind: _texts(raw, kind, code) for kind in _KINDS}
     if not any(parts.values()):
         raise BadRules(f"has a rule {code} that looks for nothing")
     for name in parts["names"]:
@@ -93,7 +95,7 @@ def _rule(raw: object) -> Own:
     for pattern in (*parts["text"], *parts["shell"]):
         _compiled(pattern, code)
     row = Row(code, "own", _level(raw.get("weight", "high"), code), cwe, reason[:200], instead[:200])
-    return Own(row, **parts)
+    return row, tuple((_KINDS[kind], one) for kind, found in parts.items() for one in found)
 
 
 def _compiled(pattern: str, code: str) -> None:

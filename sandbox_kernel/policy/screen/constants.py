@@ -15,7 +15,10 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from .rules.rule import words
+
+def words(text: str) -> tuple[str, ...]:
+    """Return what stands in a text, split at spaces."""
+    return tuple(text.split())
 
 
 class _Missing:

@@ -1,4 +1,4 @@
-"""What the screen says of a cell: its findings, which of them were allowed, and a score. Imports the weights of rules.
+"""What the screen says of a cell: its findings, which of them were allowed, and a score.
 
 Frozen values: they are kept for cells that come again.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .rules.rule import Weight
-
-MOST_SCORE = 100
+WEIGHTS = {"low": 20, "medium": 40, "high": 60, "critical": 80}
+"""How grave one finding is, in points. What a cell has adds up."""
+MAX_SCORE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Screened:
     @property
     def score(self) -> int:
         """Points, from 0 to 100."""
-        return min(MOST_SCORE, sum(one.weight for one in self.counted))
+        return min(MAX_SCORE, sum(one.weight for one in self.counted))
 
     def allowing(self, reasons: dict[str, str]) -> Screened:
         """Return it with what a cell's comments allow marked as allowed."""
@@ -87,4 +87,4 @@ class Screened:
 
 def level(weight: int) -> str:
     """Return the name of a weight: low, medium, high or critical."""
-    return max((one for one in Weight if one <= weight), default=Weight.LOW).name.lower()
+    return max((points, name) for name, points in WEIGHTS.items() if points <= max(weight, WEIGHTS["low"]))[1]

@@ -1,6 +1,18 @@
 """The rule index: all rules by what they look for. A dotted name, a method, a module, a text or a shell command.
 
-Pure. An operator's own rules and weights go in here; patterns are compiled once.
+The rules are files in `rules/`, one for each family, read once. An operator's own rules and weights are added to them.
+A rule is a line `[code] weight CWE-number`, and lines that each say what it looks for, by their first word:
+
+- `name`: Dotted names, found wherever they are mentioned. They are written as the library has them, whatever a cell
+  calls them; `a.b.*` is all below, and what a call makes has `()`: the method of a socket is `socket.socket().connect`.
+- `call`: Dotted names, found where they are called; `endless`: where they are called in a loop without an end.
+- `method`: Methods, found where they are called on something that is not known.
+- `attribute`: Attributes of anything; `define`: functions that are defined.
+- `import`: Modules, found where they are imported.
+- `flow`: Patterns `called -> given` of a called name, and of a name in the same expression or that its names come from.
+- `text`: A pattern of texts in the code, however these are composed, and of shell commands.
+- `shell`: A pattern of one simple command of a shell: its words, without quotes, with one space between.
+- `script`: A pattern of all that a shell is given at once: pipes, redirections, loops.
 """
 
 from __future__ import annotations
@@ -8,17 +20,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
-from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
-from .rules.rule import Rule
+from ...core.screen_codes import ScreenCode
+from .finding import WEIGHTS
 
-FAMILIES = (
-    *("process", "files", "network", "credentials", "persistence", "escape", "exhaustion"),
-    *("obfuscation", "miners", "data", "reading"),
-)
 MAX_ASKED = 4096
 """Names whose answer is kept."""
+_RULES = Path(__file__).parent / "rules"
+_RULE = re.compile(r"\[([a-z-]+)\] (\w+)(?: CWE-(\d+))?")
+_NAMES = ("name", "call", "endless", "method", "attribute", "define", "import")
+_PATTERNS = ("text", "shell", "script")
 
 
 class Row(NamedTuple):
@@ -32,14 +45,8 @@ class Row(NamedTuple):
     remedy: str
 
 
-class Own(NamedTuple):
-    """A rule of an operator's: a row, and what it looks for."""
-
-    row: Row
-    names: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    shell: tuple[str, ...] = ()
+Own = tuple[Row, tuple[tuple[str, str], ...]]
+"""A rule of an operator's: a row, and the lines of the rule, each in two: its first word, and what follows."""
 
 
 class Changes(NamedTuple):
@@ -52,47 +59,51 @@ class Changes(NamedTuple):
     denied: frozenset[str] = frozenset()
 
 
-Rows = tuple[Row, ...]
-_TABLES = ("names", "calls", "methods", "attributes", "imports", "endless")
-_PATTERNS = ("text", "shell", "script")
-
-
 class RuleIndex:
     """The rules, by what they look for."""
 
     def __init__(self, changes: Changes = Changes()) -> None:  # noqa: B008 (a value that nobody can change)
         self.changes = changes
         self.rows: dict[str, Row] = {}
-        self._tables: dict[str, dict[str, list[Row]]] = {name: {} for name in _TABLES}
-        self._patterns: dict[str, list[tuple[re.Pattern[str], Row]]] = {name: [] for name in _PATTERNS}
+        self._names: dict[str, dict[str, list[Row]]] = {kind: {} for kind in _NAMES}
+        self._patterns: dict[str, list[tuple[re.Pattern[str], Row]]] = {kind: [] for kind in _PATTERNS}
         self.flows: list[tuple[re.Pattern[str], re.Pattern[str], Row]] = []
-        for family in FAMILIES:
-            for rule in import_module(f"{__package__}.rules.{family}").RULES:
-                code = rule.code
-                weight = changes.weights.get(code.code, int(rule.weight))
-                if weight:
-                    self._add(Row(code.code, family, weight, rule.cwe, code.text, code.remedy), rule)
-        for own in changes.own:
-            self._add(own.row, own)
-        self.attributes = frozenset(self._tables["attributes"])
-        self.methods = frozenset(self._tables["methods"])
-        self.text, self.shell, self.script = (self._patterns[name] for name in _PATTERNS)
+        definitions = dict(line.split(" ", 1) for line in _lines(_RULES / "definitions.txt"))
+        codes = {one.code: one for one in ScreenCode}
+        for path in sorted(_RULES.glob("*.txt")):
+            row: Row | None = None
+            for line in _lines(path) if path.stem != "definitions" else ():
+                if (match := _RULE.fullmatch(line)) is not None:
+                    code, cwe = codes[match[1]], int(match[3]) if match[3] else None
+                    weight = changes.weights.get(code.code, WEIGHTS[match[2]])
+                    row = Row(code.code, path.stem, weight, cwe, code.text, code.remedy) if weight else None
+                    self.rows |= {} if row is None else {row.code: row}
+                elif row is not None:
+                    kind, _, text = line.partition(" ")
+                    self._add(row, kind, re.sub(r"<([A-Z_]+)>", lambda match: definitions[match[1]], text))
+        for row, lines in changes.own:
+            self.rows[row.code] = row
+            for kind, text in lines:
+                self._add(row, kind, text)
+        self.attributes = frozenset(self._names["attribute"])
+        self.methods = frozenset(self._names["method"])
+        self.text, self.shell, self.script = (self._patterns[kind] for kind in _PATTERNS)
         self.of = lru_cache(MAX_ASKED)(self._of)
 
-    def _add(self, row: Row, rule: Rule | Own) -> None:
-        self.rows[row.code] = row
-        for name, table in self._tables.items():
-            for key in getattr(rule, name, ()):
-                table.setdefault(key, []).append(row)
-        for name, patterns in self._patterns.items():
-            patterns += [(re.compile(text), row) for text in getattr(rule, name, ())]
-        if isinstance(rule, Rule):
-            self.flows += [(re.compile(called), re.compile(given), row) for called, given in rule.flows]
+    def _add(self, row: Row, kind: str, text: str) -> None:
+        if kind in _PATTERNS:
+            self._patterns[kind].append((re.compile(text), row))
+        elif kind == "flow":
+            called, _, given = text.partition(" -> ")
+            self.flows.append((re.compile(called), re.compile(given), row))
+        else:
+            for name in text.split():
+                self._names[kind].setdefault(name, []).append(row)
 
-    def _of(self, name: str, *kinds: str) -> Rows:
+    def _of(self, name: str, *kinds: str) -> tuple[Row, ...]:
         """Return the rules that know a dotted name, by itself or by `a.b.*`, in tables of these kinds."""
         found: dict[Row, None] = {}
-        for table in (self._tables[kind] for kind in kinds):
+        for table in (self._names[kind] for kind in kinds):
             found |= dict.fromkeys(table.get(name, ()))
             head = name
             while (at := head.rfind(".")) > 0:
@@ -100,23 +111,23 @@ class RuleIndex:
                 found |= dict.fromkeys(table.get(f"{head}.*", ()))
         return tuple(found)
 
-    def of_method(self, name: str) -> Iterable[Row]:
-        """Return the rules about a method of something that is not known."""
-        return self._tables["methods"].get(name, ())
-
-    def of_attribute(self, name: str) -> Iterable[Row]:
-        """Return the rules about an attribute, whatever has it."""
-        return self._tables["attributes"].get(name, ())
+    def exactly(self, kind: str, name: str) -> Iterable[Row]:
+        """Return the rules about a method, an attribute or a definition of this name."""
+        return self._names[kind].get(name, ())
 
     def of_import(self, module: str) -> list[Row]:
         """Return the rules about a module that is imported, the operator's lists among them."""
         top, changes = module.partition(".")[0], self.changes
-        rows = list(dict.fromkeys((*self.of(module, "imports"), *self.of(top, "imports"))))
+        rows = list(dict.fromkeys((*self.of(module, "import"), *self.of(top, "import"))))
         listed = changes.imports is not None and top not in changes.imports and module not in changes.imports
         denied = listed or top in changes.denied or module in changes.denied
-        if denied and (row := self.rows.get("import-not-allowed")):
+        if denied and (row := self.rows.get(ScreenCode.IMPORT_NOT_ALLOWED.code)):
             rows.append(row)
         return rows
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
 
 
 @cache

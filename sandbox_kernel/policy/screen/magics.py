@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 
 from ...core.screen_codes import ScreenCode
+from .constants import words
 from .findings import Findings
 from .paths import judge
-from .rules.rule import words
 from .shell import ShellReader
 
 _SHELLS = frozenset(words("bash sh sx system ! ksh zsh"))

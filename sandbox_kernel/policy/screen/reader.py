@@ -15,13 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from ...core.screen_codes import ScreenCode
 from . import cell, constants
-from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
+from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path, words
 from .finding import Screened
 from .findings import Findings
 from .index import RuleIndex
 from .magics import Magics
 from .paths import judge
-from .rules.rule import words
 from .shell import ShellReader
 
 MAX_CHARACTERS = 128 * 1024
@@ -248,7 +247,7 @@ class Reader:
                 head, dot, rest = match[1].partition(".")
                 if (ref := self._named(head).ref) is not None:
                     where = line + first + part.count("\n", 0, match.start())
-                    self._note(_canonical(ref + dot + rest), where, "names", "calls")
+                    self._note(_canonical(ref + dot + rest), where, "name", "call")
 
     def _letters(self, code: str) -> None:
         """Note letters that look like others, and such as turn the order of what is shown."""
@@ -362,7 +361,7 @@ class Reader:
         scope = self._parameters(node.args)
         self._bind_name(node.name, UNKNOWN)
         self._findings.text(node.name, node.lineno)
-        for row in self._index.of_attribute(f"def {node.name}"):
+        for row in self._index.exactly("define", node.name):
             self._findings.row(row, node.lineno, node.name)
         endless, self._endless = self._endless, 0
         self._scopes.append(scope)
@@ -420,7 +419,7 @@ class Reader:
             case ast.Starred():
                 self._bind(node.value, UNKNOWN)
             case ast.Attribute():
-                for row in self._index.of_attribute(node.attr):
+                for row in self._index.exactly("attribute", node.attr):
                     self._findings.row(row, node.lineno, node.attr)
                 self._patched(self._bare(node.value).ref or "", node.attr, value, node.lineno)
             case ast.Subscript():
@@ -432,7 +431,7 @@ class Reader:
 
     def _patched(self, module: str, name: str, value: Value, line: int) -> None:
         """Note that an attribute of a module is replaced."""
-        if self._note(f"{module}.{name}", line, "names") or module not in _PATCHED or name in _ASSIGNABLE:
+        if self._note(f"{module}.{name}", line, "name") or module not in _PATCHED or name in _ASSIGNABLE:
             return
         if value.ref is not None or not value.known:
             self._findings.add(ScreenCode.PERSIST_PATCH, line, f"{module}.{name}")
@@ -445,7 +444,7 @@ class Reader:
 
     def _member(self, node: ast.Attribute, owner: Value) -> Value:
         self._step()
-        for row in self._index.of_attribute(node.attr) if node.attr in self._index.attributes else ():
+        for row in self._index.exactly("attribute", node.attr) if node.attr in self._index.attributes else ():
             self._findings.row(row, node.lineno, node.attr)
         if owner.ref is None or len(owner.ref) > MAX_REF:
             return UNKNOWN
@@ -456,7 +455,7 @@ class Reader:
         """Note what the rules know of a name that is used in any way."""
         if value.ref is not None:
             self._used.append(value.ref)
-            self._note(value.ref, line, "names")
+            self._note(value.ref, line, "name")
 
     def _by_text(self, owner: str, name: Value, line: int) -> Value:
         """Return what has a name that is given as a text, and note it as if it stood there."""
@@ -466,8 +465,8 @@ class Reader:
                 self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, owner)
             return UNKNOWN
         found = Value(ref=_canonical(f"{owner}.{key}")) if owner else self._named(key)
-        attributes = tuple(self._index.of_attribute(key))
-        known = found.ref is not None and self._note(found.ref, line, "names", "calls")
+        attributes = tuple(self._index.exactly("attribute", key))
+        known = found.ref is not None and self._note(found.ref, line, "name", "call")
         for row in attributes:
             self._findings.row(row, line, key)
         if known and owner:
@@ -692,7 +691,7 @@ class Reader:
 
     def _noted(self, call: Call) -> None:
         if call.name:
-            for row in self._index.of(call.name, "names", "calls"):
+            for row in self._index.of(call.name, "name", "call"):
                 if not self._is_harmless(call, row.code):
                     self._findings.row(row, call.line, call.name)
             if self._endless:
@@ -700,7 +699,7 @@ class Reader:
             if "()" not in call.name or call.name.startswith("get_ipython()"):
                 return
         if call.method in self._index.methods and not call.receiver.known:
-            for row in self._index.of_method(call.method):
+            for row in self._index.exactly("method", call.method):
                 self._findings.row(row, call.line, f".{call.method}()")
 
     def _is_harmless(self, call: Call, code: str) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .finding import Finding, level
+from .finding import WEIGHTS, Finding, level
 from .index import Row, RuleIndex
-from .rules.rule import Weight
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -39,7 +38,7 @@ def document(places: Iterable[Place], index: RuleIndex, version: str) -> dict[st
 
 
 def _level(weight: int) -> str:
-    return "error" if weight >= Weight.HIGH else "warning" if weight >= Weight.MEDIUM else "note"
+    return "error" if weight >= WEIGHTS["high"] else "warning" if weight >= WEIGHTS["medium"] else "note"
 
 
 def _rule(row: Row) -> dict[str, Any]:

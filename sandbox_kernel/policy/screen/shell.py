@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 
 from ...core.screen_codes import ScreenCode
+from .constants import words
 from .findings import Findings, squeezed
-from .rules.rule import words
 
 MAX_TEXT = 1 << 15
 MAX_DEPTH = 4

@@ -169,10 +169,10 @@ def test_expressions_that_come_with_a_cell_are_read_too() -> None:
 
 
 def test_an_operator_changes_weights_and_rules() -> None:
-    from sandbox_kernel.policy.screen.index import Own, Row
+    from sandbox_kernel.policy.screen.index import Row
 
     row = Row("own-ledger", "own", 60, None, "it asks the ledger", "Do not.")
-    own = Own(row, names=("ledger.*",), text=("ledger\\.example\\.test",))
+    own = row, (("name", "ledger.*"), ("text", "ledger\\.example\\.test"))
     book = RuleIndex(
         Changes(weights={"process-shell": 80, "dynamic-execution": 0}, own=(own,), denied=frozenset({"ledger"}))
     )
