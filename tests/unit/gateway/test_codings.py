@@ -153,6 +153,10 @@ def test_no_letters_between_those_of_a_value_hide_it(between: str) -> None:
     assert scrubber(VALUES["a UUID"]).clean(text) == text
 
 
+NO_DIGITS = 2 * 256
+"""Bytes beside a text that a reading of digits leaves out: with these the text fills a window."""
+
+
 @pytest.mark.parametrize("size", ["one byte", "the edges of the window", "any"])
 def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
     """Where a value may be longer than what is held back, the answer ends with a code: it is passed on by no means."""
@@ -166,7 +170,7 @@ def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
         try:
             found = in_pieces(value, around + text + around, functools.partial(random.choice, steps))
         except Refused as error:
-            refused.append((error.code, len(text) > window))
+            refused.append((error.code, len(text) > window - NO_DIGITS))
             continue
         assert len(found) == len(around + text + around)
         left = found[len(around) : len(around) + len(text)]
