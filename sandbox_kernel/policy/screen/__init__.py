@@ -6,6 +6,7 @@ nothing of a cell is run.
 - `cell`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `reader`: The Python of a cell: names by their imports and simple assignments, constant texts, and what is called.
 - `constants`: What is known of an expression; constant texts that are composed or decoded.
+- `library`: What the reader knows of Python's library: calls that start programs, arguments that are paths.
 - `magics`: IPython's magics: which of them run Python, which a shell, which another language.
 - `shell`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
 - `paths`: What it means to read, write, delete or search a path.

@@ -190,6 +190,12 @@ def operation(name: str, left: Any, right: Any) -> Any:
     return MISSING
 
 
+def item(owner: Any, index: Any) -> Any:
+    """Return what an index or a slice gives, `MISSING` if that is not known."""
+    known = isinstance(owner, str | bytes | list) and isinstance(index, int | slice)
+    return _guarded(operator.getitem, owner, index) if known else MISSING
+
+
 def _total(values: Iterable[Any]) -> int:
     return sum(map(size, values))
 

@@ -111,6 +111,12 @@ class RuleIndex:
                 found |= dict.fromkeys(table.get(f"{head}.*", ()))
         return tuple(found)
 
+    @cache  # noqa: B019 (an index lives as long as its session)
+    def members(self, module: str) -> tuple[str, ...]:
+        """Return the names of a module that some rule knows: those that `from module import *` is taken to bring."""
+        names = (name for kind in ("name", "call") for name in self._names[kind])
+        return tuple({rest.partition(".")[0] for name in names if (rest := name.removeprefix(f"{module}.")) != name})
+
     def exactly(self, kind: str, name: str) -> Iterable[Row]:
         """Return the rules about a method, an attribute or a definition of this name."""
         return self._names[kind].get(name, ())

@@ -6,7 +6,6 @@ Nothing is run, and no value is followed through a function, a loop or a contain
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 import unicodedata
 import warnings
@@ -14,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...core.screen_codes import ScreenCode
-from . import cell, constants
-from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path, words
+from . import cell, constants, library
+from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
 from .finding import Screened
 from .findings import Findings
 from .index import RuleIndex
@@ -34,121 +33,14 @@ MAX_BRACKETS = 150
 """Depth of brackets; Python takes 200."""
 MAX_REF = 200
 """Characters of a dotted name that is made by calls."""
+MAX_UNROLLED = 1024
+"""Items of a constant over which a comprehension is computed."""
 MAX_PARTS = 500
 """Statements that are read one by one where a cell is no Python as a whole."""
 
-_MODULES = frozenset(
-    words(
-        "os sys subprocess socket shutil requests urllib ctypes pickle base64 builtins importlib platform "
-        "pathlib glob json marshal codecs zlib pty signal threading multiprocessing asyncio time math random "
-        "re smtplib ftplib paramiko psutil tempfile http itertools functools operator types gc inspect mmap "
-        "resource yaml hashlib getpass scapy posix nt runpy code atexit binascii ssl select struct winreg "
-        "docker boto3 httpx aiohttp pynput pyautogui telnetlib dill"
-    )
-)
-"""Modules that a name means where nothing else is known of it."""
-_SHORT = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "tf": "tensorflow", "sp": "subprocess"}
-_BUILTINS = frozenset((*dir(builtins), "__builtins__", "execfile", "unichr", "reload", "raw_input"))
-_STAR = {
-    "os": words("system popen remove unlink environ kill fork execv listdir walk rename chmod getenv"),
-    "subprocess": words("run call Popen check_output getoutput"),
-    "shutil": words("rmtree move copy"),
-    "socket": words("socket create_connection AF_INET SOCK_STREAM SOCK_RAW AF_PACKET"),
-    "ctypes": words("CDLL cdll c_int string_at memmove pythonapi windll create_string_buffer"),
-    "scapy.all": words("sniff send IP ARP sr1"),
-    "requests": words("get post"),
-}
-"""Names that `from module import *` brings, of modules that are worth it."""
-_SAME = {
-    "io.open": "builtins.open",
-    "_io.open": "builtins.open",
-    "codecs.open": "builtins.open",
-    "builtins.__builtins__": "builtins",
-    "builtins.print.__self__": "builtins",
-    "builtins.input.__self__": "builtins",
-    "six.moves.builtins": "builtins",
-    "posix": "os",
-}
-_OWN_MODULE = re.compile(r".*\.(os|sys|subprocess|socket|builtins|shutil|importlib|pty|ctypes)", re.DOTALL)
-"""A module that another one has imported, such as `glob.os`."""
-_ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
-_SECRET = re.compile(r"(?i)(secret|token|passw|passwd|api_?key|private_?key|credential|access_?key|_pwd\b|auth)")
-_PEOPLE = frozenset(
-    words(
-        "race gender sex religion ethnicity nationality skin_color skin_colour caste disability "
-        "sexual_orientation sexuality country_of_origin national_origin marital_status"
-    )
-)
-_FOR_DATA = frozenset(words("numpy pandas polars scipy sklearn statsmodels matplotlib seaborn plotly torch tensorflow"))
-_PATCHED = frozenset(
-    words(
-        "os sys builtins subprocess socket ssl json pickle importlib io time datetime random logging "
-        "threading hashlib hmac shutil pathlib re math getpass urllib.request http.client requests pandas "
-        "numpy sklearn torch"
-    )
-)
-_ASSIGNABLE = frozenset(
-    words("stdout stderr stdin path argv ps1 ps2 tracebacklimit dont_write_bytecode last_traceback displayhook seed")
-)
-_PLAIN_COMMAND = re.compile(
-    r"^\s*(ls|pwd|echo|cat|head|tail|wc|mkdir|cp|mv|unzip|tar|gunzip|pip3?|python3? -m pip|conda|git|nvidia-smi|"
-    r"which|clear|cls|date|sort|uniq|cut|grep|jupyter|ffmpeg|dot|wget|curl|apt|apt-get|pdflatex|make|touch|du|df|free|file|tree|nvcc|kaggle|gdown|java|R|Rscript)\b"
-)
-_FOLDERS = {
-    "pathlib.Path.home": Value(ref="pathlib.Path()", text="~"),
-    "site.getsitepackages": Value(ref="site.getsitepackages()", text="/site-packages"),
-    "site.getusersitepackages": Value(const="/site-packages"),
-    "sysconfig.get_path": Value(text="/site-packages"),
-    "IPython.paths.get_ipython_dir": Value(text="~/.ipython"),
-    "jupyter_core.paths.jupyter_runtime_dir": Value(text="~/.local/share/jupyter/runtime"),
-}
-"""Where the result of a call leads, by a name that the rules for paths know."""
-_SAME_PATH = frozenset(
-    words(
-        "os.fspath os.path.expanduser os.path.abspath os.path.realpath os.path.normpath builtins.str "
-        "pathlib.Path().expanduser pathlib.Path().resolve pathlib.Path().absolute pathlib.Path().as_posix"
-    )
-)
-_SELF = -1
-_VERBS: dict[str, tuple[tuple[int, str], ...]] = {
-    "shutil.rmtree": ((0, "tree"),),
-    "shutil.make_archive": ((2, "archive"),),
-    "pathlib.Path().write_text": ((_SELF, "write"),),
-    "pathlib.Path().write_bytes": ((_SELF, "write"),),
-    "pathlib.Path().read_text": ((_SELF, "read"),),
-    "pathlib.Path().read_bytes": ((_SELF, "read"),),
-    **dict.fromkeys(words("pathlib.Path().rename pathlib.Path().replace"), ((_SELF, "move"), (0, "write"))),
-    **dict.fromkeys(words("os.rename os.replace os.renames shutil.move"), ((0, "move"), (1, "write"))),
-    **dict.fromkeys(words("os.symlink os.link"), ((0, "read"), (1, "write"))),
-    **dict.fromkeys(words("shutil.copy shutil.copy2 shutil.copyfile shutil.copytree"), ((0, "read"), (1, "write"))),
-    **dict.fromkeys(words("os.remove os.unlink os.rmdir os.removedirs send2trash.send2trash"), ((0, "delete"),)),
-    **dict.fromkeys(words("pathlib.Path().unlink pathlib.Path().rmdir"), ((_SELF, "delete"),)),
-    **dict.fromkeys(words("os.walk os.listdir os.scandir os.fwalk glob.glob glob.iglob"), ((0, "search"),)),
-    **dict.fromkeys(words("pathlib.Path().rglob pathlib.Path().glob pathlib.Path().iterdir"), ((_SELF, "search"),)),
-    **dict.fromkeys(words(".to_csv .to_parquet .to_excel .to_json .to_pickle .savefig .extractall"), ((0, "write"),)),
-}
-"""Which arguments of a call are paths, and what is done with them; `.name` is a method of anything."""
-_SHELL_CALLS = frozenset(
-    words(
-        "os.system os.popen subprocess.getoutput subprocess.getstatusoutput asyncio.create_subprocess_shell "
-        "commands.getoutput nt.system IPython.utils.process.system pty.spawn pexpect.run pexpect.spawn "
-        "get_ipython().system get_ipython().getoutput get_ipython().system_raw get_ipython().system_piped "
-        "subprocess.run subprocess.call subprocess.Popen subprocess.check_output subprocess.check_call "
-        "asyncio.create_subprocess_exec os.execl os.execle os.execlp os.execv os.execve os.execvp os.execvpe "
-        "os.spawnl os.spawnlp os.spawnv os.spawnve os.spawnvp os.posix_spawn os.posix_spawnp"
-    )
-)
-_IMPORTERS = frozenset(words("builtins.__import__ importlib.import_module importlib.__import__"))
-_RUNNERS = frozenset(words("builtins.exec builtins.eval builtins.compile get_ipython().run_cell get_ipython().ex"))
-_NAMESPACES = frozenset(words("builtins.globals() builtins.locals() builtins.vars() sys.modules"))
-_QUIET = frozenset(words("get setdefault pop update keys __contains__ __getitem__ __setitem__ copy"))
-"""Methods of the environment that do not give away all of it."""
 _TURNS = re.compile(r"[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 _ODD = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff3a\uff41-\uff5a\u2100-\u214f\u1d2c-\u1d6a\u24b6-\u24e9]")
 _STRINGS = re.compile(r"(\"\"\"|''').*?\1|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|#[^\n]*", re.DOTALL)
-_CALLED = re.compile(r"(?<![\w.])(?:[^\W_a-zA-Z]|\.)*+([A-Za-z_][\w.]*+)\s*+\(")
-_QUOTED = re.compile(r"\"((?:\\.|[^\"\\\n])*+)\"?|'((?:\\.|[^'\\\n])*+)'?")
-"""A text that is not closed goes to the end of its line: nothing is read again from each quotation mark in it."""
 
 
 class TooIntricateError(Exception):
@@ -168,7 +60,7 @@ class Call(NamedTuple):
 
     def argument(self, at: int, *names: str) -> Value:
         """Return an argument by its place or by one of its names."""
-        if at == _SELF:
+        if at == library.SELF:
             return self.receiver
         given = (self.keywords[name] for name in names if name in self.keywords)
         return next(given, self.args[at] if len(self.args) > at else UNKNOWN)
@@ -234,32 +126,23 @@ class Reader:
         self._depth -= 1
 
     def _broken(self, code: str, line: int) -> None:
-        """Read code that is no Python of this version: each part that is, and the names and texts of the rest."""
+        """Read code that is no Python of this version: each part that is, and the rest as a text."""
         self._findings.add(ScreenCode.CELL_UNPARSED, line)
         for part, first in _parts(code):
-            tree = _parsed(part)
-            if tree is not None:
+            if (tree := _parsed(part)) is not None:
                 self._block(ast.increment_lineno(tree, line + first - 1).body)
-                continue
-            for match in _QUOTED.finditer(part):
-                self._findings.text(match[1] or match[2] or "", line + first)
-            for match in _CALLED.finditer(part):
-                head, dot, rest = match[1].partition(".")
-                if (ref := self._named(head).ref) is not None:
-                    where = line + first + part.count("\n", 0, match.start())
-                    self._note(_canonical(ref + dot + rest), where, "name", "call")
+            else:
+                self._findings.text(part, line + first)
 
     def _letters(self, code: str) -> None:
         """Note letters that look like others, and such as turn the order of what is shown."""
         if code.isascii():
             return
-        odd = (one for one in _ODD.finditer(_STRINGS.sub("", code)) if unicodedata.normalize("NFKC", one[0]).isascii())
-        if (match := _TURNS.search(code)) is not None:
-            self._findings.add(
-                ScreenCode.HIDDEN_LETTERS, code.count("\n", 0, match.start()) + 1, f"U+{ord(match[0]):04X}"
-            )
-        elif (match := next(odd, None)) is not None:
-            self._findings.add(ScreenCode.HIDDEN_LETTERS, 1, f"U+{ord(match[0]):04X}")
+        bare = _STRINGS.sub("", code)
+        odd = [one for one in _ODD.findall(bare) if unicodedata.normalize("NFKC", one).isascii()]
+        if found := (*_TURNS.findall(code), *odd):
+            line = code.count("\n", 0, code.index(found[0])) + 1
+            self._findings.add(ScreenCode.HIDDEN_LETTERS, line, f"U+{ord(found[0]):04X}")
 
     def _step(self, *values: Value) -> None:
         """Count one step, and more for a look through large values. Raises `TooIntricateError`."""
@@ -338,15 +221,15 @@ class Reader:
                 self._import(alias.name, node.lineno)
                 self._findings.text(alias.name, node.lineno)
                 name = alias.name if alias.asname else alias.name.partition(".")[0]
-                self._bind_name(alias.asname or name, Value(ref=_canonical(name)))
+                self._bind_name(alias.asname or name, Value(ref=library.canonical(name)))
             return
         module = node.module or ""
         if not node.level:
             self._import(module, node.lineno)
             self._findings.text(f"{module} {' '.join(alias.name for alias in node.names)}", node.lineno)
         for alias in node.names:
-            for name in _STAR.get(module, ()) if alias.name == "*" else (alias.name,):
-                value = Value(ref=_canonical(f"{module}.{name}"))
+            for name in self._index.members(module) if alias.name == "*" else (alias.name,):
+                value = Value(ref=library.canonical(f"{module}.{name}"))
                 if alias.name != "*":
                     self._mention(value, node.lineno)
                 self._bind_name(alias.asname or name, value)
@@ -398,11 +281,11 @@ class Reader:
             found: Value | None = scope.get(name)
             if found is not None:
                 return found
-        if name in _MODULES or name == "get_ipython":
+        if name in library.MODULES or name == "get_ipython":
             return Value(ref=name)
-        if name in _BUILTINS:
-            return Value(ref=_canonical(f"builtins.{name}"))
-        return Value(ref=_SHORT[name]) if name in _SHORT else UNKNOWN
+        if name in library.BUILTINS:
+            return Value(ref=library.canonical(f"builtins.{name}"))
+        return Value(ref=library.SHORT[name]) if name in library.SHORT else UNKNOWN
 
     def _bind_name(self, name: str, value: Value) -> None:
         self._scopes[-1][name] = value
@@ -431,7 +314,7 @@ class Reader:
 
     def _patched(self, module: str, name: str, value: Value, line: int) -> None:
         """Note that an attribute of a module is replaced."""
-        if self._note(f"{module}.{name}", line, "name") or module not in _PATCHED or name in _ASSIGNABLE:
+        if self._note(f"{module}.{name}", line, "name") or module not in library.PATCHED or name in library.ASSIGNABLE:
             return
         if value.ref is not None or not value.known:
             self._findings.add(ScreenCode.PERSIST_PATCH, line, f"{module}.{name}")
@@ -448,7 +331,7 @@ class Reader:
             self._findings.row(row, node.lineno, node.attr)
         if owner.ref is None or len(owner.ref) > MAX_REF:
             return UNKNOWN
-        ref = _canonical(f"{owner.ref}.{node.attr}")
+        ref = library.canonical(f"{owner.ref}.{node.attr}")
         return Value(const="/") if ref in ("os.sep", "os.path.sep") else Value(ref=ref)
 
     def _mention(self, value: Value, line: int) -> None:
@@ -461,17 +344,17 @@ class Reader:
         """Return what has a name that is given as a text, and note it as if it stood there."""
         key = name.shown
         if key is None or not name.known or len(key) > MAX_REF:
-            if owner in _PATCHED:
+            if owner in library.PATCHED:
                 self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, owner)
             return UNKNOWN
-        found = Value(ref=_canonical(f"{owner}.{key}")) if owner else self._named(key)
+        found = Value(ref=library.canonical(f"{owner}.{key}")) if owner else self._named(key)
         attributes = tuple(self._index.exactly("attribute", key))
         known = found.ref is not None and self._note(found.ref, line, "name", "call")
         for row in attributes:
             self._findings.row(row, line, key)
         if known and owner:
             self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, found.ref or "")
-        own = found.ref == f"{owner}.{key}" and owner.partition(".")[0] in _FOR_DATA
+        own = found.ref == f"{owner}.{key}" and owner.partition(".")[0] in library.FOR_DATA
         if name.built and (known or attributes or (found.ref is not None and not own)):
             self._findings.add(ScreenCode.HIDDEN_NAME, line, key)
         return found
@@ -529,10 +412,9 @@ class Reader:
         return Value(const=-value) if isinstance(node.op, ast.USub) and type(value) is int else UNKNOWN
 
     def _compare(self, node: ast.Compare) -> Value:
-        if isinstance(node.left, ast.Name) and node.left.id.lower() in _PEOPLE and len(self._scopes) > 1:
+        if isinstance(node.left, ast.Name) and node.left.id.lower() in library.PEOPLE and len(self._scopes) > 1:
             self._findings.add(ScreenCode.DATA_PEOPLE, node.lineno, node.left.id)
-        for side in (node.left, *node.comparators):
-            self._bare(side)
+        self._children(node)
         return UNKNOWN
 
     def _lambda(self, node: ast.Lambda) -> Value:
@@ -543,31 +425,23 @@ class Reader:
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         """Read a comprehension; over constants it is a list, such as that of the letters of a text."""
-        first = self._value(node.generators[0].iter).const
+        first, *rest = node.generators
+        items = self._value(first.iter).const
+        plain = isinstance(items, list | str | bytes) and len(items) <= MAX_UNROLLED and not rest and not first.ifs
+        found: list[Any] = []
         self._scopes.append({})
-        try:
-            for one in node.generators:
+        for item in (items if plain else ()) or (constants.MISSING,):
+            self._bind(first.target, Value(const=item))
+            for one in rest:
+                self._value(one.iter)
                 self._bind(one.target, UNKNOWN)
-                for part in (*([one.iter] if one is not node.generators[0] else []), *one.ifs):
-                    self._value(part)
-            target = node.generators[0].target
-            plain = len(node.generators) == 1 and not node.generators[0].ifs and not isinstance(node, ast.DictComp)
-            items = list(first) if plain and isinstance(first, list | str | bytes) and len(first) <= 1024 else []
-            if isinstance(target, ast.Name) and not isinstance(node, ast.DictComp):
-                found: list[Any] = []
-                for item in items:
-                    self._bind_name(target.id, Value(const=item))
-                    found.append(self._value(node.elt).const)
-                    if found[-1] is constants.MISSING:
-                        break
-                if found and constants.fits(found):
-                    return Value(const=found)
-            if not items:
-                for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
-                    self._value(part)
-        finally:
-            self._scopes.pop()
-        return UNKNOWN
+            for test in (test for one in node.generators for test in one.ifs):
+                self._value(test)
+            found += [self._value(part).const for part in _parts_of(node)]
+            if constants.MISSING in found:
+                break
+        self._scopes.pop()
+        return Value(const=found) if plain and constants.fits(found) else UNKNOWN
 
     def _binary(self, node: ast.BinOp) -> Value:
         chain: list[ast.BinOp] = []
@@ -622,34 +496,25 @@ class Reader:
         return UNKNOWN
 
     def _subscript(self, node: ast.Subscript) -> Value:
-        owner, where = self._bare(node.value), node.slice
-        self._step(owner)
-        index: Any = constants.MISSING
-        if isinstance(where, ast.Slice):
-            edges = [
-                self._value(one) if one is not None else Value(const=None)
-                for one in (where.lower, where.upper, where.step)
-            ]
-            if all(edge.known for edge in edges):
-                index = slice(*(edge.const for edge in edges))
+        owner = self._bare(node.value)
+        if isinstance(node.slice, ast.Slice):
+            parts = (node.slice.lower, node.slice.upper, node.slice.step)
+            edges = [None if part is None else self._value(part).const for part in parts]
+            index: Any = constants.MISSING if constants.MISSING in edges else slice(*edges)
         else:
-            key = self._value(where)
-            index = key.const
+            key = self._value(node.slice)
             if owner.ref is not None:
                 return self._item(owner.ref, key, node.lineno)
-        if isinstance(owner.const, str | bytes | list) and index is not constants.MISSING:
-            try:
-                found = owner.const[index]
-            except (TypeError, ValueError, IndexError):
-                return UNKNOWN
-            return Value(const=found, built=isinstance(found, str | bytes))
-        return UNKNOWN
+            index = key.const
+        self._step(owner)
+        found = constants.item(owner.const, index)
+        return Value(const=found, built=isinstance(found, str | bytes))
 
     def _item(self, ref: str, key: Value, line: int) -> Value:
         """Return what a key gives: of `globals()`, `sys.modules`, the environment, a `__dict__`."""
         if ref in ("os.environ", "os.environb"):
             return self._variable(key, line)
-        if ref in _NAMESPACES:
+        if ref in library.NAMESPACES:
             return self._by_text("", key, line)
         if ref.endswith(".__dict__") or ref == "builtins":
             return self._by_text(ref.removesuffix(".__dict__"), key, line)
@@ -659,7 +524,7 @@ class Reader:
 
     def _variable(self, key: Value, line: int) -> Value:
         """Return what is known of a variable of the environment, and note one that is named like a secret."""
-        if key.shown is not None and _SECRET.search(key.shown):
+        if key.shown is not None and library.SECRET.search(key.shown):
             self._findings.add(ScreenCode.CREDENTIAL_VARIABLE, line, key.shown)
             self._used.append("os.environ")
         return Value(text="~") if key.shown in ("HOME", "USERPROFILE") else UNKNOWN
@@ -667,12 +532,12 @@ class Reader:
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: ast.Call) -> Value:
-        func, receiver, method, before = node.func, UNKNOWN, "", len(self._used)
+        func, receiver, method = node.func, UNKNOWN, ""
         if isinstance(func, ast.Attribute):
             receiver, method = self._bare(func.value), func.attr
             target = self._member(func, receiver)
             if receiver.ref in ("os.environ", "os.environb"):
-                if method not in _QUIET:
+                if method not in library.QUIET:
                     self._mention(receiver, node.lineno)
             elif isinstance(func.value, ast.Attribute):
                 self._mention(receiver, node.lineno)
@@ -680,6 +545,7 @@ class Reader:
             target = self._bare(func)
             if target.ref is None and isinstance(func, ast.Name):
                 self._findings.text(func.id, node.lineno)
+        before = len(self._used)
         args = [self._value(arg) for arg in node.args]
         keywords = {word.arg or "**": self._value(word.value) for word in node.keywords}
         self._step(receiver, *args, *keywords.values())
@@ -705,7 +571,7 @@ class Reader:
     def _is_harmless(self, call: Call, code: str) -> bool:
         """Return whether what a rule finds in a call is nothing, because of what the call is given."""
         first = call.argument(0, "command", "cmd", "source", "expression")
-        if code == ScreenCode.PROCESS_SHELL.code and first.shown and _PLAIN_COMMAND.match(first.shown):
+        if code == ScreenCode.PROCESS_SHELL.code and first.shown and library.PLAIN_COMMAND.match(first.shown):
             self._findings.add(ScreenCode.PROCESS_PROGRAM, call.line, first.shown)
             return True
         if code == ScreenCode.DYNAMIC_EXECUTION.code:
@@ -730,13 +596,13 @@ class Reader:
         """Return what is known of the result of a call."""
         name, first, line = call.name, call.argument(0), call.line
         self._paths(call)
-        if name in _SHELL_CALLS:
+        if name in library.SHELL_CALLS:
             self._command(call)
-        elif name in _RUNNERS:
+        elif name in library.RUNNERS:
             code = call.argument(0, "source", "expression", "object").shown
             if code is not None:
                 self._inner(code, line)
-        elif name in _IMPORTERS:
+        elif name in library.IMPORTERS:
             return self._import_call(call)
         elif name in ("builtins.getattr", "inspect.getattr_static"):
             return self._by_text(first.ref, call.argument(1), line) if first.ref is not None else UNKNOWN
@@ -755,9 +621,9 @@ class Reader:
     def _computed(self, call: Call) -> Value:
         """Return a constant, a path, or the name of what is made by a call."""
         name, receiver = call.name, call.receiver
-        if name in _FOLDERS:
-            return _FOLDERS[name]
-        if name in _SAME_PATH:
+        if name in library.FOLDERS:
+            return library.FOLDERS[name]
+        if name in library.SAME_PATH:
             path = receiver if receiver.ref == "pathlib.Path()" else call.argument(0)
             if path.shown is not None:
                 return path
@@ -767,11 +633,8 @@ class Reader:
             return Value(const=letters) if constants.MISSING not in letters else UNKNOWN
         if not call.keywords and all(arg.known for arg in call.args):
             given = [arg.const for arg in call.args]
-            found = (
-                constants.method(receiver.const, call.method, given)
-                if receiver.known
-                else constants.function(name, given)
-            )
+            one = receiver.const
+            found = constants.method(one, call.method, given) if receiver.known else constants.function(name, given)
             if found is not constants.MISSING:
                 return Value(const=found, built=isinstance(found, str | bytes))
         if name in ("os.path.join", "pathlib.Path", "pathlib.Path().joinpath"):
@@ -791,7 +654,7 @@ class Reader:
 
     def _paths(self, call: Call) -> None:
         """Note what a call does with the paths that it is given."""
-        verbs = _VERBS.get(call.name) or _VERBS.get(f".{call.method}", ())
+        verbs = library.VERBS.get(call.name) or library.VERBS.get(f".{call.method}", ())
         if call.name in ("builtins.open", "pathlib.Path().open"):
             at = 1 if call.name == "builtins.open" else 0
             mode = call.argument(at, "mode").shown or "r"
@@ -811,7 +674,7 @@ class Reader:
         if call.name.startswith(("subprocess.", "asyncio.")):
             shell = call.keywords.get("shell")
             through = shell is not None and (not shell.known or bool(shell.const))
-            plain = first.shown is not None and _PLAIN_COMMAND.match(first.shown)
+            plain = first.shown is not None and library.PLAIN_COMMAND.match(first.shown)
             if (through and not plain) or (not first.known and first.text is None):
                 self._findings.add(ScreenCode.PROCESS_SHELL, call.line, call.name)
             if {"start_new_session", "preexec_fn", "creationflags"} & set(call.keywords):
@@ -835,7 +698,7 @@ class Reader:
         if name.built:
             self._findings.add(ScreenCode.HIDDEN_NAME, call.line, name.shown)
         whole = call.name == "importlib.import_module" or "fromlist" in call.keywords
-        return Value(ref=_canonical(name.shown[:MAX_REF] if whole else name.shown[:MAX_REF].partition(".")[0]))
+        return Value(ref=library.canonical(name.shown[:MAX_REF] if whole else name.shown[:MAX_REF].partition(".")[0]))
 
     def _ipython(self, call: Call, first: str) -> None:
         """Read a method of IPython's shell, which signs at the start of a line come to."""
@@ -867,22 +730,15 @@ class Reader:
     }
 
 
-def _canonical(ref: str) -> str:
-    """Return the usual name of what has several."""
-    head, dot, rest = ref.partition(".")
-    if head in _ALIASES and dot:
-        ref = f"{_ALIASES[head]}.{rest}"
-    if (match := _OWN_MODULE.fullmatch(ref)) is not None and not ref.startswith(("pandas.io.", "test.")):
-        return match[1]
-    return _SAME.get(ref, ref.removesuffix(".__call__"))
+def _parts_of(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> list[ast.expr]:
+    return [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
 
 
 def _leaves(node: ast.AST) -> bool:
     """Return whether a loop may end at a node, or waits there."""
-    ends = isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
-    name = (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) if ends else ""  # type: ignore[attr-defined]
-    kinds = ast.Break | ast.Return | ast.Raise | ast.Yield | ast.YieldFrom | ast.Await
-    return isinstance(node, kinds) or name in ("exit", "quit", "_exit")
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).rpartition(".")[2] in ("exit", "quit", "_exit")
+    return isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Yield | ast.YieldFrom | ast.Await)
 
 
 def _parsed(code: str) -> ast.Module | None:

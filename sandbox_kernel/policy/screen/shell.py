@@ -25,6 +25,13 @@ _WRAPPERS = frozenset(
 )
 _SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "su", "ash"])
 _PYTHONS = re.compile(r"(i?python|pypy)[\d.]*$")
+_PIECE = re.compile(
+    r"""\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|(?P<end>[;|\n]|(?<![<>])&(?!>)|(?<![^\s;])\#[^\n]*+)|[^\\'"\#;|\n&]++|.""",
+    re.DOTALL,
+)
+"""A quoted text, the end of a command, or what stands between."""
+_WORD = re.compile(r"""(?:\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|[^\s'"])++""", re.DOTALL)
+_QUOTED = re.compile(r"""\\(.)|'([^']*+)'?|"((?:\\.|[^"\\])*+)"?""", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
@@ -146,31 +153,12 @@ def _unwrapped(words: list[str]) -> list[str]:
 def _commands(text: str) -> list[tuple[str, int]]:
     """Split a script at the signs that end a command, outside of quotes, with the line of each from 0."""
     found: list[tuple[str, int]] = []
-    quote, start, line, first, at = "", 0, 0, 0, 0
-    while at < len(text):
-        sign = text[at]
-        if sign == "\n":
-            line += 1
-        if quote:
-            if sign == "\\" and quote == '"':
-                at += 1
-            elif sign == quote:
-                quote = ""
-        elif sign in "'\"":
-            quote = sign
-        elif sign == "\\":
-            at += 1
-        elif sign == "#" and (at == 0 or text[at - 1] in " \t\n;"):
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            found.append((text[start:at], first))
-            start, first = end, line
-            at = end
-            continue
-        elif sign in ";|\n" or (sign == "&" and text[at - 1 : at] not in (">", "<") and text[at + 1 : at + 2] != ">"):
-            found.append((text[start:at], first))
-            start, first = at + 1, line
-        at += 1
+    start, line, first = 0, 0, 0
+    for match in _PIECE.finditer(text):
+        line += match[0].count("\n")
+        if match["end"] is not None:
+            found.append((text[start : match.start()], first))
+            start, first = match.end(), line
     found.append((text[start:], first))
     return [(part.strip(), where) for part, where in found if part.strip(" \t\n&|;")]
 
@@ -192,30 +180,9 @@ def _inner(text: str) -> list[str]:
 
 def _words(text: str) -> list[str]:
     """Return the words of a simple command without quotes, whatever is missing at its end."""
-    found: list[str] = []
-    word, quote, has, at = [], "", False, 0
-    while at < len(text):
-        sign = text[at]
-        if quote:
-            if sign == quote:
-                quote = ""
-            elif sign == "\\" and quote == '"' and text[at + 1 : at + 2] in ('"', "\\", "$", "`"):
-                at += 1
-                word.append(text[at])
-            else:
-                word.append(sign)
-        elif sign in "'\"":
-            quote, has = sign, True
-        elif sign == "\\" and at + 1 < len(text):
-            at += 1
-            word.append(text[at])
-        elif sign.isspace():
-            if word or has:
-                found.append("".join(word))
-            word, has = [], False
-        else:
-            word.append(sign)
-        at += 1
-    if word or has:
-        found.append("".join(word))
-    return found
+    return [_QUOTED.sub(_unquoted, word) for word in _WORD.findall(text)]
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    plain = match[1] or match[2] or ""
+    return plain if match[3] is None else re.sub(r"\\([\"\\$`])", r"\1", match[3])
