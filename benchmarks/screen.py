@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sandbox_kernel.policy.screen import Screen, Screened
+from sandbox_kernel.core.finding import Screened
+from sandbox_kernel.policy.screen import Screen
 from tests.support.screen import attacks, honest, is_held_out
 
 THRESHOLD = 60

@@ -22,7 +22,7 @@ from ..core.model import Settings
 from ..policy.shown import LogLines, ours
 
 if TYPE_CHECKING:
-    from ..policy.screen import Screened
+    from ..core.finding import Screened
     from ..policy.screen.sarif import Place
 
 EXIT_CODES = {

@@ -9,6 +9,7 @@
 - `file_codes`: Which files do not enter or leave.
 - `network_codes`: The codes of the guarded way out: why a connection of a cell is refused.
 - `tool_codes`: How the call of a caller's tool ended.
+- `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `screen_codes`: What code that is about to run looks like it would do.
 - `secret_codes`: Why an exchange with the host of a secret is refused.
 - `monitor_codes`: What the monitor notices while code runs.

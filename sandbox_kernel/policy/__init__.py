@@ -4,6 +4,7 @@
 - `plain`: JSON of bounded depth whose keys cannot reach into a browser's objects.
 - `lines`: Text in which a line ends in one way, and markup in which Markdown reads nothing.
 - `marks`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.
+- `ipython_syntax`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `terminal`: Text with colours and without any other power over a terminal.
 - `tex_words`: Macros and environments that only draw: an allow-list.
 - `tex`: Formulas: found on the host, of ordinary macros, and kept apart from everything else.

@@ -46,7 +46,7 @@ from .storing import SnapshotInfo
 from .values import Keywords, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
 if TYPE_CHECKING:
-    from ..policy.screen import Screened
+    from ..core.finding import Screened
     from .keeping import Missed
 
 P = ParamSpec("P")

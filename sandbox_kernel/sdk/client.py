@@ -35,7 +35,7 @@ from .said import OutputMessage
 from .values import Keywords, seconds, seconds_within
 
 if TYPE_CHECKING:
-    from ..policy.screen import Screened
+    from ..core.finding import Screened
 
 MARGIN_SECONDS = 5.0
 

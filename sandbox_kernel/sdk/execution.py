@@ -22,7 +22,7 @@ from .said import JsonText, OutputMessage
 from .values import CellUsage, NetworkDenial
 
 if TYPE_CHECKING:
-    from ..policy.screen import Finding
+    from ..core.finding import Finding
 
 __all__ = ["Event", "Execution", "ExecutionError", "Logs", "Recorder", "Result"]
 

@@ -18,7 +18,7 @@ from ..policy import CellBudget
 from . import protocol
 
 if TYPE_CHECKING:
-    from ..policy.screen import Finding
+    from ..core.finding import Finding
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""

@@ -14,7 +14,8 @@ from ..core.model import Message, Settings
 from .publisher import Audit
 
 if TYPE_CHECKING:
-    from ..policy.screen import Finding, Screen, Screened
+    from ..core.finding import Finding, Screened
+    from ..policy.screen import Screen
 
 MOST_EXPRESSIONS = 100
 """Of one request; one with more is not let through where the screen blocks."""

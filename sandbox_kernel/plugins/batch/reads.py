@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from ...policy.screen.cell import read
+from ...policy.ipython_syntax import read
 
 MOST_PATHS = 100
 MOST_CHARACTERS = 200_000

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.codes import Survived, UsageCode
+from ...core.finding import Finding
 from ...files.places import Folder, open_parent, usable
-from ...policy.screen.finding import Finding
 from ...sdk.values import NetworkUsage
 from .events import Events
 from .exits import End

@@ -27,7 +27,7 @@ except ImportError as error:
     raise missing("smolagents", error) from error
 
 if TYPE_CHECKING:
-    from ...policy.screen.finding import Finding
+    from ...core.finding import Finding
     from ...sdk.blocking import Sandbox
     from ...sdk.execution import Execution
 

@@ -3,7 +3,6 @@
 It is triage and not the wall: whatever it does not find runs in the sandbox all the same. No I/O, no clock, and
 nothing of a cell is run.
 
-- `cell`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `reader`: The Python of a cell: names by their imports and simple assignments, constant texts, and what is called.
 - `constants`: What is known of an expression; constant texts that are composed or decoded.
 - `library`: What the reader knows of Python's library: calls that start programs, arguments that are paths.
@@ -13,15 +12,13 @@ nothing of a cell is run.
 - `index`: The rule index: the rules, which are files in `rules/`, by what they look for.
 - `changes`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `findings`: The findings of one cell while it is read.
-- `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `screen`: The screen of one session: cells in their order.
 - `sarif`: Findings of files in SARIF 2.1.0, the form that code hosts show beside a change.
 """
 
 from __future__ import annotations
 
-from .finding import Finding, Screened
 from .index import Changes, RuleIndex
 from .screen import Screen
 
-__all__ = ["Changes", "Finding", "RuleIndex", "Screen", "Screened"]
+__all__ = ["Changes", "RuleIndex", "Screen"]

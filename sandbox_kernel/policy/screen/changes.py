@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 
-from .finding import WEIGHTS
+from ...core.finding import WEIGHTS
 from .index import Changes, Own, Row, default
 
 LEVELS = WEIGHTS | {"off": 0}

@@ -7,8 +7,8 @@ import binascii
 import re
 from bisect import bisect_right
 
+from ...core.finding import Finding, Screened
 from ...core.screen_codes import ScreenCode
-from .finding import Finding, Screened
 from .index import Row, RuleIndex
 
 MAX_DETAIL = 120

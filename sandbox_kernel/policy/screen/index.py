@@ -23,8 +23,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ...core.finding import WEIGHTS
 from ...core.screen_codes import ScreenCode
-from .finding import WEIGHTS
 
 MAX_ASKED = 4096
 """Names whose answer is kept."""

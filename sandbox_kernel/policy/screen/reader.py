@@ -12,10 +12,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...core.finding import Screened
 from ...core.screen_codes import ScreenCode
-from . import cell, constants, library
+from .. import ipython_syntax
+from . import constants, library
 from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
-from .finding import Screened
 from .findings import Findings
 from .index import RuleIndex
 from .magics import Magics
@@ -99,10 +100,10 @@ class Reader:
 
     def _cell(self, code: str) -> None:
         one_line = code.strip().count("\n") == 0 and code.strip().partition(" ")[0].isidentifier()
-        if cell.is_plain(code) and not one_line and (tree := _parsed(code)) is not None:
+        if ipython_syntax.is_plain(code) and not one_line and (tree := _parsed(code)) is not None:
             self._block(tree.body)
             return
-        found = cell.read(code, frozenset(self._known))
+        found = ipython_syntax.read(code, frozenset(self._known))
         if found.magic is not None:
             self._magics.cell(found.magic, found.arguments, found.body, found.first)
         elif (tree := _parsed(found.python)) is not None:
@@ -117,7 +118,7 @@ class Reader:
             self._findings.add(ScreenCode.CELL_TOO_DEEP, line)
             return
         self._depth += 1
-        tree = _parsed(code) or _parsed(cell.read(code).python)
+        tree = _parsed(code) or _parsed(ipython_syntax.read(code).python)
         if tree is not None:
             self._block(ast.increment_lineno(tree, line - 1).body)
         elif UNKNOWN_PART not in code:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .finding import WEIGHTS, Finding, level
+from ...core.finding import WEIGHTS, Finding, level
 from .index import Row, RuleIndex
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...core.finding import Screened
 from .constants import Value, size
-from .finding import Screened
 from .index import RuleIndex, default
 from .reader import Reader
 

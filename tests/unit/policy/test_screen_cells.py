@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from sandbox_kernel.policy.screen import Changes, RuleIndex, Screen, cell
+from sandbox_kernel.policy import ipython_syntax
+from sandbox_kernel.policy.screen import Changes, RuleIndex, Screen
 from sandbox_kernel.policy.screen.index import default
 from tests.support.cases import each
 from tests.support.screen import attacks, honest
@@ -70,7 +71,7 @@ def tree(code: str) -> str | None:
 
 
 def as_ours(code: str) -> str | None:
-    found = cell.read(code, frozenset(cell._ALIASES | cell._MAGICS))  # noqa: SLF001 (what one line means comes later)
+    found = ipython_syntax.read(code, frozenset(ipython_syntax._ALIASES | ipython_syntax._MAGICS))  # noqa: SLF001 (what one line means comes later)
     if found.magic is None:
         return tree(found.python)
     return tree(f"get_ipython().run_cell_magic({found.magic!r}, {found.arguments!r}, {found.body!r})\n")

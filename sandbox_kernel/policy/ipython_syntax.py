@@ -6,12 +6,9 @@ This one reads a cell once, from its start to its end.
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 from typing import NamedTuple
-
-from .constants import words
 
 _CLASSIC = re.compile(r"\s*>>>")
 _CLASSIC_FIRST = re.compile(r"^\s*>>>[ \t]?")
@@ -23,19 +20,19 @@ _PREFIX = re.compile(r"(?i)[rbfut]{1,2}$")
 _ASSIGNED_MAGIC = re.compile(r"[ \t]*%[ \t]*[^\W\d]")
 _ASSIGNED_SYSTEM = re.compile(r"[ \t]*!")
 _HELP_END = re.compile(r"(?<![\w*])\d*+(%{0,2}(?!\d)[\w*]++(?:\.(?!\d)[\w*]++|\[-?[0-9]++\])*)(\?\??)[ \t]*$")
-MOST_ASKED = 2000
+MAX_ASKED = 2000
 """Characters at the end of a line in which a question for help is looked for."""
-_ALIASES = frozenset(words("cat cp ldir less lf lk ll ls lx man mkdir more mv rm rmdir clear"))
+_ALIASES = frozenset(re.findall(r"\w+", "cat cp ldir less lf lk ll ls lx man mkdir more mv rm rmdir clear"))
 _MAGICS = frozenset(
-    words(
+    re.findall(
+        r"\w+",
         "alias bookmark cd conda config debug edit env exec history load load_ext loadpy lsmagic macro magic "
         "mamba micromamba notebook page pastebin pdb pdef pdoc pfile pinfo pip popd prun psearch psource "
         "pushd pwd pycat quickref recall rehashx reset rerun run save sc set_env store sx sx system tb time "
-        "timeit unalias unload_ext uv who who_ls whos xdel xmode autoreload matplotlib pylab gui precision"
+        "timeit unalias unload_ext uv who who_ls whos xdel xmode autoreload matplotlib pylab gui precision",
     )
 )
 _WORD = re.compile(r"^\s*%{0,2}([\w.]+)(.*)$", re.DOTALL)
-MOST_LINES = 20_000
 
 
 class Cell(NamedTuple):
@@ -69,14 +66,6 @@ def read(code: str, known: frozenset[str] = frozenset()) -> Cell:
 def is_plain(code: str) -> bool:
     """Return whether nothing in the first lines is a prompt, which would be Python as it stands."""
     return "In [" not in code[:200] and "...:" not in code[:400]
-
-
-def parsed(code: str) -> ast.Module | None:
-    """Return the tree of a cell, None if it is no Python. Raises RecursionError or MemoryError for what is too deep."""
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _dedented(lines: list[str]) -> list[str]:
@@ -159,7 +148,7 @@ def _transformed(lines: list[str]) -> list[str]:
             out.append(lines[at])
             at += 1
             continue
-        end, assigned, last = _logical(lines, at)
+        end, assigned = _logical(lines, at)
         whole = lines[at : end + 1]
         if (asked := _help(bare, whole, indent)) is not None:
             out += _padded(asked, len(whole))
@@ -181,7 +170,6 @@ def _transformed(lines: list[str]) -> list[str]:
         else:
             out += whole
             at = end + 1
-        del last
     return out
 
 
@@ -203,7 +191,7 @@ def _help(bare: str, whole: list[str], indent: str) -> str | None:
     if not whole[-1].rstrip().endswith("?"):
         return None
     piece = "".join(whole)[len(indent) :].rstrip("\n")
-    match = _HELP_END.search(piece.rstrip()[-MOST_ASKED:])
+    match = _HELP_END.search(piece.rstrip()[-MAX_ASKED:])
     if match is None or bare[0] == "!" or "#" in piece:
         return None
     return f"{indent}{_help_call(match[1], match[2])}\n"
@@ -241,7 +229,7 @@ def _assigned(text: str) -> str:
     return f"get_ipython().run_line_magic({name!r}, {rest!r})"
 
 
-def _logical(lines: list[str], start: int) -> tuple[int, tuple[int, int] | None, int]:
+def _logical(lines: list[str], start: int) -> tuple[int, tuple[int, int] | None]:
     """Return the last row of the logical line that starts at `start`, and where a magic or a command is assigned in it.
 
     The place is behind the first equals sign outside of brackets.
@@ -273,13 +261,13 @@ def _logical(lines: list[str], start: int) -> tuple[int, tuple[int, int] | None,
                 first = False
                 rest = line[column:]
                 if _ASSIGNED_MAGIC.match(rest) or _ASSIGNED_SYSTEM.match(rest):
-                    return row, (row, column), row
+                    return row, (row, column)
         if len(quote) == 1 and not goes_on:
             quote = ""  # a text that does not end on its line is no Python; the next line starts anew
         if depth == 0 and not quote and not goes_on:
-            return row, None, row
+            return row, None
         row += 1
-    return len(lines) - 1, None, len(lines) - 1
+    return len(lines) - 1, None
 
 
 def _behind_text(line: str, column: int, quote: str) -> tuple[int, str, bool]:
