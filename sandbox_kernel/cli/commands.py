@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.sources import SETTINGS, from_files, from_files_for_all
-from ..core.codes import EndCode, UsageCode
+from ..core.codes import TABLE, EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable
 from ..core.model import Settings
 from ..engines.select import (
@@ -255,12 +255,14 @@ def show_settings(options: argparse.Namespace) -> int:
 
 def codes(options: argparse.Namespace) -> int:
     """Show every code of a refusal, a removal or an end: its severity, its meaning, and what to do."""
+    from ..plugins import index
     from ..setup import codes_page
 
+    tables = TABLE | index.codes()
     if options.json:
-        print(json.dumps(codes_page.rows(), indent=2))
+        print(json.dumps(codes_page.rows(tables), indent=2))
     else:
-        print(codes_page.page() if options.markdown else f"{codes_page.lines()}\n", end="")
+        print(codes_page.page(tables) if options.markdown else f"{codes_page.lines(tables)}\n", end="")
     return FINE
 
 

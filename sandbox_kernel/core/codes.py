@@ -43,7 +43,7 @@ TABLE: dict[str, type[Code]] = {
     "Usage": UsageCode,
     "Hints": HintCode,
 }
-"""The parts, by the titles that people read."""
+"""The parts, by the titles that people read. Plugins have tables of their own."""
 
 
 @cache

@@ -41,7 +41,6 @@ class EndCode(Code):
         "Answer with less at once, with text, or with a file in /mnt/data.",
     )
     ANSWER_UNREADABLE = "violation", "an answer of the sandbox cannot be read: {why}", _FORGED
-    RUN_TIMEOUT = "limit", "the run took longer than its time limit", "Raise --total-timeout."
 
     # --- kernels ---
     KERNEL_DIED = "failure", "the kernel ended", _CODE

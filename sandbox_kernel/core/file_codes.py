@@ -77,7 +77,6 @@ class FileCode(Code):
     SESSION_FILES = "limit", "the session has put too many files out", _FEWER
     SESSION_BYTES = "limit", "the session's files are too large together", _FEWER
     TIME_UP = "limit", "time is up; {count} files are left for the next cell", _LATER
-    CALL_BYTES = "limit", "one call carries too much: send it in parts, with offset and final", "Send it in parts."
     MANY_WRITES = "limit", "too many files are being written", "Finish or drop a write before the next one."
 
     # --- the folders and files of the host ---

@@ -26,7 +26,6 @@ class MessageCode(Code):
     NOBODYS_OVERSIZED = "violation", "a message that belongs to no request and is too large", _FORGED
     NO_KERNEL_READY = "violation", "no kernel is ready", _FORGED
     AGENT_UNASKED = "violation", "an answer of the agent that nobody asked for", _FORGED
-    MORE_DROPPED = "violation", "more messages than are looked at", _FORGED
 
     # --- its form ---
     IMPROPER = "violation", "a message is not allowed", "Send what the protocol says."

@@ -96,7 +96,6 @@ class OutputCode(Code):
         "left out {count} items of the debugger's answer: its panel draws at most {most}",
         "Look at a part of the value, such as value[:100], in a watch expression or a cell.",
     )
-    NOT_IN_NOTEBOOK = "violation", "left out an output that a notebook cannot hold: {why}", _FORGED
     MORE_REMOVED = "violation", "removed more than is listed", "Look at what the code shows: one output held it all."
 
     # --- widgets: which may be there ---

@@ -11,7 +11,6 @@ from .code import Code
 
 _HELP = "Run the command with --help, or see the call's documentation."
 _PLACE = "Name another file or folder."
-_SERVER = "See docs/mcp.md on a server that others reach."
 
 
 @unique
@@ -51,10 +50,7 @@ class UsageCode(Code):
     NOTEBOOK_UNREADABLE = "failure", "the notebook or script cannot be read", _PLACE
     NOTEBOOK_TOO_LARGE = "limit", "the notebook or script is too large", "Split it into several."
     NOT_A_NOTEBOOK = "failure", "it is not a Python notebook or script", _PLACE
-    PARAMETERS_WRONG = "failure", "the parameters cannot be used", "Give a mapping of names to values."
-    INPUT_REFUSED = "failure", "an input cannot be copied in", "Give other inputs."
     PLACE_UNFIT = "failure", "a file cannot be written there", _PLACE
-    OUTPUT_NOT_KEPT = "limit", "an output is too large to be kept", "Show less, or write it to a file in /mnt/data."
 
     # --- packages and installations ---
     PACKAGE_MISSING = "failure", "this needs packages that are not installed", "Install the extra that is named."
@@ -92,18 +88,5 @@ class UsageCode(Code):
         "See whether its scratch is full (scratch_size).",
     )
 
-    # --- what clients of the MCP server ask for ---
-    NO_SUCH_TOOL = "failure", "there is no such tool", "Ask for the list of tools."
-    NO_SUCH_SESSION = "failure", "there is no such session", "Begin one with run_code or upload_file."
-    NO_SUCH_RESOURCE = "failure", "there is no such resource", "Ask for the list of resources."
-    SESSION_NAME_IMPROPER = "failure", "that is not a valid session name", "Use letters, digits, dots and dashes."
-    SESSION_BUSY = "limit", "too many calls run or wait in the session", "Wait for one of them, or interrupt it."
-    TOO_MANY_SESSIONS = "limit", "there are as many sessions as there may be", "End one, or use one that is there."
-    CONNECTION_CLOSED = "failure", "the connection was closed, or the server stops", "Connect again."
-    PART_MISPLACED = "failure", "a part of a file does not follow the ones that came", "Begin again with offset 0."
-    RESOURCE_TOO_LARGE = "limit", "the resource is too large for one answer", "Read it in parts."
-
     # --- a server that others reach ---
     ADDRESS_UNUSABLE = "failure", "the server cannot listen there", "Choose another host or port."
-    SERVER_EXPOSED = "failure", "the server would be open to others", _SERVER
-    TOKENS_UNFIT = "failure", "the token file cannot be used", _SERVER

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from ..core.codes import UsageCode
+from ..core.codes import Code, UsageCode
 from ..core.errors import ConfigurationError
 from .api import Plugin
 
@@ -35,6 +35,11 @@ def plugins() -> Iterator[Plugin]:
     for name in COMMANDS:
         if is_here(name):
             yield _ours(name)
+
+
+def codes() -> dict[str, type[Code]]:
+    """Return the tables of codes that our plugins have, by their titles."""
+    return {title: table for plugin in plugins() for title, table in plugin.codes.items()}
 
 
 def with_command(word: str) -> Plugin | None:

@@ -1,13 +1,17 @@
-"""All codes as rows, as lines for a terminal, and as the page docs/codes.md, from the table that the code itself names.
+"""All codes as rows, as lines for a terminal, and as the page docs/codes.md, from the tables that the code names.
 
-Imports codes only. A test compares the page with what this returns.
+The caller gives the tables by their titles: those of `core.codes`, and those of plugins.
 """
 
 from __future__ import annotations
 
+import inspect
 import textwrap
+from collections.abc import Mapping
 
-from ..core.codes import TABLE, Code, Survived
+from ..core.codes import Code, Survived
+
+Tables = Mapping[str, type[Code]]
 
 HEAD = """\
 # Codes
@@ -57,29 +61,33 @@ _ABOUT = {
 WIDTH = 96
 
 
-def rows() -> list[dict[str, str]]:
+def rows(tables: Tables) -> list[dict[str, str]]:
     """Return every code with its part of the table, its severity, what it means and what to do."""
     return [
         {"code": one.code, "part": part.lower(), "severity": one.severity, "means": one.text, "do": one.remedy}
-        for part, codes in TABLE.items()
+        for part, codes in tables.items()
         for one in codes
     ]
 
 
-def page() -> str:
+def page(tables: Tables) -> str:
     """Return the page as Markdown."""
     kept = "".join(f"| `{one}` | {one.sentence()} |\n" for one in Survived)
-    parts = (f"\n## {part}\n\n{_ABOUT[part]}\n\n{_list(codes)}" for part, codes in TABLE.items())
+    parts = (f"\n## {part}\n\n{_about(part, codes)}\n\n{_list(codes)}" for part, codes in tables.items())
     return HEAD + kept + "".join(parts) + FOOT
 
 
-def lines() -> str:
+def lines(tables: Tables) -> str:
     """Return all codes for a terminal."""
     found = []
-    for row in rows():
+    for row in rows(tables):
         found.append(f"{row['code']}  ({row['severity']})")
         found += [textwrap.indent(textwrap.fill(row[what], WIDTH), "    ") for what in ("means", "do")]
     return "\n".join(found)
+
+
+def _about(part: str, codes: type[Code]) -> str:
+    return _ABOUT.get(part) or inspect.cleandoc(codes.__doc__ or "")
 
 
 def _list(codes: type[Code]) -> str:

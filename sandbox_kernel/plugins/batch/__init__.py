@@ -1,6 +1,7 @@
 """One notebook or script through one sandbox, with a report and an exit code that says what happened.
 
-- `plugin`: What this plugin adds: the command `run`.
+- `plugin`: What this plugin adds: the command `run`, and its codes.
+- `codes`: What a batch run refuses, and how it ends.
 - `exits`: Exit codes of a run, and the rules that choose one.
 - `events`: What was refused during a run, and which of it honest code would not have done.
 - `source`: A notebook or a script, with its parameters, as a notebook without outputs.

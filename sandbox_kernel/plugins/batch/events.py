@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ...core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity, find
 from ...files.names import printable
+from .codes import BatchCode
 
 FailOn = Literal["violation", "any", "never"]
 
@@ -34,7 +35,7 @@ class Event:
 def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
     """Return what an event of the audit means for a report, None if nothing was refused."""
     if event == "dropped" and "last" in fields:
-        code: Code = MessageCode.MORE_DROPPED
+        code: Code = BatchCode.MORE_DROPPED
         return Event(code.severity, code, "message", f"dropped: {code.text}")
     if event not in {"policy", "dropped", "file_refused", "network", "monitor"}:
         return None

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import format_bytes
 from ...files.names import CHUNK_BYTES, check_name, check_size, printable
 from ...files.places import Folder, Held, is_folder, open_folder, open_parent
 from ...files.tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
+from .codes import BatchCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
                 found.files.append(Input(path.name, Held(folder, "--input"), HostFile(last, stamp)))
         except OSError as error:
             raise ConfigurationError(
-                UsageCode.INPUT_REFUSED, f"the input {name} cannot be read: {error.strerror}", setting="--input"
+                BatchCode.INPUT_REFUSED, f"the input {name} cannot be read: {error.strerror}", setting="--input"
             ) from None
         except FileRefused as error:
             raise ConfigurationError(
-                UsageCode.INPUT_REFUSED,
+                BatchCode.INPUT_REFUSED,
                 f"the input {name} cannot go in: {error.message}",
                 limit=error.limit,
                 value=error.value,
@@ -72,11 +72,11 @@ def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
             ) from None
     paths = [file.path for file in found.files]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
-        raise ConfigurationError(UsageCode.INPUT_REFUSED, f"two inputs have the same name: {twice}", setting="--input")
+        raise ConfigurationError(BatchCode.INPUT_REFUSED, f"two inputs have the same name: {twice}", setting="--input")
     total = sum(file.file.stamp.size for file in found.files)
     if len(paths) > limits.files or total > limits.total_bytes:
         raise ConfigurationError(
-            UsageCode.INPUT_REFUSED,
+            BatchCode.INPUT_REFUSED,
             "the inputs are too many, or too large together",
             limit=f"{limits.files} files, {format_bytes(limits.total_bytes)}",
             value=f"{len(paths)} files, {format_bytes(total)}",

@@ -18,9 +18,10 @@ from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 from nbformat.v4 import output_from_msg
 
-from ...core.codes import Note, OutputCode
+from ...core.codes import Note
 from ...core.model import Message
 from ...policy.lines import settled
+from .codes import BatchCode
 
 Nodes = list[nbformat.NotebookNode]
 
@@ -174,7 +175,7 @@ class Outputs:
         try:
             self._write(message, self.notebook.cells[self._index])
         except Exception as error:  # its parts are of the cell's choosing, and this is no place to fail
-            return OutputCode.NOT_IN_NOTEBOOK.note(why=type(error).__name__)
+            return BatchCode.NOT_IN_NOTEBOOK.note(why=type(error).__name__)
         return None
 
     def _write(self, message: dict[str, Any], cell: Any) -> None:

@@ -1,15 +1,17 @@
-"""What this plugin adds: the command `run`."""
+"""What this plugin adds: the command `run`, and its codes."""
 
 from __future__ import annotations
 
 from ..api import Command, Plugin
 from . import command
+from .codes import BatchCode
 from .exits import HELP
 
 PLUGIN = Plugin(
     name="batch",
     page="docs/batch.md",
     extra="run",
+    codes={"Batch runs": BatchCode},
     commands=(
         Command(
             name="run",

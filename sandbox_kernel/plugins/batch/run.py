@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.codes import EndCode, Survived
+from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.model import Message, Settings
 from ...files.places import Folder
@@ -19,6 +19,7 @@ from ...policy.shown import Stream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from ...session.hints import Door
+from .codes import BatchCode
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
@@ -290,7 +291,7 @@ class Run:
 
     def _late(self, cell: int | None = None) -> End:
         limit = f"{self.plan.total_seconds:g} s"
-        code = EndCode.RUN_TIMEOUT
+        code = BatchCode.RUN_TIMEOUT
         reason = f"{code.text}. Limit: {limit}. Setting to change: --total-timeout."
         return End(kind="limit reached", reason=reason, cell=cell, why=code.code)
 

@@ -23,6 +23,7 @@ from ...core.errors import ConfigurationError, FileRefused
 from ...core.extras import install_words
 from ...files.places import open_file
 from ...session.introduction import Introduction
+from .codes import BatchCode
 
 MAX_CELLS = 10_000
 KERNEL = {"name": "sandbox-python", "display_name": "Python 3 (sandbox)", "language": "python"}
@@ -103,7 +104,7 @@ def parameterize(source: Source, parameters: Mapping[str, Any]) -> None:
             source.notebook = parameterize_notebook(notebook, values, kernel_name=KERNEL["name"], language="python")
     except Exception as error:  # papermill's own, and what a value of a strange type makes of it
         raise ConfigurationError(
-            UsageCode.PARAMETERS_WRONG, f"the parameters cannot be put into the notebook: {error}"
+            BatchCode.PARAMETERS_WRONG, f"the parameters cannot be put into the notebook: {error}"
         ) from error
     source.notebook.metadata.papermill["parameters"] = notebook_node(plain(values))
     source.parameters = plain(values)
@@ -122,7 +123,7 @@ def read_parameters(
     for name in found:
         if not name.isidentifier():
             raise ConfigurationError(
-                UsageCode.PARAMETERS_WRONG,
+                BatchCode.PARAMETERS_WRONG,
                 f"the parameter {name!r} has no name of a Python variable",
                 setting="-p",
             )
@@ -147,7 +148,7 @@ def _file(name: str) -> str:
             return file.read()
     except (OSError, ValueError, FileRefused) as error:
         raise ConfigurationError(
-            UsageCode.PARAMETERS_WRONG, f"the parameters cannot be read from {name}: {error}", setting="-f"
+            BatchCode.PARAMETERS_WRONG, f"the parameters cannot be read from {name}: {error}", setting="-f"
         ) from None
 
 
@@ -160,10 +161,10 @@ def _yaml(document: str) -> dict[str, Any]:
     try:
         found = yaml.load(document, Loader=NoDatesSafeLoader)  # noqa: S506 (a safe loader)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigurationError(UsageCode.PARAMETERS_WRONG, f"the parameters are not YAML: {error}") from None
+        raise ConfigurationError(BatchCode.PARAMETERS_WRONG, f"the parameters are not YAML: {error}") from None
     if not isinstance(found or {}, dict) or not all(isinstance(name, str) for name in found or ()):
         raise ConfigurationError(
-            UsageCode.PARAMETERS_WRONG, "the parameters in YAML are not a mapping of names to values"
+            BatchCode.PARAMETERS_WRONG, "the parameters in YAML are not a mapping of names to values"
         )
     return dict(found or {})
 

@@ -3,7 +3,8 @@
 Imports nothing, so that it costs nothing: the package `mcp` and its web server are an extra, and what needs them is
 imported when the command runs.
 
-- `plugin`: What this plugin adds: the command `mcp`.
+- `plugin`: What this plugin adds: the command `mcp`, and its codes.
+- `codes`: What the server refuses, of its clients and at its start.
 - `output_store`: Outputs that are too large for an answer, and the addresses of resources.
 - `contents`: From an execution to text, images and links for a model.
 - `clients`: Clients, the sessions of each, and their ends.

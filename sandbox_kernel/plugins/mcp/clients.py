@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from ...core.codes import Code, UsageCode
+from ...core.codes import Code
 from ...core.errors import SandboxError
 from ...core.model import Settings
 from ...core.tasks import Tasks
@@ -22,6 +22,7 @@ from ...files.names import FileLimits, check_size
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.paths import relative
 from ...session.hints import Door
+from .codes import McpCode
 from .output_store import SESSION_NAME, OutputStore
 
 CLOSE_SECONDS = 6.0
@@ -122,7 +123,7 @@ class Client:
         if name not in self.sessions:
             reason = self._ends.get(name)
             why = f": it ended because {reason}" if reason else ". run_code and upload_file start one"
-            raise Refused(UsageCode.NO_SUCH_SESSION, f"There is no session {name!r}{why}.")
+            raise Refused(McpCode.NO_SUCH_SESSION, f"There is no session {name!r}{why}.")
         return self.sessions[name]
 
     def alive(self) -> list[SandboxSession]:
@@ -140,7 +141,7 @@ class Client:
         session, notes = self._find_or_make(name) if make else (self.find(name), [])
         if session.busy >= self._clients.limits.calls_per_session:
             raise Refused(
-                UsageCode.SESSION_BUSY,
+                McpCode.SESSION_BUSY,
                 f"Session {name!r} is busy with {session.busy} calls. Wait for one of them, or interrupt it.",
             )
         session.busy += 1
@@ -172,11 +173,11 @@ class Client:
     def _find_or_make(self, name: str) -> tuple[SandboxSession, list[str]]:
         if not SESSION_NAME.fullmatch(name):
             raise Refused(
-                UsageCode.SESSION_NAME_IMPROPER,
+                McpCode.SESSION_NAME_IMPROPER,
                 "The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.",
             )
         if self.gone:
-            raise Refused(UsageCode.CONNECTION_CLOSED, "The connection was closed.")
+            raise Refused(McpCode.CONNECTION_CLOSED, "The connection was closed.")
         self._bury(name)
         if name in self.sessions:
             return self.sessions[name], []
@@ -240,7 +241,7 @@ class Clients:
     def client(self, key: Hashable) -> Client:
         """Return the client of a key, which must be one that no other client can know or choose."""
         if self._closed:
-            raise Refused(UsageCode.CONNECTION_CLOSED, "The server stops.")
+            raise Refused(McpCode.CONNECTION_CLOSED, "The server stops.")
         return self._clients.setdefault(key, Client(self))
 
     async def leave(self, key: Hashable) -> None:
@@ -265,13 +266,13 @@ class Clients:
         if len(client.sessions) >= self.limits.sessions_per_client:
             names = ", ".join(sorted(client.sessions))
             raise Refused(
-                UsageCode.TOO_MANY_SESSIONS,
+                McpCode.TOO_MANY_SESSIONS,
                 f"You have {len(client.sessions)} sessions, which is the limit: {names}. Use one of them, or end one "
                 "with end_session.",
             )
         if sum(len(other.sessions) for other in self._clients.values()) >= self.limits.sessions:
             raise Refused(
-                UsageCode.TOO_MANY_SESSIONS,
+                McpCode.TOO_MANY_SESSIONS,
                 f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
                 "Use a session that you have, or try again later.",
             )

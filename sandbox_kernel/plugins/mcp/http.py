@@ -36,6 +36,7 @@ from ...core.errors import ConfigurationError
 from ...core.model import MIB
 from ...files.places import open_file, open_parent, usable
 from .clients import Clients
+from .codes import McpCode
 from .connections import Config
 from .descriptions import CALL_BYTES
 from .names import Authority, Names, authority
@@ -93,14 +94,14 @@ class Place:
     def _check_remote(self) -> None:
         if not self.remote:
             raise ConfigurationError(
-                UsageCode.SERVER_EXPOSED,
+                McpCode.SERVER_EXPOSED,
                 f"{self.host} can be reached from other machines. Add --allow-remote if that is meant, and put a proxy "
                 "with TLS before it: the token is sent as it is",
                 setting="host",
             )
         if not self.names:
             raise ConfigurationError(
-                UsageCode.SERVER_EXPOSED,
+                McpCode.SERVER_EXPOSED,
                 "with --allow-remote, say with --allowed-host under which names clients reach the server: a request "
                 "for any other is refused",
                 setting="allowed-host",
@@ -147,7 +148,7 @@ def tokens_of(path: Path) -> list[str]:
 
     Raises `ConfigurationError`, also for a file that others may read or write.
     """
-    with usable(UsageCode.TOKENS_UNFIT, f"{path} cannot be made", setting="token-file"):
+    with usable(McpCode.TOKENS_UNFIT, f"{path} cannot be made", setting="token-file"):
         folder, name = open_parent(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -165,13 +166,13 @@ def new_token() -> str:
 
 
 def _read(path: Path) -> list[str]:
-    with usable(UsageCode.TOKENS_UNFIT, f"{path} cannot be read", setting="token-file"):
+    with usable(McpCode.TOKENS_UNFIT, f"{path} cannot be read", setting="token-file"):
         descriptor = open_file(path)
     status = os.fstat(descriptor)
     with os.fdopen(descriptor, "rb") as file:
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
             raise ConfigurationError(
-                UsageCode.TOKENS_UNFIT,
+                McpCode.TOKENS_UNFIT,
                 f"{path} can be read or changed by others: chmod 600",
                 setting="token-file",
             )
@@ -179,7 +180,7 @@ def _read(path: Path) -> list[str]:
     tokens = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not tokens or not all(TOKEN.fullmatch(token) for token in tokens):
         raise ConfigurationError(
-            UsageCode.TOKENS_UNFIT,
+            McpCode.TOKENS_UNFIT,
             f"{path} must hold tokens, one a line, of 16 to 512 letters, digits and any of ._~+/=-",
             setting="token-file",
         )

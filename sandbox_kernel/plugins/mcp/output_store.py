@@ -11,9 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote
 
-from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, format_bytes
+from .codes import McpCode
 
 SCHEME = "sandbox://"
 SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -52,7 +52,7 @@ class OutputStore:
         if len(data) > OUTPUT_BYTES:
             if not isinstance(data, str):
                 raise ConfigurationError(
-                    UsageCode.OUTPUT_NOT_KEPT,
+                    McpCode.OUTPUT_NOT_KEPT,
                     limit=format_bytes(OUTPUT_BYTES),
                 )
             data = data[:OUTPUT_BYTES] + f"\n[cut after {format_bytes(OUTPUT_BYTES)}]\n"

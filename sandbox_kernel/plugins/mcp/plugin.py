@@ -1,14 +1,16 @@
-"""What this plugin adds: the command `mcp`."""
+"""What this plugin adds: the command `mcp`, and its codes."""
 
 from __future__ import annotations
 
 from ..api import Command, Plugin
 from . import command
+from .codes import McpCode
 
 PLUGIN = Plugin(
     name="mcp",
     page="docs/mcp.md",
     extra="mcp",
+    codes={"MCP server": McpCode},
     commands=(
         Command(
             name="mcp",

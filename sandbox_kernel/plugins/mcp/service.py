@@ -43,6 +43,7 @@ from ...core.model import MIB, Settings, format_bytes
 from . import descriptions, tools
 from .catalogue import handlers
 from .clients import Client, Clients, Refused, ServerLimits
+from .codes import McpCode
 from .contents import AnswerLimits
 from .output_store import Address, file_address, output_address, parse
 
@@ -112,7 +113,7 @@ class _Service:
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         handler = self._handlers.get(params.name)
         if handler is None:
-            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}", _said(UsageCode.NO_SUCH_TOOL))
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}", _said(McpCode.NO_SUCH_TOOL))
         try:
             given = handler.arguments.model_validate(params.arguments or {})
         except ValidationError as error:
@@ -165,7 +166,7 @@ class _Service:
         address = parse(params.uri)
         if address is None:
             raise MCPError(
-                INVALID_PARAMS, "this is no address of a resource", _said(UsageCode.NO_SUCH_RESOURCE, uri=params.uri)
+                INVALID_PARAMS, "this is no address of a resource", _said(McpCode.NO_SUCH_RESOURCE, uri=params.uri)
             )
         try:
             mime, data, mark = await self._read(self._client(context), address)
@@ -185,7 +186,7 @@ class _Service:
                 output = session.outputs.get(address.name)
                 if output is None:
                     raise Refused(
-                        UsageCode.NO_SUCH_RESOURCE,
+                        McpCode.NO_SUCH_RESOURCE,
                         f"There is no output {address.name!r} any more in session {address.session!r}.",
                     )
                 start, end = address.offset, None if address.length is None else address.offset + address.length
@@ -195,7 +196,7 @@ class _Service:
         if address.length is None and address.offset + len(data) < size:
             most = format_bytes(RESOURCE_BYTES)
             raise Refused(
-                UsageCode.RESOURCE_TOO_LARGE,
+                McpCode.RESOURCE_TOO_LARGE,
                 f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.",
             )
         return tools.mime_of(address.name), data, {"sandbox-kernel/size": size}

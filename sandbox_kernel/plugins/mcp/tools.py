@@ -28,13 +28,14 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ...core.codes import FileCode, UsageCode
+from ...core.codes import UsageCode
 from ...core.errors import FileRefused
 from ...core.model import format_bytes
 from ...policy import shown as doors
 from ...policy.mime import image_type
 from . import descriptions
 from .clients import Client, Refused
+from .codes import McpCode
 from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows
 from .output_store import file_address
 
@@ -167,7 +168,7 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
             file = await asyncio.to_thread(session.part, given.path, given.offset, data)
             if file is None:
                 raise Refused(
-                    UsageCode.PART_MISPLACED,
+                    McpCode.PART_MISPLACED,
                     f"{given.path!r}: this part does not follow the ones that came; start again with offset 0.",
                 )
             done = given.offset + len(data)
@@ -316,7 +317,7 @@ def _content(given: UploadFile) -> bytes:
             raise Refused(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
     if len(data) > descriptions.CALL_BYTES:
         most, got = format_bytes(descriptions.CALL_BYTES), format_bytes(len(data))
-        raise FileRefused(FileCode.CALL_BYTES, limit=most, value=got)
+        raise FileRefused(McpCode.CALL_BYTES, limit=most, value=got)
     return data
 
 

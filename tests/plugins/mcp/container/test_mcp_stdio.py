@@ -18,6 +18,7 @@ from mcp import Client, MCPError
 from mcp_types import ImageContent, TextResourceContents
 
 from sandbox_kernel.core.codes import FileCode, UsageCode, find
+from sandbox_kernel.plugins.mcp.codes import McpCode
 from tests.support.kernels import containers_of, eventually
 from tests.support.mcp_hosts import (
     COMMAND,
@@ -214,7 +215,7 @@ async def test_an_error_of_the_code_is_an_answer_and_a_wrong_argument_is_an_erro
         with pytest.raises(MCPError) as raised:
             await client.call_tool("no_such_tool", {})
         assert raised.value.code == -32602
-        assert find(raised.value.error.data["code"]) is UsageCode.NO_SUCH_TOOL
+        assert raised.value.error.data["code"] == McpCode.NO_SUCH_TOOL.code
         hostile = ["/etc/passwd", "../../etc/passwd", "a/../../x", "/mnt/data/../x", "a\x00b", "~/x\n"]
         for path in hostile:
             for name, content in (("download_file", {}), ("upload_file", {"text": "x"})):

@@ -1,0 +1,20 @@
+"""The codes of this plugin: what a batch run refuses, and how it ends."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from ...core.code import Code
+
+_FORGED = "Look at what the code does: a real kernel sends no such thing."
+
+
+@unique
+class BatchCode(Code):
+    """What a batch run refuses, and how it ends."""
+
+    INPUT_REFUSED = "failure", "an input cannot be copied in", "Give other inputs."
+    PARAMETERS_WRONG = "failure", "the parameters cannot be used", "Give a mapping of names to values."
+    RUN_TIMEOUT = "limit", "the run took longer than its time limit", "Raise --total-timeout."
+    NOT_IN_NOTEBOOK = "violation", "left out an output that a notebook cannot hold: {why}", _FORGED
+    MORE_DROPPED = "violation", "more messages than are looked at", _FORGED
