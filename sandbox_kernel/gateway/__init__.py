@@ -33,6 +33,8 @@ Nothing of this is imported unless a setting asks for it.
 - `tool_calls`: The calls of one session's tools.
 - `switch`: Several services behind the one port.
 - `requirements`: Requirements of a user's, read by us: names, versions, hashes, and wheels in files.
+- `pip_process`: pip as a process: options, variables, bounds.
+- `resolver`: Which versions of which packages.
 - `wheels`: Wheels for an image, fetched on the host.
 - `wheel_check`: What is in a wheel, looked at before it goes into a sandbox.
 - `package_rules`: Which packages cells may ask for.

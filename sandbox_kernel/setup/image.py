@@ -28,6 +28,7 @@ from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
 from ..engines.shipping import to_prepare
 from ..gateway import wheels
+from ..gateway.pip_process import Target
 from ..gateway.requirements import read as read_requirements
 from . import machine
 from .steps import Say, Steps, run, tail
@@ -116,7 +117,7 @@ class Stage:
 
 def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
-    recipes, target = brought("images"), wheels.Target(architecture)
+    recipes, target = brought("images"), Target(architecture)
     texts = [(recipes / name).read_text() for name in (*RECIPE_FILES, "installer.lock")]
     digest = _digest(architecture, *SETTINGS, *DEBIAN_PACKAGES, *texts)
     stages = []

@@ -30,6 +30,7 @@ from ..core.model import format_bytes
 from ..core.resources import brought
 from ..engines.select import bubblewrap_program, root_named
 from ..gateway import wheels
+from ..gateway.pip_process import Target
 from ..gateway.requirements import Wanted
 from ..gateway.requirements import read as read_requirements
 from . import additions, host, layout
@@ -118,7 +119,7 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     return Plan(tag or name, f"sha256:{digest}", python, laid, fetch, options)
 
 
-def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: wheels.Target, *, fresh: bool) -> wheels.Wheels:
+def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: Target, *, fresh: bool) -> wheels.Wheels:
     """Return the wheels of a kind and those of a user's requirements, which replace them."""
     locked, more = wheels.locked(recipes, kind, target), wheels.resolved(recipes, wanted, target, fresh=fresh)
     by_name = {parse_wheel_filename(file.name)[0]: file for file in (*locked.files, *more.files)}

@@ -6,8 +6,6 @@ import itertools
 import json
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from docker.errors import ImageNotFound
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.resources import PACKAGE, brought
 from sandbox_kernel.gateway import wheels
+from sandbox_kernel.gateway.pip_process import PYTHON_VERSION, Target, platform_tags
 from sandbox_kernel.gateway.requirements import read
 from sandbox_kernel.setup import image, machine
 
@@ -97,7 +96,7 @@ def run(client: Any) -> Run:
 # --- the locks --------------------------------------------------------------------------------------------------------
 
 
-LOCKS = [("installer", wheels.PYTHON_VERSION), *itertools.product(KINDS, wheels.LOCKED_FOR)]
+LOCKS = [("installer", PYTHON_VERSION), *itertools.product(KINDS, wheels.LOCKED_FOR)]
 
 
 @pytest.mark.parametrize(("name", "python"), LOCKS)
@@ -344,34 +343,13 @@ def test_wheel_that_changes_under_its_name_is_not_taken_for_the_old_one(own_whee
     assert read(requirements).identity != before
 
 
-def test_package_without_a_wheel_is_named() -> None:
-    said = (
-        "ERROR: Could not find a version that satisfies the requirement oldthing==0.1 (from versions: none)\n"
-        "ERROR: No matching distribution found for oldthing==0.1\n"
-    )
-    error = wheels.explain(said, "custom", wheels.Target("x86_64"))
-    assert isinstance(error, ConfigurationError)
-    assert "oldthing==0.1 has no wheel for Python 3.13 on Linux x86_64" in str(error)
-    assert error.setting == "requirements"
-
-
 def test_missing_requirements_file_is_the_callers_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no requirements file"):
         image.build("base", requirements=tmp_path / "none.txt", progress=lambda _: None)
 
 
-def test_markers_are_read_for_the_python_of_the_image() -> None:
-    """pip itself would read them for the Python it runs on, and leave out what only the image needs."""
-    pip = wheels.installer(RECIPES, wheels.Target("x86_64"))
-    code, start, _ = wheels.RESOLVE_FOR_THE_IMAGE.partition("from pip._internal.cli.main import main\n")
-    assert start
-    code += "print(markers.Marker(\"python_version == '9.8' and platform_machine == 'odd'\").evaluate())"
-    command = [sys.executable, "-c", code, str(pip), "odd", "9.8"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
-
-
 def test_newest_platform_comes_first() -> None:
-    tags = wheels.platform_tags(wheels.Target("aarch64"))
+    tags = platform_tags(Target("aarch64"))
     assert tags[0] == "manylinux_2_41_aarch64"
     assert "manylinux2014_aarch64" in tags
     assert "manylinux1_aarch64" not in tags

@@ -22,6 +22,7 @@ from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.select import bubblewrap_program
 from sandbox_kernel.gateway import wheels
+from sandbox_kernel.gateway.pip_process import Target
 from sandbox_kernel.setup import additions, exported, generations, host, machine, roots
 from tests.support.roots import let_others_in
 
@@ -54,7 +55,7 @@ class Place:
     """Folders of a test in place of the user's own, and an index that is one folder."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pip = wheels.installer(brought("images"), wheels.Target(os.uname().machine))  # fetched with the images
+        pip = wheels.installer(brought("images"), Target(os.uname().machine))  # fetched with the images
         self.index, self.recipes, self.marker = folder / "index", folder / "images", folder / "ran on the machine"
         self.index.mkdir()
         shutil.copy(pip, self.index)

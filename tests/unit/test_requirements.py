@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 import subprocess
 import sys
 import zipfile
@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from sandbox_kernel.core.errors import ConfigurationError, EngineError
+from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.gateway import wheels
+from sandbox_kernel.gateway import resolver, wheels
+from sandbox_kernel.gateway.pip_process import Pip, PipFailed, Target, environment
 from sandbox_kernel.gateway.requirements import read
 
 pytestmark = pytest.mark.slow
 
+TARGET = Target("x86_64")
 HASH = "sha256:" + "0" * 64
 
 
@@ -192,7 +194,7 @@ def test_nothing_of_the_folder_is_imported_or_obeyed(repo: Path, monkeypatch: py
     monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
     monkeypatch.setenv("PIP_NO_BINARY", ":all:")
     (repo / "requirements.txt").write_text(f"--no-index\n./{wheel(repo).name}\n")
-    found = wheels.resolved(brought("images"), read(Path("requirements.txt")), wheels.Target("x86_64"))
+    found = wheels.resolved(brought("images"), read(Path("requirements.txt")), TARGET)
     assert "greeting_for_tests-1.0-py3-none-any.whl" in [path.name for path in found.files]
     assert not (repo / "ran-code").exists()
 
@@ -204,44 +206,7 @@ def test_control_pip_in_the_folder_runs_what_lies_there(repo: Path) -> None:
 
 
 def installer() -> Path:
-    return wheels.installer(brought("images"), wheels.Target("x86_64"))
-
-
-@pytest.mark.parametrize("patched", [True, False])
-@pytest.mark.parametrize("how", ["a tree", "an address", "an address of a package that was named"])
-def test_pip_builds_nothing_whatever_it_is_asked(repo: Path, tmp_path: Path, how: str, patched: bool) -> None:
-    """The control, unpatched: `--only-binary` keeps no source tree from being built, and its code from running."""
-    tree = source_tree(tmp_path / "evil")
-    asked = {
-        "a tree": str(tree),
-        "an address": f"evil @ file://{tree}",
-        "an address of a package that was named": str(wheel(tmp_path, f"evil @ file://{tree}")),
-    }[how]
-    code = wheels.RESOLVE_FOR_THE_IMAGE
-    if not patched:
-        before, after = code.split("from pip._internal.exceptions")[0], "from pip._internal.cli.main import main"
-        code = before + after + code.split(after)[1]
-    command = [
-        sys.executable,
-        "-I",
-        "-c",
-        code,
-        str(installer()),
-        "x86_64",
-        "3.13",
-        "download",
-        "--quiet",
-        "--no-index",
-    ]
-    command += ["--only-binary=:all:", "--no-build-isolation", f"--dest={tmp_path / 'to'}", asked]
-    environment = wheels.environment(os.environ)
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment, timeout=120, check=False)
-    assert done.returncode != 0
-    assert (tree / "built").exists() is not patched, done.stderr
-    if patched:
-        assert isinstance(
-            wheels.explain(done.stderr, "custom", wheels.Target("x86_64")), EngineError | ConfigurationError
-        )
+    return wheels.installer(brought("images"), TARGET)
 
 
 @pytest.fixture
@@ -254,6 +219,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setattr(wheels, "installer", lambda recipes, architecture: pip)
+    monkeypatch.setattr(resolver, "MAX_TRIES", 8)
     for version in ("2.0", "4.0"):
         wheel(folder, name="of_base", version=version)
         wheel(folder, name="of_data", version=version)
@@ -265,36 +231,83 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(index: Path, text: str) -> set[str]:
     """Return the wheels that meet requirements, by name and version."""
     (index.parent / "requirements.txt").write_text(text)
-    found = wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), wheels.Target("x86_64"))
+    found = wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), TARGET)
     return {path.name.partition("-py3")[0] for path in found.files if path.name.partition("-")[0] != "pip"}
+
+
+WAYS = ["a tree", "an address", "an address of a package that is named", "an address of a package that is found"]
+
+
+def evil(how: str, index: Path, tmp_path: Path) -> tuple[str, Path]:
+    """Return a line that leads to a source tree, and the file that its build would make."""
+    tree = source_tree(tmp_path / "evil")
+    return {
+        "a tree": str(tree),
+        "an address": f"evil @ file://{tree}",
+        "an address of a package that is named": str(wheel(tmp_path, f"evil @ file://{tree}")),
+        "an address of a package that is found": wheel(index, f"evil @ file://{tree}", name="leader").name[:6],
+    }[how], tree / "built"
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_nothing_is_built_whatever_is_asked(index: Path, tmp_path: Path, how: str) -> None:
+    line, built = evil(how, index, tmp_path)
+    with pytest.raises(ConfigurationError):
+        asked(index, f"{line}\n")
+    assert not built.exists()
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_control_pip_builds_what_it_is_left_to_follow(index: Path, tmp_path: Path, how: str) -> None:
+    """`--only-binary` keeps no source tree from being built that has an address, and its code from running."""
+    line, built = evil(how, index, tmp_path)
+    (tmp_path / "pip").mkdir()
+    pip = Pip(tmp_path / "pip", installer(), TARGET, 120)
+    with pytest.raises(PipFailed):
+        pip.run("download", "--no-build-isolation", f"--dest={tmp_path / 'to'}", line)
+    assert built.exists()
 
 
 def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pip tried a thousand versions of botocore twice, and said that there was a conflict."""
-    monkeypatch.setattr(wheels, "_fetch", fetches := Counted(wheels._fetch))
-    for number in range(3 * wheels.MOST_REJECTED):
+    monkeypatch.setattr(wheels, "resolve", searches := Counted(resolver.resolve))
+    for number in range(3 * resolver.MAX_TRIES):
         wheel(index, "of-base<3", name="client", version=f"1.{number}")
     with pytest.raises(ConfigurationError) as refused:
         asked(index, "client\n")
-    last = 3 * wheels.MOST_REJECTED - 1
+    last = 3 * resolver.MAX_TRIES - 1
     assert f"because of of-base: client 1.{last} asks for of-base<3, and the image keeps of-base==4.0" in str(
         refused.value
     )
-    assert fetches.count == 1, "what the kernel needs is not given up, so there is nothing else to try"
+    assert searches.count == 1, "what the kernel needs is not given up, so there is nothing else to try"
     with pytest.raises(ConfigurationError, match=r"your file asks for of-base<3, and the image keeps of-base==4\.0"):
         asked(index, "of-base<3\n")
 
 
 def test_control_an_older_version_that_fits_is_found(index: Path) -> None:
-    for number in range(wheels.MOST_REJECTED // 2):
+    for number in range(resolver.MAX_TRIES // 2):
         wheel(index, *["of-base<3"][: number > 0], name="client", version=f"1.{number}")
     assert asked(index, "client\n") == {"client-1.0"}
 
 
 def test_what_is_not_the_kernels_changes_its_version_where_it_has_to(index: Path) -> None:
-    for number in range(2 * wheels.MOST_REJECTED):
+    for number in range(2 * resolver.MAX_TRIES):
         wheel(index, "of-data<3", name="client", version=f"1.{number}")
-    assert asked(index, "client\n") == {f"client-1.{2 * wheels.MOST_REJECTED - 1}", "of_data-2.0"}
+    assert asked(index, "client\n") == {f"client-1.{2 * resolver.MAX_TRIES - 1}", "of_data-2.0"}
+
+
+@pytest.mark.parametrize("text", ["left\nright\n", "right\nleft\n", "left\nmiddle\n"])
+def test_what_does_not_go_together_is_given_up_until_it_does(index: Path, text: str) -> None:
+    wheel(index, "shared>=2", name="left", version="1.0")
+    wheel(index, "shared>=2", name="left", version="2.0")
+    wheel(index, "shared", name="right", version="1.0")
+    wheel(index, "shared<2", name="right", version="2.0")
+    wheel(index, "right", name="middle")
+    for version in ("1.0", "2.0"):
+        wheel(index, name="shared", version=version)
+    found = asked(index, text) - {"middle-1.0"}
+    assert found - {"left-1.0"} - {"left-2.0"} == {"right-1.0", "shared-2.0"}
+    assert len(found) == 3
 
 
 def test_requirements_that_do_not_go_together_are_named(index: Path) -> None:
@@ -302,21 +315,62 @@ def test_requirements_that_do_not_go_together_are_named(index: Path) -> None:
     wheel(index, name="other", version="2.0")
     with pytest.raises(ConfigurationError, match=r"because of other: .*client 1\.0 asks for other<2"):
         asked(index, "client\nother==2.0\n")
-    conflict = 'CONFLICT {"package": "other", "kept": "", "needs": [["client 1.0", "other<2"]]}'
-    missing = f"ERROR: No matching distribution found for other<2\n{conflict}"
-    assert "other<2 has no wheel" in str(wheels.explain(missing, "custom", wheels.Target("x86_64")))
+    with pytest.raises(ConfigurationError, match=r"other<2 has no wheel in a version that fits"):
+        asked(index, "client\n")
+
+
+def test_a_package_without_a_wheel_is_named(index: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"oldthing==0\.1 has no wheel for Python 3\.13 on Linux x86_64") as no:
+        asked(index, "oldthing==0.1\n")
+    assert no.value.setting == "requirements"
+
+
+def test_markers_are_read_for_the_python_of_the_image(index: Path) -> None:
+    """pip itself reads them for the Python that it runs on, and leaves out what only the image needs."""
+    there, elsewhere = 'python_version == "3.13"', 'platform_machine == "odd"'
+    wheel(index, f"new; {there}", f"old; {elsewhere}", 'more; extra == "Some.Extra"', name="leader")
+    wheel(index, f"leader[some-extra]; {there}", name="asker")
+    for name in ("new", "more"):
+        wheel(index, name=name)
+    assert asked(index, f"old; {elsewhere}\nleader; {there}\n") == {"leader-1.0", "new-1.0"}
+    assert asked(index, "asker\n") == {"asker-1.0", "leader-1.0", "new-1.0", "more-1.0"}
+
+
+def test_a_wheel_that_is_named_takes_part_in_the_choice(index: Path, tmp_path: Path) -> None:
+    own = wheel(tmp_path, "helper<2", name="own", version="1.0+local.1")
+    for version in ("1.0", "2.0"):
+        wheel(index, name="helper", version=version)
+    wheel(index, "own>=1", name="client")
+    assert asked(index, f"client\n{own}\n") == {"client-1.0", "helper-1.0", "own-1.0+local.1"}
+    wheel(index, "own>=2", name="other")
+    with pytest.raises(
+        ConfigurationError, match=r"because of own: other 1\.0 asks for own>=2; your file asks for own=="
+    ):
+        asked(index, f"other\n{own}\n")
+
+
+def test_with_hashes_each_package_has_one(index: Path) -> None:
+    path = wheel(index, "helper>=1", name="client")
+    helper = wheel(index, name="helper")
+    digest, other = (hashlib.sha256(one.read_bytes()).hexdigest() for one in (path, helper))
+    with pytest.raises(ConfigurationError, match="hashes"):
+        asked(index, f"client==1.0 --hash=sha256:{digest}\n")
+    both = f"client==1.0 --hash=sha256:{digest}\nhelper==1.0 --hash=sha256:"
+    assert asked(index, both + other) == {"client-1.0", "helper-1.0"}
+    with pytest.raises(ConfigurationError, match="DO NOT MATCH THE HASHES"):
+        asked(index, both + digest)
 
 
 class Counted:
     """A function of which the calls are counted."""
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.count = 0
 
-    def __call__(self, *arguments: Any) -> None:
+    def __call__(self, *arguments: Any) -> Any:
         self.count += 1
-        self.function(*arguments)
+        return self.function(*arguments)
 
 
 def test_pip_is_given_the_variables_that_reach_an_index_and_no_others() -> None:
@@ -339,5 +393,5 @@ def test_pip_is_given_the_variables_that_reach_an_index_and_no_others() -> None:
         "GIT_SSH_COMMAND": "x",
         "TOKEN": "x",
     }
-    assert wheels.environment(given | dropped) == given | {"PATH": "/usr/bin:/bin"}
-    assert "PIP_FIND_LINKS" not in wheels.environment({"PIP_FIND_LINKS": "wheels /opt"})
+    assert environment(given | dropped) == given | {"PATH": "/usr/bin:/bin"}
+    assert "PIP_FIND_LINKS" not in environment({"PIP_FIND_LINKS": "wheels /opt"})

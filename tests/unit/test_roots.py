@@ -16,7 +16,7 @@ import pytest
 from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
-from sandbox_kernel.gateway import wheels
+from sandbox_kernel.gateway.pip_process import Target, platform_tags
 from sandbox_kernel.setup import exported, generations, host, layout, roots, turns
 from sandbox_kernel.setup.steps import Steps
 
@@ -157,9 +157,9 @@ def test_the_target_is_this_machine() -> None:
 
 
 def test_wheels_of_a_machine_are_kept_apart_from_those_of_the_images() -> None:
-    assert wheels.Target("x86_64").prefix == ""
-    assert wheels.Target("x86_64", "3.11", 36).prefix == "python3.11-glibc36-"
-    tags = wheels.platform_tags(wheels.Target("x86_64", "3.11", 28))
+    assert Target("x86_64").prefix == ""
+    assert Target("x86_64", "3.11", 36).prefix == "python3.11-glibc36-"
+    tags = platform_tags(Target("x86_64", "3.11", 28))
     assert tags[0] == "manylinux_2_28_x86_64"
     assert "manylinux_2_34_x86_64" not in tags
 

@@ -20,9 +20,9 @@ from sandbox_kernel.core.model import MIB
 from sandbox_kernel.gateway import packages
 from sandbox_kernel.gateway.package_rules import Allowed
 from sandbox_kernel.gateway.packages import Has, Package, Source, resolve
+from sandbox_kernel.gateway.pip_process import Target
 from sandbox_kernel.gateway.requirements import asked
 from sandbox_kernel.gateway.wheel_check import check_wheel
-from sandbox_kernel.gateway.wheels import Target
 from tests.support.cases import each
 from tests.support.index import Index, serving, wheel
 
