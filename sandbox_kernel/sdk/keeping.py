@@ -73,10 +73,10 @@ class Detached:
 
     async def started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
         """Start it, or take it over; return when it was started, and when it ends. Raises `SandboxError`."""
-        session.router.watcher = lambda request, sent: self._note(session, request, sent=sent)
+        session.router.observers.append(_Noting(session, self))
         if self.attached is None:
             await session.started()
-            self._tell(session, {"session": {"introduction": session.kernel_info}})
+            self.tell(session, {"session": {"introduction": session.kernel_info}})
             now = datetime.now(UTC)
             return now, now + timedelta(seconds=self.seconds)
         found = await self.engine.connect(self.attached.name, take=self.attached.take)
@@ -136,10 +136,8 @@ class Detached:
 
     # --- what is left for the next owner ---
 
-    def _note(self, session: Session, request: PendingRequest, *, sent: bool) -> None:
-        if not sent:
-            self._tell(session, {"cell": None})
-            return
+    def note(self, session: Session, request: PendingRequest) -> None:
+        """Leave word of a cell that is sent now, and of all that it takes to go on with it."""
         content = dict(request.message.content)
         content["code"] = str(content.get("code", ""))[:MOST_CODE]
         every = session.limits.cell_seconds
@@ -152,13 +150,30 @@ class Detached:
         }
         if words.note({"cell": cell}) is None:  # what it is escaped to is longer than it is
             cell["content"] = {**content, "code": ""}
-        self._tell(session, {"cell": cell})
+        self.tell(session, {"cell": cell})
 
-    def _tell(self, session: Session, said: dict[str, Any]) -> None:
+    def tell(self, session: Session, said: dict[str, Any]) -> None:
+        """Leave word for the next owner, unless there is none to be."""
         if not self.is_left:
             with contextlib.suppress(SandboxError):  # it is gone
                 if (note := words.note(said)) is not None:
                     session.transmit(wire.AGENT, [note])
+
+
+class _Noting:
+    """Leaves word for the next owner of which cell runs."""
+
+    def __init__(self, session: Session, detached: Detached) -> None:
+        self._session, self._detached = session, detached
+
+    def cell_sent(self, cell: PendingRequest) -> None:
+        self._detached.note(self._session, cell)
+
+    def cell_ended(self, cell: PendingRequest) -> None:
+        self._detached.tell(self._session, {"cell": None})
+
+    def kernel_gone(self) -> None:
+        """The ends of its cells are noted already."""
 
 
 class Leaving:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
@@ -28,7 +28,19 @@ from .publisher import Audit, Front, Notes, Publisher
 from .recorder import Recorder
 from .requests import PendingRequest, RequestQueue
 from .screening import Screening
-from .streams import RunningCells
+
+
+class CellObserver(Protocol):
+    """What is told of each cell; it answers nothing, and delays none."""
+
+    def cell_sent(self, cell: PendingRequest) -> None:
+        """Take note of a cell that is about to be sent to the kernel."""
+
+    def cell_ended(self, cell: PendingRequest) -> None:
+        """Take note of the end of a cell that was sent, however it ended; nothing of its content is left."""
+
+    def kernel_gone(self) -> None:
+        """Take note that a kernel is gone, after the ends of its cells."""
 
 
 class Port(KernelControl, Protocol):
@@ -59,7 +71,7 @@ class Router:
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
         notices: Notes | None = None,
-        cells: RunningCells | None = None,
+        observers: Iterable[CellObserver] = (),
         recorder: Recorder | None = None,
         screening: Screening | None = None,
         hints: Hints | None = None,
@@ -67,13 +79,11 @@ class Router:
         self._limits = limits
         self._port = port
         self._before_cell = before_cell
-        self._cells = cells
         self._screening = screening
         self._defect = noted_in(audit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
-        self.watcher: Callable[[PendingRequest, bool], None] | None = None
-        """Is told of each cell, right before it is sent and when it has ended."""
+        self.observers: list[CellObserver] = list(observers)
         self._held = Counter[str]()
         self.requests = RequestQueue()
         self._publisher = Publisher(front, policy, audit, notices if notices is not None else [])
@@ -249,10 +259,9 @@ class Router:
 
     def _transmit(self, request: PendingRequest) -> None:
         request.mark_sent(time.monotonic())
-        if self._cells is not None and request.is_execute:
-            self._cells.began(request.id)
-        if self.watcher is not None and request.is_execute:
-            self.watcher(request, True)
+        if request.is_execute:
+            for observer in self.observers:
+                observer.cell_sent(request)
         try:
             self._port.transmit(wire.CHANNELS[request.message.channel], protocol.encode(request.message))
         except SandboxError as error:
@@ -295,7 +304,8 @@ class Router:
         if self._screening is not None:
             self._screening.forget_kernel()
         self._completion.kernel_died(flood or error, asked_for=asked_for)
-        self._forget_cells()
+        for observer in self.observers:
+            observer.kernel_gone()
 
     def sandbox_died(self, error: SandboxError, *, keep_waiting: bool = False, lost: bool = True) -> None:
         """End everything, also what has not been sent, unless that may wait for the next sandbox.
@@ -308,11 +318,8 @@ class Router:
             self._screening.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
         self._clocks.thaw()  # one that ended while it stood still leaves nobody else to do it
-        self._forget_cells()
-
-    def _forget_cells(self) -> None:
-        if self._cells is not None:
-            self._cells.forget_kernel()
+        for observer in self.observers:
+            observer.kernel_gone()
 
     def kernel_ready(self) -> None:
         """Begin with a kernel that takes requests from now on."""
@@ -320,10 +327,9 @@ class Router:
         self.pump()
 
     def _ended(self, request: PendingRequest) -> None:
-        if self._cells is not None:
-            self._cells.ended(request.id)
-        if self.watcher is not None and request.is_execute:
-            self.watcher(request, False)
+        if request.is_execute and request.sent:
+            for observer in self.observers:
+                observer.cell_ended(request)
         self._port.touch()
         self.pump()
 

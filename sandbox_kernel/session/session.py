@@ -98,7 +98,7 @@ class Session:
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
             notices=problems,
-            cells=self._cells,
+            observers=[] if self._cells is None else [self._cells],
             recorder=Recorder(
                 self.audit,
                 tally=self.audit.cell_ended,

@@ -84,8 +84,15 @@ class Cell:
     """The `msg_id` of its execute_request: unique within a session."""
 
 
+class Identified(Protocol):
+    """The request of a cell, as far as it is known here."""
+
+    @property
+    def id(self) -> str: ...
+
+
 class RunningCells:
-    """Which cells run, and which of them connections are charged to."""
+    """Which cells run, and which of them connections are charged to: an observer of cells."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -97,18 +104,17 @@ class RunningCells:
         """The cell that began last of those that run, or else that ended last; None before a kernel's first."""
         return next(reversed(self._running.values()), self._last)
 
-    def began(self, request_id: str) -> None:
-        cell = self._running[request_id] = self._last = Cell(request_id)
-        self._service.cell_began(cell)
+    def cell_sent(self, cell: Identified) -> None:
+        self._running[cell.id] = self._last = charged = Cell(cell.id)
+        self._service.cell_began(charged)
 
-    def ended(self, request_id: str) -> None:
-        """Note the end of a request; it need not be a cell's, nor one that began."""
-        if (cell := self._running.pop(request_id, None)) is not None:
-            self._last = cell
-            self._service.cell_ended(cell)
+    def cell_ended(self, cell: Identified) -> None:
+        if (charged := self._running.pop(cell.id, None)) is not None:
+            self._last = charged
+            self._service.cell_ended(charged)
 
-    def forget_kernel(self) -> None:
-        """Charge nothing more to the cells of a kernel that is gone; those that run end by themselves."""
+    def kernel_gone(self) -> None:
+        """Charge nothing more to the cells of a kernel that is gone."""
         self._last = None
 
 

@@ -112,7 +112,7 @@ async def hosted(service: Served, *, connections: int = 8, cell: str | None = "c
     theirs.setblocking(False)
     host = Host(ours, service, connections)
     if cell is not None:
-        host.cells.began(cell)
+        host.cells.cell_sent(Cell(cell))
     reading = asyncio.create_task(host.read())
     try:
         async with within(30):

@@ -10,7 +10,7 @@ import itertools
 import signal
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Never
 
@@ -25,7 +25,8 @@ from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import clock, deaths, ladder, publisher, requests
 from sandbox_kernel.session.completion import Hook
 from sandbox_kernel.session.recorder import Recorder
-from sandbox_kernel.session.router import Router
+from sandbox_kernel.session.requests import PendingRequest
+from sandbox_kernel.session.router import CellObserver, Router
 from sandbox_kernel.session.streams import Cell, RunningCells
 from tests.support.patience import within
 from tests.support.relays import Served
@@ -40,7 +41,7 @@ class Bench:
         self,
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
-        cells: RunningCells | None = None,
+        observers: Sequence[CellObserver] = (),
         kept: bool = True,
         **limits: Any,
     ) -> None:
@@ -67,7 +68,7 @@ class Bench:
             self._audit,
             before_cell=before_cell,
             after_cell=after_cell,
-            cells=cells,
+            observers=observers,
             recorder=Recorder(self._audit, kept=kept),
         )
 
@@ -1224,13 +1225,53 @@ async def test_a_cell_ends_when_the_way_to_end_it_is_defective(
     assert bench.did == ["kill sandbox"]
 
 
-# --- what a service hears, and says ---
+# --- what an observer, and a service, hears and says ---
+
+
+class Observer:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def cell_sent(self, cell: PendingRequest) -> None:
+        self.told.append(f"sent {cell.message.content['code']}")
+
+    def cell_ended(self, cell: PendingRequest) -> None:
+        self.told.append(f"ended {cell.verdict.name if cell.verdict is not None else 'ok'}")
+
+    def kernel_gone(self) -> None:
+        self.told.append("gone")
+
+
+async def test_an_observer_is_told_of_cells_that_were_sent_and_of_nothing_else(make: Callable[..., Bench]) -> None:
+    one, another, going = Observer(), Observer(), asyncio.Event()
+
+    async def before() -> list[str]:
+        await going.wait()
+        return []
+
+    bench = make(before_cell=before, observers=[one])
+    bench.router.observers.append(another)
+    unsent, aborted = bench.submit(), bench.submit()
+    pending = bench.router.requests.find(unsent.id)
+    assert pending is not None
+    bench.router.withdraw(pending, CallCancelled("nobody waits"))
+    await bench.ended(unsent)
+    assert one.told == []
+    going.set()
+    sent = bench.submit(content={"code": "last"})
+    bench.submit("complete_request", {"code": "a", "cursor_pos": 1})
+    async with within(5):
+        while not one.told or sent not in bench.sent:  # noqa: ASYNC110 (it happens in a task of the router)
+            await asyncio.sleep(0)
+    bench.router.kernel_died(KernelDied("it ended"))
+    assert one.told == another.told == ["sent last", "ended KernelDied", "gone"]
+    assert bench.told(aborted)[-2:] == ["aborted", "idle"]
 
 
 async def test_a_service_hears_of_each_cell_that_the_kernel_has(make: Callable[..., Bench]) -> None:
     service = Served(lambda stream, cell: asyncio.sleep(0))
     cells = RunningCells(service)
-    bench = make(cells=cells)
+    bench = make(observers=[cells])
     first, second = bench.submit(), bench.submit()
     other = bench.submit("complete_request", {"code": "a", "cursor_pos": 1})
     bench.run(first)
@@ -1244,7 +1285,7 @@ async def test_a_service_hears_of_each_cell_that_the_kernel_has(make: Callable[.
 
 async def test_a_service_is_not_told_of_a_cell_that_never_ran(make: Callable[..., Bench]) -> None:
     service = Served(lambda stream, cell: asyncio.sleep(0))
-    bench = make(cells=RunningCells(service))
+    bench = make(observers=[RunningCells(service)])
     first, aborted = bench.submit(), bench.submit()
     bench.run(first, "error")
     assert bench.told(aborted)[-2:] == ["aborted", "idle"]

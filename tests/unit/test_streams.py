@@ -209,16 +209,16 @@ async def test_a_connection_is_charged_to_the_cell_that_runs_or_ran_last() -> No
     service = Served(echo)
     cells = RunningCells(service)
     assert cells.charged is None
-    cells.began("a")
-    cells.began("b")  # in a subshell
+    cells.cell_sent(Cell("a"))
+    cells.cell_sent(Cell("b"))  # in a subshell
     assert cells.charged == Cell("b")
-    cells.ended("b")
+    cells.cell_ended(Cell("b"))
     assert cells.charged == Cell("a")
-    cells.ended("a")
-    cells.ended("a")
-    cells.ended("something else")
+    cells.cell_ended(Cell("a"))
+    cells.cell_ended(Cell("a"))
+    cells.cell_ended(Cell("something else"))
     assert cells.charged == Cell("a")
-    cells.forget_kernel()
+    cells.kernel_gone()
     assert cells.charged is None
     assert service.events == [("began", "a"), ("began", "b"), ("ended", "b"), ("ended", "a")]
 
