@@ -122,6 +122,17 @@ def say_honest(name: str, books: Iterable[tuple[str, list[str]]]) -> None:
     say_seconds(name, seconds)
 
 
+def say_redcode(folder: Path) -> None:
+    """Measure RedCode-Exec, of a checkout of github.com/AI-secure/RedCode; its shell scripts are cells of `%%bash`."""
+    for name, prefix in (("py2text", ""), ("bash2text", "%%bash\n")):
+        files = sorted(folder.rglob(f"RedCode-Exec/{name}_dataset_json/*.json"))
+        codes = [prefix + row["Code"] for path in files for row in json.loads(path.read_bytes())]
+        screened = [Screen().look(code) for code in codes]
+        found, blocked = sum(bool(one.findings) for one in screened), sum(one.score >= THRESHOLD for one in screened)
+        print(f"\nRedCode-Exec, {name}: {len(codes)} snippets")
+        print(f"found {share(found, len(codes))}, at the threshold {share(blocked, len(codes))}")
+
+
 def say_seconds(name: str, seconds: list[float]) -> None:
     ordered = sorted(seconds)
     figures = [ordered[int(len(ordered) * part)] * 1000 for part in (0.5, 0.99)]
@@ -137,12 +148,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None, allow_abbrev=False)
     parser.add_argument("--fetch", type=Path, metavar="FOLDER", help="download sources with notebooks into a folder")
     parser.add_argument("--notebooks", type=Path, metavar="FOLDER", help="read the notebooks of a folder")
+    parser.add_argument("--redcode", type=Path, metavar="FOLDER", help="measure RedCode-Exec, of a checkout")
     options = parser.parse_args()
     if options.fetch:
         fetch(options.fetch)
     Screen().look("x = 1")
     say_attacks()
     say_honest("own honest cells", [("own", [code]) for _, code in honest()])
+    if options.redcode:
+        say_redcode(options.redcode)
     if folder := options.notebooks or options.fetch:
         say_honest("notebooks", notebooks(folder))
 

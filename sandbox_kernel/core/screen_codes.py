@@ -127,7 +127,6 @@ class ScreenCode(Code):
     # --- obfuscation ---
     HIDDEN_EXECUTION = "violation", "it runs code that it decodes first", _PLAIN
     HIDDEN_NAME = "violation", "it composes or decodes the name of what it uses", _PLAIN
-    HIDDEN_TEXT = "notice", "it holds text that is encoded, and reads as code or a command", _PLAIN
     HIDDEN_LETTERS = (
         "violation",
         "it has letters that look like others, or that turn the order of what is shown",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from bisect import bisect_right
 
@@ -15,14 +13,10 @@ MAX_DETAIL = 120
 MAX_SEARCHED = 1 << 16
 """Characters of texts that are searched for one cell."""
 MAX_LINE = 2000
+_BETWEEN = "\n\x1f"
+"""Stands between two texts that are searched at once."""
 _WORD = re.compile(r"([\w+/=-]{160})[\w+/=-]+")
 _SPACES = re.compile(r"[ \t]{3,}")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){12,}")
-_CODE = re.compile(
-    r"\b(import|exec|eval|system|subprocess|socket|__import__|getattr|open|curl|wget|bash|/bin/|chmod|sudo|powershell|"
-    r"http|os\.|rm -|nc -|sh -|cat /|etc/)\b|/etc/|/bin/sh|rm -rf"
-)
 
 
 def squeezed(text: str) -> tuple[str, bool]:
@@ -47,6 +41,7 @@ class Findings:
         self.index = index
         self._found: dict[str, Finding] = {}
         self._texts: list[str] = []
+        self._starts: list[int] = []
         self._lines: list[int] = []
         self._size = 0
 
@@ -64,83 +59,33 @@ class Findings:
             )
 
     def text(self, text: str, line: int) -> None:
-        """Have a text searched at the end, with what it is when it is decoded."""
+        """Have a text searched at the end."""
+        room = MAX_SEARCHED - self._size
         if len(text) < 3:
             return
-        if self._size >= MAX_SEARCHED:
+        if room <= 0:
             self.add(ScreenCode.CELL_UNPARSED, line)
             return
-        if len(text) >= 16 and (hidden := _revealed(text)) is not None:
-            self.add(ScreenCode.HIDDEN_TEXT, line, hidden)
-            self._kept(hidden, line)
-        self._kept(text, line)
-
-    def _kept(self, text: str, line: int) -> None:
         short, cut = squeezed(text[: MAX_SEARCHED * 4])
-        if cut or len(short) > MAX_SEARCHED - self._size:
+        if cut or len(short) > room:
             self.add(ScreenCode.CELL_UNPARSED, line)
-            short = short[: max(0, MAX_SEARCHED - self._size)]
+            short = short[:room]
         self._texts.append(short)
+        self._starts.append(self._size)
         self._lines.append(line)
-        self._size += len(short) + 2
-
-    def search(self) -> None:
-        """Search the texts that were noted, each pattern once through all of them."""
-        if not self._texts:
-            return
-        whole = "\n\x1f".join(self._texts)
-        starts: list[int] = []
-        at = 0
-        for text in self._texts:
-            starts.append(at)
-            at += len(text) + 2
-        for pattern, row in self.index.text:
-            if row.code not in self._found and (match := pattern.search(whole)) is not None:
-                number = bisect_right(starts, match.start()) - 1
-                inside = self._texts[number].count("\n", 0, match.start() - starts[number])
-                self.row(row, self._lines[number] + inside, match[0].strip("\n\x1f"))
-        self._texts, self._lines, self._size = [], [], 0
+        self._size += len(short) + len(_BETWEEN)
 
     def done(self) -> Screened:
-        self.search()
+        """Search the texts, each pattern once through all of them, and return all findings."""
+        whole = _BETWEEN.join(self._texts)
+        for pattern, row in self.index.text if whole else ():
+            if row.code not in self._found and (match := pattern.search(whole)) is not None:
+                number = bisect_right(self._starts, match.start()) - 1
+                inside = self._texts[number].count("\n", 0, match.start() - self._starts[number])
+                self.row(row, self._lines[number] + inside, match[0].strip(_BETWEEN))
         return Screened(tuple(sorted(self._found.values(), key=lambda one: (one.line, -one.weight, one.code))))
 
 
 def _cut(text: str) -> str:
     text = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: MAX_DETAIL * 4]).split())
     return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
-
-
-def _revealed(text: str) -> str | None:
-    """Return what an encoded text says, if that reads as code or as a command."""
-    if text.startswith(("data:", "iVBOR", "/9j/", "R0lGOD")):
-        return None
-    for match in (*_BASE64.finditer(text[:8192]),)[:8]:
-        word = match[0]
-        for decode in (_of_base64, _of_hex):
-            said = decode(word)
-            if said is not None and _CODE.search(said):
-                return said
-    if len(text) < 2000 and _CODE.search(text[::-1]) and not _CODE.search(text):
-        return text[::-1]
-    return None
-
-
-def _of_base64(word: str) -> str | None:
-    try:
-        data = base64.b64decode(word.replace("-", "+").replace("_", "/") + "=" * (-len(word) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return _printable(data)
-
-
-def _of_hex(word: str) -> str | None:
-    return _printable(bytes.fromhex(word)) if _HEX.fullmatch(word) else None
-
-
-def _printable(data: bytes) -> str | None:
-    try:
-        said = data.decode("ascii")
-    except UnicodeDecodeError:
-        return None
-    return said if all(sign.isprintable() or sign in "\r\n\t" for sign in said) else None

@@ -34,8 +34,6 @@ MAX_BRACKETS = 150
 """Depth of brackets; Python takes 200."""
 MAX_REF = 200
 """Characters of a dotted name that is made by calls."""
-MAX_UNROLLED = 1024
-"""Items of a constant over which a comprehension is computed."""
 MAX_PARTS = 500
 """Statements that are read one by one where a cell is no Python as a whole."""
 
@@ -403,11 +401,6 @@ class Reader:
     def _inside(self, node: ast.Await | ast.Starred) -> Value:
         return self._value(node.value)
 
-    def _either(self, node: ast.BoolOp | ast.IfExp) -> Value:
-        parts = node.values if isinstance(node, ast.BoolOp) else [node.test, node.body, node.orelse]
-        values = [self._value(part) for part in parts]
-        return next((one for one in values[isinstance(node, ast.IfExp) :] if one.ref is not None), UNKNOWN)
-
     def _unary(self, node: ast.UnaryOp) -> Value:
         value = self._value(node.operand).const
         return Value(const=-value) if isinstance(node.op, ast.USub) and type(value) is int else UNKNOWN
@@ -425,24 +418,16 @@ class Reader:
         return UNKNOWN
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-        """Read a comprehension; over constants it is a list, such as that of the letters of a text."""
-        first, *rest = node.generators
-        items = self._value(first.iter).const
-        plain = isinstance(items, list | str | bytes) and len(items) <= MAX_UNROLLED and not rest and not first.ifs
-        found: list[Any] = []
         self._scopes.append({})
-        for item in (items if plain else ()) or (constants.MISSING,):
-            self._bind(first.target, Value(const=item))
-            for one in rest:
-                self._value(one.iter)
-                self._bind(one.target, UNKNOWN)
-            for test in (test for one in node.generators for test in one.ifs):
+        for one in node.generators:
+            self._value(one.iter)
+            self._bind(one.target, UNKNOWN)
+            for test in one.ifs:
                 self._value(test)
-            found += [self._value(part).const for part in _parts_of(node)]
-            if constants.MISSING in found:
-                break
+        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self._value(part)
         self._scopes.pop()
-        return Value(const=found) if plain and constants.fits(found) else UNKNOWN
+        return UNKNOWN
 
     def _binary(self, node: ast.BinOp) -> Value:
         chain: list[ast.BinOp] = []
@@ -726,13 +711,8 @@ class Reader:
         ast.NamedExpr: _walrus,
         **dict.fromkeys((ast.List, ast.Tuple), _items),
         **dict.fromkeys((ast.Await, ast.Starred), _inside),
-        **dict.fromkeys((ast.BoolOp, ast.IfExp), _either),
         **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp), _comprehension),
     }
-
-
-def _parts_of(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> list[ast.expr]:
-    return [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
 
 
 def _leaves(node: ast.AST) -> bool:
