@@ -122,10 +122,10 @@ ROWS = (
     row(
         "ends",
         "Ended from outside if it has no owner",
-        Cell("yes", "by the guard"),
-        Cell("yes", "by the guard"),
-        Cell("yes", "by the warden"),
-        qemu=Cell("yes", "by the warden"),
+        Cell("yes", "by the reaper"),
+        Cell("yes", "by the reaper"),
+        Cell("yes", "by its reaper"),
+        qemu=Cell("yes", "by its reaper"),
     ),
 )
 
