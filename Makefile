@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
+.PHONY: help demo lab setup docs test test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,15 +39,20 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 # begins with what. Tests that need the machine for themselves (the mark `alone`) run first, while the others wait. What fails
 # beside others is tried once more alone, five tests of a run at most, and the summary has both attempts.
 WORKERS := 3
+# PLUGIN=mcp runs the tests of one plugin alone.
 test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan an hour on two processors
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory lint docs
-	@echo "--- running the tests: about 20 minutes on two processors"
+	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 20 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
-		--max-suite-reruns 5 --rerun-show-tracebacks $(PYTEST_ARGS)
+		--max-suite-reruns 5 --rerun-show-tracebacks $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
+
+# PLUGIN=mcp tries one plugin alone.
+test-deleted: $(VENV)/.for-tests setup ## the checkout without one plugin, for each in turn: lint, types, tests, a sandbox; minutes
+	@$(BIN)/python -m tests.support.deleted $(PLUGIN)
 
 # Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
 FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server
