@@ -259,6 +259,8 @@ def codes(options: argparse.Namespace) -> int:
     from ..setup import codes_page
 
     tables = TABLE | index.codes()
+    if not options.markdown:  # which is the page of this project
+        tables |= {title: table for title, table in index.codes_of_others().items() if title not in tables}
     if options.json:
         print(json.dumps(codes_page.rows(tables), indent=2))
     else:

@@ -2,7 +2,8 @@
 
 A plugin of ours is the folder of its name with a module `plugin`, which has a `PLUGIN`. One whose folder was deleted is
 left out of help and pages, and an error when it is named. Another package names its `PLUGIN` in an entry point of the
-group `sandbox_kernel.plugins`. Entry points are read for a name that is unknown here, never for the start of a kernel.
+group `sandbox_kernel.plugins`. Entry points are read for a name that is unknown here and for the list of codes, and
+never for the start of a kernel.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def codes() -> dict[str, type[Code]]:
     return {title: table for plugin in plugins() for title, table in plugin.codes.items()}
 
 
+def codes_of_others() -> dict[str, type[Code]]:
+    """Return the tables of codes of other packages' plugins, by their titles; those that cannot be used have none."""
+    return {title: table for plugin in _others()[0] for title, table in plugin.codes.items()}
+
+
 def with_command(word: str) -> Plugin | None:
     """Return the plugin that has a command, None if there is none.
 
@@ -62,6 +68,19 @@ def _ours(name: str) -> Plugin:
 
 
 def _of_another_package(word: str) -> Plugin | None:
+    others, unusable = _others()
+    found = [plugin for plugin in others if any(command.name == word for command in plugin.commands)]
+    if len(found) > 1:
+        unusable.append(f"several plugins have the command {word}: {', '.join(one.name for one in found)}")
+    elif found:
+        return found[0]
+    if unusable:
+        raise ConfigurationError(UsageCode.PLUGIN_UNUSABLE, "; ".join(unusable))
+    return None
+
+
+def _others() -> tuple[list[Plugin], list[str]]:
+    """Return the plugins of other packages, and what is wrong with those that cannot be used."""
     from importlib.metadata import entry_points
 
     found: list[Plugin] = []
@@ -72,14 +91,8 @@ def _of_another_package(word: str) -> Plugin | None:
         except Exception as error:  # code of others: one of them may be broken, and another one meant
             unusable.append(f"the plugin {entry.name} cannot be loaded: {error!r}")
             continue
-        if not isinstance(plugin, Plugin):
-            unusable.append(f"the plugin {entry.name} is no Plugin: {entry.value} is something else")
-        elif any(command.name == word for command in plugin.commands):
+        if isinstance(plugin, Plugin):
             found.append(plugin)
-    if len(found) > 1:
-        unusable.append(f"several plugins have the command {word}: {', '.join(one.name for one in found)}")
-    elif found:
-        return found[0]
-    if unusable:
-        raise ConfigurationError(UsageCode.PLUGIN_UNUSABLE, "; ".join(unusable))
-    return None
+        else:
+            unusable.append(f"the plugin {entry.name} is no Plugin: {entry.value} is something else")
+    return found, unusable
