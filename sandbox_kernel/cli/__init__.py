@@ -3,7 +3,6 @@
 - `commands`: What each command does, and prints.
 - `ps_command`: Which sandboxes run, what each is for, and what it uses.
 - `snapshot_commands`: Which snapshots there are; and one removed.
-- `screen_command`: What the screen finds in notebooks and scripts: for people, as JSON, and as SARIF.
 - `manual`: The words of the help: groups of commands, examples, exit codes, and where settings come from.
 - `pages`: A parser that shows the pages of help.
 - `arguments`: The parser of all commands: their names, their options, and which take settings.

@@ -18,7 +18,7 @@ from ..core.errors import ConfigurationError
 from ..plugins import index
 from ..plugins.api import Plugin
 from ..setup.install import NAME
-from . import commands, manual, ps_command, record_commands, screen_command, snapshot_commands
+from . import commands, manual, ps_command, record_commands, snapshot_commands
 from .completion import SHELLS
 from .pages import Lines, Parser
 
@@ -125,8 +125,6 @@ def parser(*others: Plugin) -> Parser:
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     _doctor(command("doctor", commands.doctor))
-    one = command("screen", screen_command.screen, settings=False, exit_codes=screen_command.EXIT_CODES)
-    screen_command.add_options(one)
     broker.add_options(command("broker", commands.run_broker))
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))

@@ -17,7 +17,7 @@ WIDTH = 100
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
-    "Running code without a front end": ("screen",),
+    "Running code without a front end": (),
     "Records": ("audit", "receipt"),
     "Checking and maintaining": ("broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
@@ -47,10 +47,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
         "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
-    },
-    "screen": {
-        "sandbox-kernel screen analysis.ipynb": "findings for each cell, without running it",
-        "sandbox-kernel screen --format sarif notebooks/report.ipynb > screen.sarif": "for a code host",
     },
     "audit": {
         "sandbox-kernel audit verify audit.jsonl": "find changes, and say what is proven",

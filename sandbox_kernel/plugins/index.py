@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "frameworks": (),
     "mcp": ("mcp",),
+    "screen": ("screen",),
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""

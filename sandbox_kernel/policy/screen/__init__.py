@@ -13,7 +13,6 @@ nothing of a cell is run.
 - `changes`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `findings`: The findings of one cell while it is read.
 - `screen`: The screen of one session: cells in their order.
-- `sarif`: Findings of files in SARIF 2.1.0, the form that code hosts show beside a change.
 """
 
 from __future__ import annotations

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__
-from ..config.sources import SETTINGS, from_files, resolve
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
-from ..core.model import Settings
-from ..policy.shown import LogLines, ours
+from ... import __version__
+from ...config.sources import SETTINGS, from_files, resolve
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ...core.model import Settings
+from ...policy.shown import LogLines, ours
 
 if TYPE_CHECKING:
-    from ..core.finding import Screened
-    from ..policy.screen.sarif import Place
+    from ...core.finding import Screened
+    from .sarif import Place
 
 EXIT_CODES = {
     "0": "no cell reaches the threshold",
@@ -68,8 +68,8 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
-    from ..policy.screen import RuleIndex, Screen
-    from ..policy.screen.changes import changes
+    from ...policy.screen import RuleIndex, Screen
+    from ...policy.screen.changes import changes
 
     settings = _settings(options)
     index = RuleIndex() if settings.screen_rules is None else RuleIndex(changes(settings.screen_rules))
@@ -78,7 +78,7 @@ def screen(options: argparse.Namespace) -> int:
         one = Screen(index, overrides=settings.screen_overrides == "allow")
         found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
     if options.format == "sarif":
-        from ..policy.screen.sarif import document
+        from .sarif import document
 
         print(json.dumps(document(_places(found), index, __version__), indent=2))
     elif options.format == "json":
@@ -100,7 +100,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _parts(name: str) -> Iterator[Part]:
     """Yield the code of a file. Raises `ConfigurationError` for one that cannot be read."""
-    from ..files.places import fetch
+    from ...files.places import fetch
 
     text = fetch(name).decode(errors="replace")
     if name.endswith((".sh", ".bash")):
@@ -166,7 +166,7 @@ def _line(part: Part, line: int) -> int:
 
 
 def _places(found: list[Read]) -> Iterator[Place]:
-    from ..policy.screen.sarif import Place
+    from .sarif import Place
 
     for read in found:
         for one in read.screened.findings:
