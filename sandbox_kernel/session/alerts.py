@@ -20,7 +20,7 @@ from typing import IO
 from ..core.model import Settings
 from ..core.resources import environment_of_helpers
 
-MOST_WAITING = 100
+MAX_WAITING = 100
 """Alerts that wait to be sent; of one more, it is said that it was lost."""
 TRIES, FIRST_PAUSE = 5, 1.0
 """The pause doubles: an alert is given up after 15 s of pauses and five tries."""
@@ -58,7 +58,7 @@ class Alerts:
         self._ways = ways
         self._lost = lost
         self._tries, self._first_pause = tries, first_pause
-        self._queue: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -82,7 +82,7 @@ class Alerts:
         try:
             self._queue.put_nowait(json.dumps(document).encode())
         except queue.Full:
-            self._lost(f"{MOST_WAITING} alerts are waiting to be sent already")
+            self._lost(f"{MAX_WAITING} alerts are waiting to be sent already")
 
     async def close(self) -> None:
         """Wait a moment for what is still to be sent; the rest goes on with one try, as long as the process lives."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.session.alerts import MOST_WAITING, Alerts, command, webhook
+from sandbox_kernel.session.alerts import MAX_WAITING, Alerts, command, webhook
 from tests.support.patience import within
 
 
@@ -124,7 +124,7 @@ async def test_nobody_waits_for_a_way_that_hangs_and_what_waits_is_bounded() -> 
         release.wait(30)
 
     one = alerts(lost, hang)
-    for number in range(MOST_WAITING + 50):
+    for number in range(MAX_WAITING + 50):
         one.send({"number": number})
     assert time.monotonic() - began < 5
     assert 49 <= lost.qsize() <= 50

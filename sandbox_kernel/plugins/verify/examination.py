@@ -32,9 +32,9 @@ from .shipped import cell, heard, table
 SMALL = Limits(memory_bytes=256 * MIB, scratch_bytes=32 * MIB, tmp_bytes=16 * MIB, shm_bytes=16 * MIB)
 """At most so much for sandboxes that use up what they have."""
 SMALL_OUTPUT = 4 * MIB
-LEAST_SECONDS = 120.0
+MIN_SECONDS = 120.0
 """A cell of many attacks may take so long, whatever the limit of cells is."""
-LEAST_OUTPUT = 16 * MIB
+MIN_OUTPUT = 16 * MIB
 SHORT_GRACE = 1.0
 SECONDS_IN_A_MACHINE = 60
 """For one attack, where the processor is emulated; elsewhere the attacks know how long."""
@@ -315,10 +315,10 @@ def as_tried(settings: Settings, results: Path) -> Settings:
     limits = settings.limits
     limits = replace(
         limits,
-        cell_seconds=max(limits.cell_seconds, LEAST_SECONDS),
-        output_bytes=max(limits.output_bytes, LEAST_OUTPUT),
+        cell_seconds=max(limits.cell_seconds, MIN_SECONDS),
+        output_bytes=max(limits.output_bytes, MIN_OUTPUT),
         output_messages=max(limits.output_messages, 1000),
-        message_bytes=max(limits.message_bytes, LEAST_OUTPUT),
+        message_bytes=max(limits.message_bytes, MIN_OUTPUT),
     )
     return replace(
         settings, uploads=None, downloads=str(results), audit=None, monitor=None, screen="off", limits=limits
@@ -337,7 +337,7 @@ def small(settings: Settings) -> Settings:
         **least,
         output_bytes=min(limits.output_bytes, SMALL_OUTPUT),
         interrupt_grace_seconds=min(limits.interrupt_grace_seconds, SHORT_GRACE),
-        cell_seconds=max(limits.cell_seconds, LEAST_SECONDS),
+        cell_seconds=max(limits.cell_seconds, MIN_SECONDS),
     )
     apart = replace(settings, uploads=None, downloads=None, audit=None, monitor=None, screen="off", limits=limits)
     return replace(apart, network=(), secrets=())

@@ -10,7 +10,7 @@ from .differences import BUBBLEWRAP, BUBBLEWRAP_REASONS, DIFFERENCES, REASONS
 from .inside.kit import Attack
 from .probes import BY_CODE, PROBES, Group, Probe, Word
 
-MOST_NAMED = 6
+MAX_NAMED = 6
 """Attacks that a finding names."""
 
 
@@ -109,8 +109,8 @@ def readable(name: str) -> str:
 
 
 def _some(texts: list[str], between: str = ", ") -> str:
-    more = len(texts) - MOST_NAMED
-    return between.join(texts[:MOST_NAMED]) + (f"{between}and {more} more" if more > 0 else "")
+    more = len(texts) - MAX_NAMED
+    return between.join(texts[:MAX_NAMED]) + (f"{between}and {more} more" if more > 0 else "")
 
 
 def complete(found: Iterable[Finding], wanted: Iterable[Probe] = PROBES) -> list[Finding]:

@@ -15,7 +15,7 @@ from ...engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
 from .findings import Finding, decided, not_applicable
 from .outside import UNLIMITED, Process
 
-LEAST_USER = 100_000
+MIN_USER = 100_000
 """User ids below this may be those of people and services of the machine."""
 HIDDEN = "the processes of this engine cannot be seen from here"
 GVISOR = "the cells are processes of gVisor's own kernel, and the host sees that kernel only"
@@ -69,7 +69,7 @@ def _rights(processes: Sequence[Process], own: Process, *, gvisor: bool, one_use
             yield not_applicable(code, GVISOR)
         return
     users = set[int]().union(*(process.users for process in processes))
-    fine = len(users) == 1 and min(users) >= LEAST_USER
+    fine = len(users) == 1 and min(users) >= MIN_USER
     found = f"{count} of user {', '.join(map(str, sorted(users)))}"
     if one_user and users <= own.users and 0 not in users:
         yield not_applicable("rights-user-of-processes", f"{found}: {ONE_USER}")

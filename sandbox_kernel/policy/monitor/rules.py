@@ -12,7 +12,7 @@ from ...core.codes import MonitorCode, Note, find
 from ...core.model import Monitoring, MonitorLevel, MonitorRule
 
 LEVELS: tuple[MonitorLevel, ...] = ("off", "note", "alert", "kill")
-MOST_COUNT, MOST_SECONDS = 1_000_000, 86_400.0
+MAX_COUNT, MAX_SECONDS = 1_000_000, 86_400.0
 
 
 class Row(NamedTuple):
@@ -115,10 +115,10 @@ def _changed(row: Row, most: MonitorLevel, change: object) -> MonitorRule:
         raise BadTable(f"has {_shown(unknown[0])} in {where}; it may have level, count and seconds")
     level = _level(f"{where}.level", change.get("level", row.level))
     count, seconds = change.get("count", row.amount), change.get("seconds", row.seconds)
-    if type(count) is not int or not 1 <= count <= MOST_COUNT:
-        raise BadTable(f"has {where}.count, which is no whole number from 1 to {MOST_COUNT}")
-    if type(seconds) not in (int, float) or not 0.1 <= seconds <= MOST_SECONDS:
-        raise BadTable(f"has {where}.seconds, which is no number from 0.1 to {MOST_SECONDS:g}")
+    if type(count) is not int or not 1 <= count <= MAX_COUNT:
+        raise BadTable(f"has {where}.count, which is no whole number from 1 to {MAX_COUNT}")
+    if type(seconds) not in (int, float) or not 0.1 <= seconds <= MAX_SECONDS:
+        raise BadTable(f"has {where}.seconds, which is no number from 0.1 to {MAX_SECONDS:g}")
     level = LEVELS[min(LEVELS.index(level), LEVELS.index(most))]
     return MonitorRule(row.code.code, level, count, float(seconds))
 

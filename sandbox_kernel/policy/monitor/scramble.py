@@ -10,10 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Collection
 
-MOST_FILES = 2000
+MAX_FILES = 2000
 """Inputs that are remembered, and as many of the others."""
 SAMPLE_BYTES = 4096
-LEAST_BYTES = 1024
+MIN_BYTES = 1024
 """Of a smaller piece nothing can be said."""
 NOISE, ORDER = 7.5, 7.0
 """Bits per byte from which a piece is noise, and below which it is not. 1024 random bytes have 7.8."""
@@ -38,7 +38,7 @@ def _sample(data: bytes) -> bytes:
 
 def noise(data: bytes) -> bool:
     """Return whether the beginning of a file is noise, and not of a kind that is meant to be."""
-    if len(data) < LEAST_BYTES or data.startswith(_KNOWN) or data[4:8] == b"ftyp":
+    if len(data) < MIN_BYTES or data.startswith(_KNOWN) or data[4:8] == b"ftyp":
         return False
     return bits(_sample(data)) >= NOISE
 
@@ -58,8 +58,8 @@ class Scramble:
         """Note a file on its way in, by its beginning; one that is noise already is of no account."""
         self._rewritten.discard(path)
         self._noise.discard(path)
-        orderly = len(data) >= LEAST_BYTES and bits(_sample(data)) < ORDER
-        if orderly and (path in self._given or len(self._given) < MOST_FILES):
+        orderly = len(data) >= MIN_BYTES and bits(_sample(data)) < ORDER
+        if orderly and (path in self._given or len(self._given) < MAX_FILES):
             self._given[path] = False
         else:
             self._given.pop(path, None)
@@ -72,7 +72,7 @@ class Scramble:
             self._noise.discard(path)
         elif path in self._given:
             self._rewritten.add(path)
-        elif len(self._noise) < MOST_FILES:
+        elif len(self._noise) < MAX_FILES:
             self._noise.add(path)
         return self._more()
 

@@ -13,7 +13,7 @@ _GARBAGE = frozenset(
 )
 _ASKED_FOR = frozenset((EndCode.KERNEL_RESTARTED, EndCode.BEHAVIOUR_BLOCKED))
 """Ends of kernels that somebody wanted; the monitor's own are not counted against the code again."""
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 
 
 def heard(event: str, fields: Mapping[str, Any]) -> Iterator[Signal]:
@@ -49,7 +49,7 @@ def heard(event: str, fields: Mapping[str, Any]) -> Iterator[Signal]:
 def _network(code: Code, fields: Mapping[str, Any]) -> Iterator[Signal]:
     if not isinstance(code, NetworkCode | SecretCode) or code.severity != "violation":
         return
-    what = ascii(str(fields.get("host") or code.code)[:MOST_SHOWN]).strip("'\"")
+    what = ascii(str(fields.get("host") or code.code)[:MAX_SHOWN]).strip("'\"")
     yield Signal(MonitorCode.MANY_DENIALS, 1, what)
     if code is NetworkCode.METADATA_SERVICE:
         yield Signal(MonitorCode.METADATA_SOUGHT, 1, what)

@@ -7,9 +7,9 @@ from collections import deque
 from ...core.model import Monitoring, MonitorRule
 from .rules import Finding, Signal, code_of
 
-MOST_KEPT = 256
+MAX_KEPT = 256
 """Moments of one rule that are kept; nearer ones are taken together, and none is forgotten early."""
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 """Of one rule in a session; what comes after is one more of the same."""
 
 
@@ -26,12 +26,12 @@ class _Window:
     def take(self, signal: Signal, now: float) -> Finding | None:
         while self._came and self._came[0][0] <= now - self.rule.seconds:
             self._sum -= self._came.popleft()[1]
-        if self._came and len(self._came) >= MOST_KEPT:
+        if self._came and len(self._came) >= MAX_KEPT:
             self._came[-1] = (now, self._came[-1][1] + signal.weight)
         else:
             self._came.append((now, signal.weight))
         self._sum += signal.weight
-        if self._sum < self.rule.count or now < self._quiet_until or self._findings >= MOST_FINDINGS:
+        if self._sum < self.rule.count or now < self._quiet_until or self._findings >= MAX_FINDINGS:
             return None
         count, self._sum = self._sum, 0
         self._came.clear()

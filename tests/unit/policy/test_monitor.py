@@ -25,8 +25,8 @@ from sandbox_kernel.policy.monitor import (
 )
 from sandbox_kernel.policy.monitor.programs import MAX_KNOWN
 from sandbox_kernel.policy.monitor.rules import RULES
-from sandbox_kernel.policy.monitor.scramble import LEAST_BYTES, bits, noise
-from sandbox_kernel.policy.monitor.windows import MOST_FINDINGS, MOST_KEPT
+from sandbox_kernel.policy.monitor.scramble import MIN_BYTES, bits, noise
+from sandbox_kernel.policy.monitor.windows import MAX_FINDINGS, MAX_KEPT
 from tests.support.cases import each
 
 CODE = MonitorCode.MANY_DENIALS
@@ -167,10 +167,10 @@ def test_a_rule_that_is_off_is_never_met() -> None:
 
 def test_a_flood_of_signals_is_counted_in_bounded_memory_and_said_a_bounded_number_of_times() -> None:
     many, met = windows(count=2, seconds=1), 0
-    for step in range(3 * MOST_FINDINGS):
-        for _ in range(MOST_KEPT):
+    for step in range(3 * MAX_FINDINGS):
+        for _ in range(MAX_KEPT):
             met += many.take(Signal(CODE), float(step)) is not None
-    assert met == MOST_FINDINGS
+    assert met == MAX_FINDINGS
 
 
 def test_signals_that_are_taken_together_are_not_forgotten_early() -> None:
@@ -245,7 +245,7 @@ HONEST: dict[str, bytes] = {
     "gzip": gzip.compress(RANDOM),
     "a PNG": b"\x89PNG\r\n\x1a\n" + RANDOM,
     "a film": b"\x00\x00\x00\x20ftypmp42" + RANDOM,
-    "small": RANDOM[: LEAST_BYTES - 1],
+    "small": RANDOM[: MIN_BYTES - 1],
     "Base64-like": bytes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"[byte % 32] for byte in RANDOM),
 }
 
@@ -271,7 +271,7 @@ def test_an_input_that_was_noise_before_is_of_no_account() -> None:
     assert files.taken("key.bin", RANDOM[::-1]) == 0
 
 
-@pytest.mark.parametrize("size", [LEAST_BYTES, 4096, 20_000])
+@pytest.mark.parametrize("size", [MIN_BYTES, 4096, 20_000])
 def test_random_bytes_are_noise_at_each_size_that_is_looked_at(size: int) -> None:
     assert all(noise(random.Random(seed).randbytes(size)) for seed in range(50))
     assert bits(TEXT) < 5
