@@ -15,7 +15,7 @@ from sandbox_kernel.gateway.codings import texts
 from sandbox_kernel.gateway.exchange import RequestHead, ResponseHead
 from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
 from sandbox_kernel.gateway.substitution import Held, Substitution
-from sandbox_kernel.gateway.unpacking import FREE_BYTES, MOST_TIMES
+from sandbox_kernel.gateway.unpacking import FREE_BYTES, MAX_TIMES
 from sandbox_kernel.gateway.value import Value
 from sandbox_kernel.policy.network import Refused
 from tests.support.spellings import SPELLINGS
@@ -152,7 +152,7 @@ def packed(number: int, step: int, data: bytes) -> None:
         pass
     else:
         require(not data or plain(data, coding) is not None, data)
-    require(given <= FREE_BYTES + MOST_TIMES * len(data) + (64 << 10), given)
+    require(given <= FREE_BYTES + MAX_TIMES * len(data) + (64 << 10), given)
 
 
 def plain(data: bytes, coding: bytes) -> bytes | None:

@@ -41,7 +41,7 @@ _STATUS: dict[Code, tuple[int, str]] = {
 DENIED = 403
 
 _PLAIN = re.compile(r"[^\x20-\x7e]")
-MOST_REASON = 200
+MAX_REASON = 200
 """Characters of a first line's words."""
 
 
@@ -61,7 +61,7 @@ def refusal(note: Note) -> bytes:
     text = _PLAIN.sub("?", note.text)
     body = f"{note.code}: {text}\n{note.code.remedy}\n".encode()
     return (
-        f"HTTP/1.1 {status} {words}: {text[:MOST_REASON]}\r\n"
+        f"HTTP/1.1 {status} {words}: {text[:MAX_REASON]}\r\n"
         "Content-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\n"
         f"Sandbox-Kernel-Code: {note.code}\r\n"

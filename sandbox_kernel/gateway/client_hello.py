@@ -13,12 +13,12 @@ from ..core.codes import NetworkCode
 from ..policy.network import Refused
 
 HANDSHAKE, CHANGE_CIPHER_SPEC, ALERT, APPLICATION_DATA = 22, 20, 21, 23
-MOST_HELLO = 48 << 10
+MAX_HELLO = 48 << 10
 """Bytes of a hello; one with keys of today's kinds and a ticket has 2 KiB."""
-MOST_RECORD = 1 << 14
-MOST_RECORDS = 64
+MAX_RECORD = 1 << 14
+MAX_RECORDS = 64
 """Records over which a hello is spread."""
-MOST_SKIPPED = 1 << 20
+MAX_SKIPPED = 1 << 20
 """Bytes of early data that lie before a second hello; the server throws them away."""
 
 _SERVER_NAME = 0
@@ -67,7 +67,7 @@ class HelloReader:
             length = int.from_bytes(self._data[self._at + 3 : self._at + 5], "big")
             if major != 3 or minor > 4:
                 raise Refused(NetworkCode.NOT_TLS.note())
-            most = MOST_RECORD if kind == HANDSHAKE else MOST_RECORD + 256
+            most = MAX_RECORD if kind == HANDSHAKE else MAX_RECORD + 256
             if not 0 < length <= most:
                 raise _improper("has a record of an impossible length")
             if len(self._data) - self._at < 5 + length:
@@ -76,7 +76,7 @@ class HelloReader:
             self._at += 5 + length
             if kind != HANDSHAKE:
                 self._skipped += 5 + length
-                if self._skipped > MOST_SKIPPED:
+                if self._skipped > MAX_SKIPPED:
                     raise _improper("comes too late")
             elif (hello := self._add(record)) is not None:
                 return hello
@@ -100,12 +100,12 @@ class HelloReader:
         self._records += 1
         if self._message[0] != 1:
             raise Refused(NetworkCode.NOT_TLS.note())
-        if self._records > MOST_RECORDS:
+        if self._records > MAX_RECORDS:
             raise _improper("is spread over too many records")
         if len(self._message) < 4:
             return None
         length = 4 + int.from_bytes(self._message[1:4], "big")
-        if length > MOST_HELLO:
+        if length > MAX_HELLO:
             raise _improper("is too large")
         if len(self._message) < length:
             return None
@@ -183,7 +183,7 @@ def asks_again(first: bytes) -> bool | None:
     while first[:1] == bytes((ALERT,)):  # a mere warning, such as that of a name that is not known, may come before it
         if len(first) < 7:
             return None
-        if first[3:5] != b"\0\2" or said > MOST_RECORD:
+        if first[3:5] != b"\0\2" or said > MAX_RECORD:
             return True  # no alert that anybody sends
         if first[5] != 1 or first[6] == 0:
             return False  # an end

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from html.entities import html5
 from typing import NamedTuple
 
-from .value import LEAST_BITS, bits
+from .value import MIN_BITS, bits
 
 DEPTH = 4
 """How many codings may lie in each other: three, of which one may be two by itself, as JSON within a JWT is."""
-MOST_TIMES = 128
+MAX_TIMES = 128
 """Bytes that are read for each byte of a text: the bound of the processor's time. Honest texts take up to 60."""
 FREE_BYTES = 192 << 10
 """What may be read besides: a short text that is a mixture of all codings takes 150 bytes for each of its own."""
@@ -37,7 +37,7 @@ LONGEST_HALF = 8
 SPARSE = 8
 """A text is no run of digits, or the like, if fewer than one byte in as many belongs to it."""
 
-MOST_AT_ONCE = 32
+MAX_AT_ONCE = 32
 """Bytes of text in a row that noise has none of."""
 
 GAPS = bytes({*range(0x21), *b"\"'()[]{}<>|,;:._-\\", *range(0x7F, 0x100)})
@@ -150,7 +150,7 @@ class Digits:
     def of(self, text: bytes, least: int) -> Iterator[Read]:
         digits = text.translate(self._table, self._others)
         bits = len(digits) * self._size
-        if bits < 8 * least or not _may_be_text(number := self._number(digits), bits, min(least, MOST_AT_ONCE)):
+        if bits < 8 * least or not _may_be_text(number := self._number(digits), bits, min(least, MAX_AT_ONCE)):
             return
         spots = functools.cache(
             lambda pattern: [span for match in pattern.finditer(text) for span in [match.span()] for _ in match[0]]
@@ -296,7 +296,7 @@ class Work:
     """What it takes to read a text: so much for each byte of it, and no more."""
 
     def __init__(self, text: bytes) -> None:
-        self._left = MOST_TIMES * len(text) + FREE_BYTES
+        self._left = MAX_TIMES * len(text) + FREE_BYTES
 
     def spend(self, text: bytes) -> None:
         self._left -= len(text) + BYTES_OF_ONE
@@ -380,7 +380,7 @@ def _all_of(wanted: bytes, text: bytes) -> Iterator[int]:
 
 def _is_hard(text: bytes) -> bool:
     """Return whether a text is looked for: what could be guessed is not, as a cell would see that it is taken out."""
-    return len(text) >= SHORTEST and bits(text.lower()) >= LEAST_BITS
+    return len(text) >= SHORTEST and bits(text.lower()) >= MIN_BITS
 
 
 def _halved(value: bytes) -> Iterator[Halved]:

@@ -22,7 +22,7 @@ from .lookup import Resolver, family_of, is_own
 from .operator_proxy import Proxies, Proxy
 from .sockets import SocketDuplex
 
-MOST_DIALLED = 8
+MAX_DIALLED = 8
 """Addresses of one name that are tried."""
 AN_ADDRESS_SECONDS = 5.0
 """For an address behind which there is another one."""
@@ -67,7 +67,7 @@ class Dialler:
         proxy = self._proxies.for_host(target.host) if self._proxies is not None else None
         if proxy is not None:
             return await self._through(proxy, target, checked[0], touched)
-        return await self._first_of(target, checked[:MOST_DIALLED], touched)
+        return await self._first_of(target, checked[:MAX_DIALLED], touched)
 
     async def _first_of(self, target: Target, addresses: tuple[Address, ...], touched: Callable[[], None]) -> Dialled:
         """Return a connection to the first address that answers."""

@@ -28,7 +28,7 @@ from .operator_proxy import Proxies
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1 << 20
 """How long, and for how much, a client that still sends is listened to, so that it reads why nobody wants that."""
-MOST_TOLD = 100
+MAX_TOLD = 100
 """Hosts of which a cell is told."""
 CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -106,7 +106,7 @@ class Egress:
         self.voice.note(note, cell=cell.id, **place, **fields)
         told = self._told.get(cell.id, set())
         key = (note.code.code, target.host if target is not None else note.text)
-        if key not in told and len(told) < MOST_TOLD:
+        if key not in told and len(told) < MAX_TOLD:
             told.add(key)
             said = NetworkDenied(note)
             self.voice.tell(f"{said.name if is_denial(note.code) else 'network'}: {said}")

@@ -19,9 +19,9 @@ from .exchange import Duplex, RequestHead, ResponseHead
 
 PIECE = 64 << 10
 """Bytes of a body that are parsed at a time."""
-MOST_INTERIM = 16
+MAX_INTERIM = 16
 """Answers before the answer (1xx) that are read and dropped."""
-MOST_ANSWER_HEADERS = 256
+MAX_ANSWER_HEADERS = 256
 IN_A_ROW = 64
 """Pieces that are parsed before other tasks have their turn: a body in chunks of one byte waits for nothing else."""
 
@@ -174,7 +174,7 @@ class HostSide:
 
     async def answer(self) -> tuple[ResponseHead, int | None]:
         """Return the head of the answer, and the length that its body has; None if only its end tells."""
-        for _ in range(MOST_INTERIM):
+        for _ in range(MAX_INTERIM):
             event = await self._next(begun=False)
             if isinstance(event, h11.Response):
                 return self._read(event)
@@ -185,7 +185,7 @@ class HostSide:
     def _read(self, event: h11.Response) -> tuple[ResponseHead, int | None]:
         headers = event.headers.raw_items()
         size = len(event.reason) + sum(len(name) + len(value) for name, value in headers)
-        if len(headers) > MOST_ANSWER_HEADERS or size > HEAD_BYTES:
+        if len(headers) > MAX_ANSWER_HEADERS or size > HEAD_BYTES:
             raise self._improper()
         chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
         lengths = [int(value) for name, value in event.headers if name == b"content-length" and not chunked]

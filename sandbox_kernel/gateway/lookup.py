@@ -22,7 +22,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Returns the addresses of a canonical name, in the order in which they are to be tried. Raises Refused."""
 
 HOSTS = "/etc/hosts"
-MOST_HOSTS = 4 << 20
+MAX_HOSTS = 4 << 20
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NOBODY = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses for documents, which no machine has."""
@@ -88,7 +88,7 @@ class Lookups:
 def _listed(host: str) -> list[Address]:
     """Return the addresses of a host in the machine's own list, which knows no final dots."""
     with contextlib.suppress(OSError, ValueError), Path(HOSTS).open(encoding="latin-1") as file:
-        rows = [line.partition("#")[0].split() for line in file.read(MOST_HOSTS).splitlines()]
+        rows = [line.partition("#")[0].split() for line in file.read(MAX_HOSTS).splitlines()]
         return [ip_address(row[0]) for row in rows if host in (name.lower() for name in row[1:])]
     return []
 

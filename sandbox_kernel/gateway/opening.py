@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from .secrets import Secrets
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
-MOST_READ = 4 << 20
-MOST_CERTIFICATES = 48 << 10
+MAX_READ = 4 << 20
+MAX_CERTIFICATES = 48 << 10
 """Bytes: they are shipped with the agent, in an argument of 128 KiB at most."""
 CELLS_A_SESSION = 10
 """How many cells may use all that one may."""
@@ -146,12 +146,12 @@ def _certificates(path: str | None) -> str:
         return ""
     try:
         with Path(path).open("rb") as file:
-            found = _CERTIFICATE.findall(file.read(MOST_READ).decode("latin-1"))
+            found = _CERTIFICATE.findall(file.read(MAX_READ).decode("latin-1"))
     except OSError as error:
         what = f"the file of certificates cannot be read: {error.strerror}"
         raise ConfigurationError(EndCode.WRONG_SETTING, what, value=path, setting="network_certificates") from None
     text = "".join(f"{one}\n" for one in found)
-    if not 0 < len(text) <= MOST_CERTIFICATES:
-        what, limit = "the file of certificates holds none in PEM, or too many", format_bytes(MOST_CERTIFICATES)
+    if not 0 < len(text) <= MAX_CERTIFICATES:
+        what, limit = "the file of certificates holds none in PEM, or too many", format_bytes(MAX_CERTIFICATES)
         raise ConfigurationError(EndCode.WRONG_SETTING, what, limit=limit, value=path, setting="network_certificates")
     return text

@@ -27,9 +27,9 @@ from .pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, 
 from .requirements import Wanted, asked
 from .wheel_check import check_wheel
 
-MOST_ASKED = 50
-MOST_PACKAGES = 200
-MOST_INSTALLED = 3000
+MAX_ASKED = 50
+MAX_PACKAGES = 200
+MAX_INSTALLED = 3000
 """Packages that a sandbox may say it has."""
 SECONDS = 300.0
 UNPACKED = 4
@@ -55,7 +55,7 @@ class Has:
                 raise TypeError
             python, architecture, glibc = said["python"], said["architecture"], said["glibc"]
             known = _PYTHON.fullmatch(python) and architecture in _ARCHITECTURES and type(glibc) is int
-            if not known or not OLDEST_GLIBC <= glibc < 100 or len(said["versions"]) > MOST_INSTALLED:
+            if not known or not OLDEST_GLIBC <= glibc < 100 or len(said["versions"]) > MAX_INSTALLED:
                 raise TypeError
             versions = {
                 str(canonicalize_name(name)): str(Version(version))
@@ -95,8 +95,8 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *
 
     With `paths`, a text may be the path of a wheel on this machine. Raises `ConfigurationError` and `EngineError`.
     """
-    if len(texts) > MOST_ASKED:
-        raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MOST_ASKED} packages are asked for at a time")
+    if len(texts) > MAX_ASKED:
+        raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time")
     wanted = asked([os.fspath(one) for one in texts], paths=paths)
     wheel = wheels.installer(brought("images"), Target(os.uname().machine))
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
@@ -107,9 +107,9 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *
             kept = {} if wanted.has_hashes else has.versions
             found = resolver.resolve(wanted, pip, kept, are_there=True)
             missing = [one for one in found if has.versions.get(one.name) != one.version]
-            if len(missing) > MOST_PACKAGES:
+            if len(missing) > MAX_PACKAGES:
                 raise ConfigurationError(
-                    UsageCode.PACKAGE_TOO_LARGE, f"{len(missing)} packages are needed", limit=str(MOST_PACKAGES)
+                    UsageCode.PACKAGE_TOO_LARGE, f"{len(missing)} packages are needed", limit=str(MAX_PACKAGES)
                 )
             files = _files(missing, wanted, pip, source)
         except resolver.Unresolved as error:

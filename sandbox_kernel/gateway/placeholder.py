@@ -22,7 +22,7 @@ _ALPHABETS = (
     _DIGITS + _UPPER + _LOWER,
 )
 """From the narrowest on. The first that the value is from is the placeholder's; the last one is for all others."""
-_LEAST_RANDOM = 8
+_MIN_RANDOM = 8
 
 
 def like(value: bytes) -> str:
@@ -32,7 +32,7 @@ def like(value: bytes) -> str:
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
     text = value.decode("ascii")
     prefix = max((one for one in _PREFIXES if text.startswith(one)), key=len, default="")
-    if len(text) - len(prefix) < _LEAST_RANDOM:
+    if len(text) - len(prefix) < _MIN_RANDOM:
         prefix = ""
     rest = text[len(prefix) :]
     alphabet = next((one for one in _ALPHABETS if set(rest) <= set(one)), _ALPHABETS[-1])

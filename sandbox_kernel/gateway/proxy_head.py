@@ -17,8 +17,8 @@ from ..policy.network import Refused
 from .buffered import HEAD_BYTES
 from .exchange import Headers
 
-MOST_HEADERS = 100
-MOST_LENGTH = 1 << 50
+MAX_HEADERS = 100
+MAX_LENGTH = 1 << 50
 """Of a body that says its length: more is not meant."""
 
 HOP_BY_HOP = frozenset(
@@ -120,8 +120,8 @@ def _check_bytes(raw: bytes) -> None:
         raise _improper("has a control character")
     if b"\r\n " in raw or b"\r\n\t" in raw:
         raise _improper("has a header that goes on in a second line")
-    if raw.count(b"\r\n") > MOST_HEADERS + 2:
-        raise Refused(NetworkCode.HEAD_TOO_MANY.note(limit=MOST_HEADERS))
+    if raw.count(b"\r\n") > MAX_HEADERS + 2:
+        raise Refused(NetworkCode.HEAD_TOO_MANY.note(limit=MAX_HEADERS))
 
 
 def _length(request: h11.Request, raw: bytes) -> int | None:
@@ -137,7 +137,7 @@ def _length(request: h11.Request, raw: bytes) -> int | None:
         return None
     if not lengths:
         return 0
-    if not _LENGTH.fullmatch(lengths[0].strip(b" \t")) or int(lengths[0]) > MOST_LENGTH:
+    if not _LENGTH.fullmatch(lengths[0].strip(b" \t")) or int(lengths[0]) > MAX_LENGTH:
         raise _improper("has a Content-Length that is none")
     return int(lengths[0])
 

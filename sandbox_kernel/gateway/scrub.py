@@ -13,7 +13,7 @@ from ..policy.network import Refused
 from .codings import DEPTH, Reader, Unreadable
 from .value import Value
 
-LEAST_WINDOW = 256
+MIN_WINDOW = 256
 """Bytes; the windows of short values are all alike."""
 WINDOW_TIMES = 36
 """Bytes that a character of a value may take in a stream: six, as in `\\u0041`, twice over."""
@@ -31,7 +31,7 @@ class Scrubber:
         self._placeholders = tuple((Value(value), placeholder) for value, placeholder in pairs)
         self._mark = _unused([value for value, _ in pairs])
         longest = self._reader.longest * WINDOW_TIMES
-        self.window = max(LEAST_WINDOW, 1 << (longest - 1).bit_length()) if longest else 0
+        self.window = max(MIN_WINDOW, 1 << (longest - 1).bit_length()) if longest else 0
         """Bytes in which every spelling of every value fits: a power of two, which says little of their lengths."""
 
     def clean(self, text: bytes) -> bytes:

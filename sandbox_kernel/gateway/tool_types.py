@@ -20,7 +20,7 @@ Check = Callable[[Any, str], Any]
 """Takes a value of JSON and where it stands; returns it as the type has it. Raises `MismatchError`."""
 MAX_DEPTH = 20
 """Of types within types."""
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 _PLACES = re.compile(r"('(?:[^'\\]|\\.)*')|(?:[\w<>]+\.)+(?=\w)")
 """Modules before names; what stands in a Literal is left as it is."""
 
@@ -101,7 +101,7 @@ def plain(value: object) -> Any:
 
 def _wrong(where: str, wanted: str, value: object) -> MismatchError:
     text = repr(value)
-    text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    text = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
     return MismatchError(f"{where} is {text}, and must be {wanted}")
 
 
@@ -192,7 +192,7 @@ def _fields(checks: Mapping[str, Check], needed: frozenset[str], name: str) -> C
         if missing := sorted(needed - value.keys()):
             raise MismatchError(f"{where} lacks {', '.join(missing)}")
         if unknown := sorted(value.keys() - checks.keys()):
-            raise MismatchError(f"{where} has {unknown[0][:MOST_SHOWN]!r}, which {name} does not have")
+            raise MismatchError(f"{where} has {unknown[0][:MAX_SHOWN]!r}, which {name} does not have")
         return {key: checks[key](one, f"{where}.{key}") for key, one in value.items()}
 
     return check

@@ -23,13 +23,13 @@ from ..core.resources import PACKAGE
 from .tool_parameters import Parameter, of_schema, parameter_of, shown_annotation
 from .tool_types import Check, MismatchError, UnfitError, checker
 
-MOST_TOOLS = 256
+MAX_TOOLS = 256
 MAX_NAME = 64
 MAX_DOCUMENTATION = 8192
 """Characters of one tool's."""
 MAX_LINE = 44_000
 """Bytes of the line that makes the module: it is a part of an argument of 128 KiB at most."""
-MOST_AT_ONCE = 64
+MAX_AT_ONCE = 64
 _RESERVED = frozenset({"ToolError"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _BOUND = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -188,10 +188,10 @@ class Tools(Sequence[Tool]):
         for name, value, least in (("seconds", seconds, 0.001), ("calls", calls, 1), ("limit_bytes", limit_bytes, 64)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < 1 << 31:
                 raise unfit("", f"{name} is a number of at least {least:g}")
-        if isinstance(at_once, bool) or not isinstance(at_once, int) or not 0 < at_once <= MOST_AT_ONCE:
-            raise unfit("", f"at_once is a number from 1 to {MOST_AT_ONCE}")
-        if len(found) > MOST_TOOLS:
-            raise unfit("", f"there are {len(found)} of them, and may be {MOST_TOOLS}")
+        if isinstance(at_once, bool) or not isinstance(at_once, int) or not 0 < at_once <= MAX_AT_ONCE:
+            raise unfit("", f"at_once is a number from 1 to {MAX_AT_ONCE}")
+        if len(found) > MAX_TOOLS:
+            raise unfit("", f"there are {len(found)} of them, and may be {MAX_TOOLS}")
         self.by_name: Mapping[str, Tool] = found
         self.seconds, self.calls, self.at_once, self.limit_bytes = float(seconds), int(calls), at_once, int(limit_bytes)
         self._all = tuple(found.values())

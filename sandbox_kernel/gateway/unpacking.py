@@ -9,7 +9,7 @@ from ..core.secret_codes import SecretCode
 from ..policy.network import Refused
 from .exchange import BodyFilter, ResponseHead
 
-MOST_TIMES = 100
+MAX_TIMES = 100
 """What unpacks to more times its length is made to fill memory."""
 FREE_BYTES = 4 << 20
 """How much may come of however little."""
@@ -75,8 +75,8 @@ class Unpacking:
                     unpacker = self._unpacker = zlib.decompressobj(_GZIP)  # gzip may hold several files
                 piece = unpacker.decompress(data, STEP_BYTES)
                 self._given += len(piece)
-                if self._given > FREE_BYTES + MOST_TIMES * self._taken:
-                    raise Refused(SecretCode.SECRET_CODING_EXPANDS.note(host=self._host, limit=MOST_TIMES))
+                if self._given > FREE_BYTES + MAX_TIMES * self._taken:
+                    raise Refused(SecretCode.SECRET_CODING_EXPANDS.note(host=self._host, limit=MAX_TIMES))
                 yield piece
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
         except zlib.error:

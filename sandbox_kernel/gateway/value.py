@@ -15,11 +15,11 @@ from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..files.places import open_file
 
-LEAST_CHARACTERS = 8
+MIN_CHARACTERS = 8
 """Besides spaces and what else stands between digits: a shorter value cannot be told from other text."""
-LEAST_BITS = 40
+MIN_BITS = 40
 """A value that has fewer can be found by a cell that sends guesses and sees which of them is taken out of an answer."""
-MOST_CHARACTERS = 4096
+MAX_CHARACTERS = 4096
 
 
 class Source(Protocol):
@@ -84,22 +84,22 @@ def _file(where: str, path: str) -> bytes:
             raise _wrong(where, "has its value in a file that belongs to another user")
         if status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
             raise _wrong(where, "has its value in a file that others can read or change; `chmod 600` it")
-        return file.read(MOST_CHARACTERS + 3)
+        return file.read(MAX_CHARACTERS + 3)
 
 
 def _check(where: str, raw: bytes) -> None:
     if not raw:
         raise _wrong(where, "has an empty value")
-    if len(raw) > MOST_CHARACTERS:
-        raise _wrong(where, "has a value that is too long for a header", limit=f"{MOST_CHARACTERS} characters")
+    if len(raw) > MAX_CHARACTERS:
+        raise _wrong(where, "has a value that is too long for a header", limit=f"{MAX_CHARACTERS} characters")
     if not all(0x20 <= char < 0x7F for char in raw) or raw.strip() != raw:
         raise _wrong(where, "has a value that no header can hold: it is one line of ASCII, with no space around it")
     told_apart = bytes(char for char in raw if char not in b" -:,")
-    if len(told_apart) < LEAST_CHARACTERS:
+    if len(told_apart) < MIN_CHARACTERS:
         what = "has a value that is too short to be found in answers, so that it cannot be kept from cells"
-        raise _wrong(where, what, limit=f"{LEAST_CHARACTERS} characters or more, without spaces and - : ,")
-    if bits(told_apart.lower()) < LEAST_BITS:  # it is taken out in any case
-        raise _wrong(where, "has a value that can be found by guessing", limit=f"{LEAST_BITS} bits or more")
+        raise _wrong(where, what, limit=f"{MIN_CHARACTERS} characters or more, without spaces and - : ,")
+    if bits(told_apart.lower()) < MIN_BITS:  # it is taken out in any case
+        raise _wrong(where, "has a value that can be found by guessing", limit=f"{MIN_BITS} bits or more")
 
 
 def bits(value: bytes) -> float:

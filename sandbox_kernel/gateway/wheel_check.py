@@ -18,7 +18,7 @@ from ..core.errors import ConfigurationError
 from ..core.model import MIB, format_bytes
 from ..files.names import printable
 
-MOST_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 MAX_NAME_BYTES = 400
 MAX_DEPTH = 30
 MAX_METADATA = 8 * MIB
@@ -31,8 +31,8 @@ def check_wheel(path: Path, name: str, version: str, limit: int) -> int:
             raise _improper(path, "it has the name of another package")
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            if len(entries) > MOST_ENTRIES:
-                raise _improper(path, f"it has more than {MOST_ENTRIES} files")
+            if len(entries) > MAX_ENTRIES:
+                raise _improper(path, f"it has more than {MAX_ENTRIES} files")
             seen: set[str] = set()
             for entry in entries:
                 if (why := _wrong(entry, seen)) is not None:

@@ -12,7 +12,7 @@ from sandbox_kernel.core.errors import ConfigurationError, NetworkDenied
 from sandbox_kernel.core.model import Limits, SecretSource, Settings
 from sandbox_kernel.gateway.environment import BUNDLE, PROXY
 from sandbox_kernel.gateway.limits import Traffic
-from sandbox_kernel.gateway.opening import MOST_CERTIFICATES, WayOut
+from sandbox_kernel.gateway.opening import MAX_CERTIFICATES, WayOut
 from tests.support.gateway import Heard
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
@@ -90,7 +90,7 @@ def test_of_a_file_of_certificates_nothing_but_certificates_goes_in(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [(None, "cannot be read"), (PRIVATE, "holds none"), (f"{CERTIFICATE}\n" * (MOST_CERTIFICATES // 50), "too many")],
+    [(None, "cannot be read"), (PRIVATE, "holds none"), (f"{CERTIFICATE}\n" * (MAX_CERTIFICATES // 50), "too many")],
     ids=["no file", "no certificate", "too many"],
 )
 def test_a_file_of_certificates_that_is_none_is_refused(tmp_path: Path, text: str | None, why: str) -> None:

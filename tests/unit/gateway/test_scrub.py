@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.gateway.codings import Reader
 from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
-from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits
+from sandbox_kernel.gateway.value import MIN_BITS, Value, bits
 from tests.support.cases import each
 from tests.support.examples import SHARE, examples
 from tests.support.spellings import SPELLINGS
@@ -139,7 +139,7 @@ def test_control_the_spelling_can_be_read_back(spelling: str) -> None:
 values = (
     st.text("abcdefgXYZ0123456789+/-_%&\\\"'<> ", min_size=16, max_size=40)
     .map(lambda text: text.strip().encode())
-    .filter(lambda value: bits(bytes(char for char in value.lower() if chr(char).isalnum())) >= LEAST_BITS)
+    .filter(lambda value: bits(bytes(char for char in value.lower() if chr(char).isalnum())) >= MIN_BITS)
 )
 texts = st.lists(
     st.one_of(
@@ -160,7 +160,7 @@ def test_no_reading_of_what_comes_out_holds_the_value(
     value: bytes, pieces: list[int], spellings: list[str], filling: st.DataObject
 ) -> None:
     """However it is spelled and cut: what a stream lets out is looked through as a whole."""
-    assume(len(value.translate(None, b" -:,")) >= 8 and bits(value) >= LEAST_BITS)
+    assume(len(value.translate(None, b" -:,")) >= 8 and bits(value) >= MIN_BITS)
     parts = [part for name in spellings for part in (b" " * 20, SPELLINGS[name].write(value), filling.draw(texts))]
     text = b"".join(parts) + b"{}" * 300
     found = in_pieces(scrubber(value), text, pieces)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.gateway import placeholder
-from sandbox_kernel.gateway.value import LEAST_BITS, Value, bits, read
+from sandbox_kernel.gateway.value import MIN_BITS, Value, bits, read
 from tests.support.cases import each
 
 KEY = "sk-live-8Jd02kQm3vXz71LpRt5W"
@@ -143,7 +143,7 @@ def test_a_placeholder_is_written_in_an_address_as_it_is(value: str) -> None:
 
 def test_letters_count_once_for_both_cases() -> None:
     """A value is taken out in any case, so a guess need not have the right one."""
-    assert bits(b"aBcDeFgH") > LEAST_BITS > bits(b"abcdefgh")
+    assert bits(b"aBcDeFgH") > MIN_BITS > bits(b"abcdefgh")
     with pytest.raises(ConfigurationError, match="found by guessing"):
         of_variable("aBcDeFgH")
 
