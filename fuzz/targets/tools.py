@@ -57,7 +57,7 @@ async def store(rows: list[Row], share: float | None = None) -> dict[str, Any]:
 
 
 class Silent:
-    """A `Teller` of which only the number of its lines counts."""
+    """A `ServiceContext` of which only the number of its lines counts."""
 
     id = "session"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..core.codes import NetworkCode, Note
 from ..core.errors import NetworkDenied
 from ..policy.network import Address, NetworkPolicy, Refused, Target
-from ..session.streams import RESET_CROWDED, Cell, Stream, StreamReset, Voice
+from ..session.streams import RESET_CROWDED, Cell, Reporter, Stream, StreamReset
 from . import proxy_head, tunnel
 from .answers import is_denial, refusal
 from .buffered import Buffered
@@ -39,7 +39,7 @@ class Egress:
     def __init__(
         self,
         policy: NetworkPolicy,
-        voice: Voice,
+        reporter: Reporter,
         *,
         limits: EgressLimits | None = None,
         resolver: Resolver | None = None,
@@ -49,7 +49,7 @@ class Egress:
     ) -> None:
         """`proxies` is for the host's own way out, and `insight` looks into the connections to some hosts."""
         self.policy = policy
-        self.voice = voice
+        self.reporter = reporter
         self.limits = limits or EgressLimits()
         self.insight = insight
         self._ledger = Ledger(self.limits)
@@ -103,13 +103,13 @@ class Egress:
         """Say to the audit and to the person that something was refused; to the latter once a host and cell."""
         self._ledger.refused(note.code)
         place = {} if target is None else {"host": target.host, "port": target.port}
-        self.voice.note(note, cell=cell.id, **place, **fields)
+        self.reporter.note(note, cell=cell.id, **place, **fields)
         told = self._told.get(cell.id, set())
         key = (note.code.code, target.host if target is not None else note.text)
         if key not in told and len(told) < MAX_TOLD:
             told.add(key)
             said = NetworkDenied(note)
-            self.voice.tell(f"{said.name if is_denial(note.code) else 'network'}: {said}")
+            self.reporter.tell(f"{said.name if is_denial(note.code) else 'network'}: {said}")
 
 
 class _Connection:
@@ -290,7 +290,7 @@ class _Connection:
         if self._target is not None:
             note = NetworkCode.CONNECTED.note(host=self._target.host, port=self._target.port)
             place = {"host": self._target.host, "port": self._target.port}
-            self._egress.voice.note(note, cell=self._cell.id, **place, method=method, **fields, **self._figures())
+            self._egress.reporter.note(note, cell=self._cell.id, **place, method=method, **fields, **self._figures())
 
     def _figures(self) -> dict[str, object]:
         """Return what the connection carried since this was asked last: of one request, if it carries several."""

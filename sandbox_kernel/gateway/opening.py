@@ -17,7 +17,7 @@ from ..core.codes import EndCode, Note
 from ..core.errors import ConfigurationError, NetworkDenied
 from ..core.model import Inside, Settings, format_bytes
 from ..policy.network import NetworkPolicy, Rule
-from ..session.streams import Service, Teller, Voice
+from ..session.streams import Reporter, Service, ServiceContext
 from . import installing
 from .answers import is_denial
 from .egress import Egress
@@ -95,17 +95,17 @@ class WayOut:
             lines = (self._tools.line, *([installing.line()] if self._installing is not None else []))
             self.inside = replace(self.inside, lines=lines)
 
-    def service(self, voice: Teller) -> Service:
+    def service(self, context: ServiceContext) -> Service:
         """Return what serves the connections of the session."""
-        egress = self._served(voice) if self._has_network else None
+        egress = self._served(context) if self._has_network else None
         if self._installing is not None:
-            self._installing.ask, self._installing.record = voice.ask, voice.record
+            self._installing.ask, self._installing.record = context.ask, context.record
         if self._tools is None and egress is not None:
             return egress
-        return Switch(ToolCalls(self._tools or Tools([]), voice), egress, self._limits.silent_seconds)
+        return Switch(ToolCalls(self._tools or Tools([]), context), egress, self._limits.silent_seconds)
 
-    def _served(self, voice: Voice) -> Egress:
-        heard = voice if self._heard is None else _Listener(voice, self._heard)
+    def _served(self, reporter: Reporter) -> Egress:
+        heard = reporter if self._heard is None else _Listener(reporter, self._heard)
         self._egress = Egress(self._policy, heard, limits=self._limits, proxies=self._proxies, insight=self._secrets)
         return self._egress
 
@@ -120,15 +120,15 @@ class WayOut:
 
 
 class _Listener:
-    """A session's voice, of which somebody else hears what was denied."""
+    """The reporter of a session, of which the caller also hears what was denied."""
 
-    def __init__(self, voice: Voice, heard: Heard) -> None:
-        self._voice = voice
+    def __init__(self, reporter: Reporter, heard: Heard) -> None:
+        self._reporter = reporter
         self._heard = heard
-        self.tell = voice.tell
+        self.tell = reporter.tell
 
     def note(self, note: Note, **fields: object) -> None:
-        self._voice.note(note, **fields)
+        self._reporter.note(note, **fields)
         if is_denial(note.code):
             host, port = fields.get("host"), fields.get("port")
             denied = NetworkDenied(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.codes import Note, ToolCode
-from ..session.streams import Cell, Stream, Teller, works_for
+from ..session.streams import Cell, ServiceContext, Stream, works_for
 from .tool_reading import LENGTH, READ_SECONDS, CallFailed, Reader, read, text_of
 from .tool_types import MismatchError, plain
 from .tools import Tool, Tools
@@ -44,9 +44,9 @@ class _Call:
 class ToolCalls:
     """A `Service`: the tools of one session."""
 
-    def __init__(self, tools: Tools, teller: Teller) -> None:
+    def __init__(self, tools: Tools, context: ServiceContext) -> None:
         self._tools = tools
-        self._teller = teller
+        self._context = context
         self._turns: asyncio.Semaphore | None = None
         self._running: dict[str, int] = {}
         """Cells that run, and how often each called."""
@@ -158,7 +158,7 @@ class ToolCalls:
         call = _Call(tool, cell)
         self._calls.add(call)
         context = contextvars.copy_context()
-        context.run(works_for.set, self._teller.id)
+        context.run(works_for.set, self._context.id)
         loop = asyncio.get_running_loop()
         task: asyncio.Future[Done]
         if tool.in_thread:
@@ -170,7 +170,7 @@ class ToolCalls:
         task.add_done_callback(self._work.discard)
         gone = loop.create_task(reader.gone())
         if tool.stops_clock:
-            self._teller.hold_clock(cell, held=True)
+            self._context.hold_clock(cell, held=True)
         try:
             async with asyncio.timeout(seconds):
                 waited: set[asyncio.Future[Any]] = {task, gone, call.given_up}
@@ -181,7 +181,7 @@ class ToolCalls:
             raise CallFailed(ToolCode.TOOL_TIMEOUT.note(name=tool.name, limit=f"{seconds:g}")) from None
         finally:
             if tool.stops_clock:
-                self._teller.hold_clock(cell, held=False)
+                self._context.hold_clock(cell, held=False)
             self._calls.discard(call)
             gone.cancel()
             if not task.done():
@@ -212,7 +212,7 @@ class ToolCalls:
 
     def _note(self, note: Note, name: str, cell: str, began: float, sizes: tuple[int, int]) -> None:
         called = note.code not in (ToolCode.TOOL_WITHOUT_CELL, ToolCode.TOOL_CALLS, ToolCode.TOOL_ARGUMENTS_LARGE)
-        self._teller.tool(
+        self._context.tool(
             note,
             bounded=called and bool(cell),
             tool=name if name in self._tools.by_name else None,
@@ -223,7 +223,7 @@ class ToolCalls:
         )
         if note.code.severity != "notice" and (cell, note.code.code) not in self._told:
             self._told.add((cell, note.code.code))
-            self._teller.tell(f"tools: {note.text}")
+            self._context.tell(f"tools: {note.text}")
 
 
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@
 - `carrier`: The host's end of the streams of one container.
 - `link`: The host's end of the wire: frames both ways, and questions with answers.
 - `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
-- `voices`: What a service may say, and to whom.
+- `service_context`: What a service may report, and to whom.
 - `requests`: Which requests are open, which may be sent, and whose outputs may pass.
 - `publisher`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
 - `screening`: What the screen says of a request before it goes into the sandbox.

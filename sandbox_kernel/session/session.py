@@ -33,10 +33,10 @@ from .publisher import Front
 from .recorder import Recorder
 from .router import Router
 from .screening import Screening
+from .service_context import SessionContext
 from .standstill import Standstill
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
-from .voices import Voices
 
 if TYPE_CHECKING:
     from .monitor import Monitor
@@ -84,7 +84,7 @@ class Session:
         self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)
         self.folders = Folders(settings, self.ask, self.audit)
-        self._service = service(Voices(self)) if service is not None else None
+        self._service = service(SessionContext(self)) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
         self.screening = Screening(settings, self.audit)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]

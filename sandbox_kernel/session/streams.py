@@ -147,8 +147,8 @@ class NoStreams:
     async def close(self) -> None: ...
 
 
-class Voice(Protocol):
-    """What a service may say: the session, as far as a service knows it. Never blocks and never raises."""
+class Reporter(Protocol):
+    """Where a service reports: to the audit and to the running cell. Never blocks and never raises."""
 
     def note(self, note: Note, **fields: object) -> None:
         """Write one line of the audit, an event "network" with the note's code and text. Their number is bounded."""
@@ -161,8 +161,8 @@ works_for: ContextVar[str | None] = ContextVar("sandbox_works_for", default=None
 """The session for which a tool works: what it did in a cell of that session would wait for itself."""
 
 
-class Teller(Voice, Protocol):
-    """What a service of tools may say besides."""
+class ServiceContext(Reporter, Protocol):
+    """What a service knows of its session. Apart from `ask`, nothing blocks or raises."""
 
     @property
     def id(self) -> str:
@@ -204,5 +204,5 @@ class Service(Protocol):
         """End with the session, after the last stream; idempotent, bounded."""
 
 
-ServiceFactory = Callable[[Teller], Service]
-"""Makes the service of a session: `Session(..., service=lambda voice: Egress(policy, voice))`. Called once, at once."""
+ServiceFactory = Callable[[ServiceContext], Service]
+"""Makes the service of a session: `Session(..., service=lambda context: Egress(policy, context))`. Called once."""

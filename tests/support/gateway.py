@@ -1,4 +1,4 @@
-"""The way out without a sandbox: an `Egress` behind a port of the loopback, hosts to reach, a voice that remembers."""
+"""Egress without a sandbox: an `Egress` behind a port of the loopback, hosts to reach, a reporter that remembers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOOPBACK = ipaddress.ip_address("127.0.0.1")
 
 @dataclass
 class Heard:
-    """A `Teller` that remembers."""
+    """A `ServiceContext` that remembers."""
 
     id: str = "session-1"
     calls: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.record.audit import CELL_LINES, MAX_LINE, MAX_PENDING, MOST_FIRSTS, SESSION_LINES, Audit, open_audit
 from sandbox_kernel.record.chain import OWN_EVENTS, Head, parse, seal
+from sandbox_kernel.session.service_context import SessionContext
 from sandbox_kernel.session.session import Session
-from sandbox_kernel.session.voices import Voices
 from tests.support.examples import examples
 
 
@@ -231,14 +231,14 @@ class Noted:
 
     def __init__(self, path: Path) -> None:
         self.audit = Audit(str(path), session="s1")
-        self._voices = Voices(cast(Session, SimpleNamespace(audit=self.audit)))
+        self._reporter = SessionContext(cast(Session, SimpleNamespace(audit=self.audit)))
 
     def connected(self, host: str, rule: str, code: NetworkCode = CONNECTED) -> None:
         note = code.note(host=host, port=443, why="x")
-        self._voices.note(note, cell="1", host=host, port=443, address="192.0.2.1", rule=rule)
+        self._reporter.note(note, cell="1", host=host, port=443, address="192.0.2.1", rule=rule)
 
     def denied(self, host: str, code: NetworkCode = DENIED) -> None:
-        self._voices.note(code.note(host=host, rule=host), cell="1", host=host, port=443)
+        self._reporter.note(code.note(host=host, rule=host), cell="1", host=host, port=443)
 
 
 @pytest.fixture

@@ -65,13 +65,13 @@ def test_what_is_denied_is_heard_of_with_its_cell() -> None:
     way_out = WayOut(
         Settings(network=("api.example.test",)), heard=lambda cell, denied: heard.append((cell, denied)), environment={}
     )
-    voice = Heard()
-    listener = way_out.service(voice).voice  # type: ignore[attr-defined]
+    reporter = Heard()
+    listener = way_out.service(reporter).reporter  # type: ignore[attr-defined]
     listener.note(NetworkCode.CONNECTED.note(host="a.test", port=80), cell="1", host="a.test", port=80)
     listener.note(NetworkCode.DIAL_FAILED.note(host="a.test", port=80, why="x"), cell="1", host="a.test", port=80)
     listener.note(NetworkCode.HOST_NOT_ALLOWED.note(host="b.test", rule="b.test"), cell="1", host="b.test", port=443)
     listener.note(NetworkCode.NOT_HTTP.note(), cell="2")
-    assert voice.codes == ["connected", "dial-failed", "host-not-allowed", "not-http"]
+    assert reporter.codes == ["connected", "dial-failed", "host-not-allowed", "not-http"]
     assert [(cell, denied.code, denied.host, denied.port) for cell, denied in heard] == [
         ("1", NetworkCode.HOST_NOT_ALLOWED, "b.test", 443)
     ]

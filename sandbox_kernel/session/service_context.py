@@ -1,4 +1,4 @@
-"""What the service of a session may say: to the audit, to the running cell, and to a cell's clock."""
+"""The session as its service knows it: the audit, the running cell, a cell's clock, the agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..record.audit import Audit
 from .router import Router
 
 
-class Speaker(Protocol):
+class _Session(Protocol):
     """The session."""
 
     id: str
@@ -19,10 +19,10 @@ class Speaker(Protocol):
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
 
 
-class Voices:
-    """A `Teller`."""
+class SessionContext:
+    """A `ServiceContext`."""
 
-    def __init__(self, session: Speaker) -> None:
+    def __init__(self, session: _Session) -> None:
         self._session = session
 
     @property
