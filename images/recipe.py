@@ -135,7 +135,6 @@ def install_packages() -> None:
     bring_fonts(Path(sysconfig.get_path("purelib")))
     pack_libraries(Path(sysconfig.get_path("purelib")))
     warm_up()
-    prepare_kernel()
 
 
 def bring_fonts(packages: Path) -> None:
@@ -183,20 +182,6 @@ def warm_up() -> None:
         subprocess.run([sys.executable, "-c", code], check=False, env=environment, stderr=subprocess.DEVNULL)
     for path in HOME.rglob("*"):  # another user copies these
         path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-def prepare_kernel() -> None:
-    """Have `prepare.py` keep what a kernel's start loads; where that fails, each start looks for it by itself."""
-    say("preparing the start of kernels")
-    command = [sys.executable, "-I", str(HERE / "prepare.py"), str(HOME / ".prepared")]
-    with (HERE / "shipped.json").open() as shipped:
-        environment = {**os.environ, "HOME": str(HOME)}
-        done = subprocess.run(
-            command, stdin=shipped, capture_output=True, check=False, env=environment, text=True, errors="replace"
-        )
-    if done.returncode:
-        shutil.rmtree(HOME / ".prepared", ignore_errors=True)
-        say(f"  left out: {done.stderr[-500:]}")
 
 
 def remove_privileged_files() -> None:

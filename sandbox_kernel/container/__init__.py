@@ -16,10 +16,8 @@ standard library and each other, and are written for Python 3.9 and later.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
-- `later`: Modules of a kernel that wait until something is wanted of them.
-- `prepared`: What a kernel's start loads, as one file of an image.
 - `interrupts`: An interrupt meets the code of a cell, and never ipykernel itself.
-- `launcher`: A kernel's program: ipykernel, without what no cell has asked for yet.
+- `launcher`: A kernel's program: ipykernel, with its lines of a start run as Python.
 - `warm`: The agent of a sandbox that was started before anybody wanted it, until it is claimed.
 - `renew`: The same of a copy, whose kernel waits at a gate behind its imports.
 - `anew`: What a kernel draws again whose cells ran before it was copied; in the kernel.

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 STDIN, STDOUT = 0, 1
 CACHE, PREPARED = ".cache", ".prepared"
-"""Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large."""
+"""Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large.
+
+What an image of an earlier version prepared is not copied: nothing reads it.
+"""
 LARGE = 1 << 16
 """Bytes from which on a file of the cache is a link to the image's: a copy would fill memory that few cells use."""
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import base64
 import os
 import zlib
-from ast import literal_eval
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
@@ -36,27 +34,10 @@ UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 
 _UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
-CODES = """\
-def codes():
-    import marshal, sys
-    try:
-        with open("/opt/sandbox/home/.prepared/sources", "rb") as file:
-            version, found = marshal.loads(file.read())
-        return found if version == sys.version else {}
-    except Exception:
-        return {}
-def made(text):
-    code = codes().get(text)
-    return text if code is None else __import__("marshal").loads(code)
-"""
-"""What an image may have: our sources compiled by its Python. An outdated one is of another text, and no use."""
 _BOOT = """\
 import sys
 SOURCES = {sources!r}
 CALLS = {calls!r}
-{codes}
-CODES = codes()
-CODES = {{name: CODES.get(text) for name, text in SOURCES.items()}}
 class Shipped:
     def find_spec(self, name, path=None, target=None):
         return type(sys.__spec__)(name, self, is_package=name == "container") if name in SOURCES else None
@@ -64,12 +45,7 @@ class Shipped:
         return None
     def exec_module(self, module):
         name = module.__name__
-        if CODES[name]:
-            import marshal
-            code = marshal.loads(CODES[name])
-        else:
-            code = compile(SOURCES[name], name.replace(".", "/") + ".py", "exec", dont_inherit=True)
-        exec(code, module.__dict__)
+        exec(compile(SOURCES[name], name.replace(".", "/") + ".py", "exec", dont_inherit=True), module.__dict__)
 sys.meta_path.insert(0, Shipped())
 from container import start
 start.main(CALLS)
@@ -82,7 +58,7 @@ def agent_source(modules: tuple[str, ...] = MODULES) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
     sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
-    return _BOOT.format(sources={"container": ""} | sources, calls=calls(), codes=CODES)
+    return _BOOT.format(sources={"container": ""} | sources, calls=calls())
 
 
 @cache
@@ -135,23 +111,12 @@ def _line(module: str, call: str, *before: str) -> str:
     """Return a line that runs such a text, and leaves no name where it is run."""
     data = base64.b64encode(zlib.compress(source_of(module, call, *before).encode(), 9)).decode()
     unpacked = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')).decode()"
-    return f"exec(globals().get('made', str)({unpacked}), {{'__name__': '{module}'}})"
+    return f"exec({unpacked}, {{'__name__': '{module}'}})"
 
 
 CHARTS = ("charts", "install_here()")
 OUTPUTS = ("outputs", "install_here()")
-LAUNCHER = ("launcher", "main()", "later", "prepared", "interrupts")
-
-
-def to_prepare() -> dict[str, Any]:
-    """Return what an image may make ready: a kernel's arguments and environment, and our texts with their names."""
-    folder = PACKAGE / "container"
-    modules = (*MODULES, *MODULES_OF_A_WAY_OUT, *MODULES_OF_A_POOL, *MODULES_OF_A_COPY)
-    sources = [(f"container/{name}.py", (folder / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
-    sources += [("<string>", source_of(*each)) for each in (LAUNCHER, OUTPUTS, CHARTS)]
-    [configuration] = agent_command(Limits())[-1:]
-    config = literal_eval(configuration)
-    return {"kernel": config["kernel"], "environment": config["environment"], "sources": sources}
+LAUNCHER = ("launcher", "main()", "interrupts")
 
 
 def charts_line() -> str:
@@ -171,7 +136,7 @@ def anew_line() -> str:
 
 def launcher_line() -> str:
     """Return the program of a kernel (`container/launcher.py`)."""
-    return CODES + _line(*LAUNCHER)
+    return _line(*LAUNCHER)
 
 
 def preload_line(modules: tuple[str, ...]) -> str:

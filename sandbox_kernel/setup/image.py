@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import tarfile
 import tempfile
@@ -26,7 +25,6 @@ from typing import Any, Literal
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
-from ..engines.shipping import to_prepare
 from ..gateway import wheels
 from ..gateway.pip_process import Target
 from ..gateway.requirements import read as read_requirements
@@ -44,7 +42,7 @@ DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzd
 One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
 """
 
-RECIPE_FILES = ("recipe.py", "plots.py", "measures.py", "libraries.py", "plotly.json", "prepare.py")
+RECIPE_FILES = ("recipe.py", "plots.py", "measures.py", "libraries.py", "plotly.json")
 """Of images/: what is done inside, and what goes in besides packages."""
 
 DIGEST_LABEL = "sandbox-kernel.contents"
@@ -260,12 +258,9 @@ class _Builder:
                     archive.add(path, f"{folder}/wheels/{path.name}")
                 for name in RECIPE_FILES:
                     archive.add(brought("images") / name, f"{folder}/{name}")
-                # What is shipped is no part of an image's digest: of another version's, a sandbox takes nothing.
-                texts = {"requirements.txt": ready.requirements, "shipped.json": json.dumps(to_prepare())}
-                for name, text in texts.items():
-                    info = tarfile.TarInfo(f"{folder}/{name}")
-                    info.size = len(text.encode())
-                    archive.addfile(info, io.BytesIO(text.encode()))
+                info, text = tarfile.TarInfo(f"{folder}/requirements.txt"), ready.requirements.encode()
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text))
             file.seek(0)
             container.put_archive("/", file)
 

@@ -15,7 +15,7 @@ import pytest
 from docker.errors import ImageNotFound
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.resources import PACKAGE, brought
+from sandbox_kernel.core.resources import brought
 from sandbox_kernel.gateway import wheels
 from sandbox_kernel.gateway.pip_process import PYTHON_VERSION, Target, platform_tags
 from sandbox_kernel.gateway.requirements import read
@@ -231,24 +231,6 @@ def test_bytecode_of_the_kernel_is_in_the_image(run: Run) -> None:
     count, missing = run("base", code)["out"]
     assert count > 300
     assert missing == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_start_of_a_kernel_is_prepared(run: Run, kind: str) -> None:
-    """What the image keeps of it counts for the Python and the path that it has, and for the modules as they are."""
-    code = """
-        import json, sys
-        del sys.path[0]
-        reader = {"__name__": "prepared"}
-        exec(SOURCE, reader)
-        given = reader["given_by"](reader["PREPARED"])
-        found = [name for name in given.index if given.find_spec(name, None) is not None]
-        print(json.dumps([len(given.index), len(found), len(given.expressions)]))
-        """
-    source = (PACKAGE / "container" / "prepared.py").read_text(encoding="utf-8")
-    modules, found, expressions = run(kind, code.replace("SOURCE", repr(source)))["out"]
-    assert modules == found > 250
-    assert expressions > 50
 
 
 def test_bytecode_is_not_stale(run: Run) -> None:

@@ -8,12 +8,10 @@ import sys
 from ast import literal_eval
 from pathlib import Path
 
-import pytest
 import zmq
 from jupyter_client.session import Session
 
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.core.resources import PACKAGE
 from sandbox_kernel.engines.shipping import agent_command
 
 MANY = 6000
@@ -71,22 +69,3 @@ def test_control_a_kernel_as_it_is_drops_what_is_over_a_thousand(tmp_path: Path)
     plain = [word for word in kernel_arguments() if "exec_lines" not in word]
     assert len(plain) < len(kernel_arguments())
     assert shown(tmp_path, plain) < MANY
-
-
-@pytest.mark.parametrize(("promised", "loaded"), [("PROMISED", False), ("{'debugpy': (), 'debugpy.server': ()}", True)])
-def test_another_version_s_debugger_is_loaded_at_once(promised: str, loaded: bool) -> None:
-    """What it takes is not what was promised: then it is there with all that it takes, and not without it."""
-    code = f"""
-import sys
-launcher = {{"__name__": "launcher"}}
-exec(open({str(PACKAGE / "container" / "launcher.py")!r}).read(), launcher)
-launcher["PROMISED"] = eval({promised!r}, launcher)
-launcher["load_debugger"]()
-from ipykernel.debugger import VariableExplorer, _is_debugpy_available
-assert _is_debugpy_available
-assert ("debugpy.server.api" in sys.modules) is {loaded}
-explorer = VariableExplorer()
-explorer.untrack_all()
-assert "debugpy.server.api" in sys.modules
-"""
-    subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=60)

@@ -38,8 +38,6 @@ SHIPPED = (
         "flow",
         "streams",
         "start",
-        "later",
-        "prepared",
         "interrupts",
         "launcher",
         "charts",
