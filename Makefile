@@ -166,9 +166,10 @@ blocking: $(VENV)/.for-tests ## write the blocking SDK anew, after a change of a
 	@$(BIN)/python -m tests.support.blocking_sdk
 
 # Its bundle is committed, so that nobody needs Node.js to install or to test; the last line says which sources it is of.
-labextension: $(VENV)/.for-tests ## build the JupyterLab extension anew from labextension/src; needs Node.js 20
+labextension: $(VENV)/.for-tests ## build the JupyterLab extension anew from labextension/src, and check the frames' scripts; needs Node.js 20
 	@echo "--- building labextension/"
 	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund && rm -rf lib && npm run build
+	@cd labextension && npx --no-install tsc --project tsconfig.frames.json
 	@$(BIN)/python -m tests.support.labextension
 
 # Where the parts of plotly's library are, for the version in images/data.lock; FILE is the package's plotly.min.js.

@@ -11,7 +11,6 @@
 - `css`: CSS that stays within its own output and loads nothing.
 - `blocks`: The style and script blocks of a piece of HTML, as a browser finds them.
 - `packed`: Libraries of frames: packed, and left out where the notebook has them already.
-- `frame`: Active HTML in two frames, without origin and network.
 - `raster`: Images of pixels: their type, and how many pixels their headers claim.
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
 - `svg_cost`: The budget of an SVG, with all that it refers to.

@@ -13,7 +13,7 @@ from itertools import islice
 MAX_TAGS = 10_000
 """Tags of one name that are looked at: what lies behind them is no block, so its scripts do not run.
 
-The largest pages of plot libraries have some dozens. Each script gets a guard of 200 bytes, and each tag takes some
+The largest pages of plot libraries have some dozens. Each script gets a guard of 1,800 bytes, and each tag takes some
 microseconds, so that without a limit the smallest ones could take minutes and become ten times their size.
 """
 _TAGS = {

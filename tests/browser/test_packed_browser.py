@@ -106,7 +106,7 @@ def test_frames_share_a_library_and_a_neighbour_that_lies_is_not_believed(browse
 
 def test_control_who_does_not_look_at_the_hash_runs_what_the_neighbour_says(browser: Chrome) -> None:
     assert WICKED is not None
-    quote, believing = frame._quote, WATCH.replace("if(hash(c)!=x)", "if(0)")  # noqa: SLF001
+    quote, believing = frame._quote, WATCH.replace("const honest = hash(code) == of;", "const honest = true;")  # noqa: SLF001
     assert believing != WATCH
     _, sizes = WICKED.name.split(":", 1)
     ours = frame.wrap(f'<script type="text/later" data-packed="{NAME}:{sizes}"></script><script>draw(1)</script>')
@@ -131,7 +131,7 @@ def test_a_figure_whose_library_is_nowhere_says_what_to_do_and_draws_once_it_com
 
 
 def test_the_script_hashes_as_sha_256_does(browser: Chrome) -> None:
-    code = re.search(r"const hash=.*?(?=const check=)", WATCH, re.DOTALL)
+    code = re.search(r"const hash = .*?(?=const pass = )", WATCH, re.DOTALL)
     assert code is not None
     texts = ["x" * length for length in range(130)] + ["é" * 31, PACKED.text if PACKED else ""]
     browser.get("about:blank")
