@@ -319,6 +319,21 @@ def test_tests_lie_in_folders_by_what_they_need() -> None:
     assert sorted(re.findall(r"^- `(\w+)`: \S", said, re.MULTILINE)) == sorted(there)
 
 
+ABOUT_PLUGINS = {"test_allowance.py", "test_architecture.py"}
+"""Unit tests that name a plugin although they are not among its own: they compare several parts of the package."""
+
+
+def test_unit_tests_of_the_nucleus_need_no_plugin() -> None:
+    """Those of a plugin lie in `tests/plugins`, so they go with its folder."""
+    found = {
+        path.name
+        for path in (ROOT / "tests" / "unit").rglob("*.py")
+        if re.search(r"sandbox_kernel\.plugins\.(?!api|index)\w", path.read_text(encoding="utf-8"))
+        or re.search(r'"plugins/\w+/', path.read_text(encoding="utf-8"))
+    }
+    assert found == ABOUT_PLUGINS
+
+
 WALL_CLOCK = re.compile(r"asyncio\.(?:timeout|wait_for)\(")
 EXPECTED_TO_RUN_OUT = {
     "plugins/mcp/container/test_mcp_connections.py",

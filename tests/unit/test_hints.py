@@ -10,8 +10,6 @@ from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.files.beside import Beside
 from sandbox_kernel.kernel.guidance import NOTEBOOK
-from sandbox_kernel.plugins.batch.run import DOOR as RUN
-from sandbox_kernel.plugins.mcp.clients import DOOR as MCP
 from sandbox_kernel.session.hints import Door, Failure, Hints
 
 LOST = {
@@ -81,17 +79,12 @@ def test_nothing_of_what_the_cell_says_is_in_a_hint() -> None:
 @pytest.mark.parametrize("case", MISSING)
 def test_whoever_reads_a_file_that_is_not_there_is_told_why_and_the_one_step_at_each_door(case: str) -> None:
     assert "Sandbox.files.write" in str(hint(*MISSING[case]))
-    assert "--input" in str(hint(*MISSING[case], door=RUN))
-    assert "Bring a file in with the tool upload_file." in str(hint(*MISSING[case], door=MCP))
     assert "sandbox-kernel setup" in str(hint(*MISSING[case], door=NOTEBOOK))
     assert "into the folder `uploads` beside" in str(hint(*MISSING[case], door=NOTEBOOK, uploads="uploads"))
 
 
-def test_a_model_is_told_of_an_upload_folder_only_where_there_is_one() -> None:
-    for door in (Door(), RUN, MCP):
-        assert "folder `" not in str(hint(*MISSING["numpy"], door=door))
-    assert "upload folder" not in str(hint(*MISSING["numpy"], door=MCP))
-    assert "upload folder" in str(hint(*MISSING["numpy"], door=MCP, uploads="in"))
+def test_a_program_is_told_of_no_upload_folder() -> None:
+    assert "folder `" not in str(hint(*MISSING["numpy"], door=Door()))
 
 
 def test_no_hint_has_a_place_left_to_fill_in() -> None:
@@ -193,13 +186,12 @@ def test_who_installs_from_a_cell_is_told_how_packages_come_in(code: str) -> Non
     (said,) = Hints(Limits(), way_out=True).of_code(code)
     assert "a cell cannot install packages" in said
     assert "--requirements" in said
-    assert "The operator of this server" in Hints(Limits(), door=MCP).of_code(code)[0]
 
 
 @pytest.mark.parametrize("code", FETCHES)
 def test_who_fetches_from_a_cell_is_told_how_files_come_in(code: str) -> None:
-    (said,) = Hints(Limits(), door=MCP).of_code(code)
-    assert "upload_file" in said
+    (said,) = Hints(Limits()).of_code(code)
+    assert "Sandbox.files.write" in said
     assert Hints(Limits(), way_out=True).of_code(code) == []
 
 

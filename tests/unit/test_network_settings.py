@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import cli
-from sandbox_kernel.cli.arguments import parse
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import MIB, SecretSource, Settings
@@ -267,14 +266,6 @@ def test_a_kernelspec_that_allows_nothing_says_so_against_a_config_file(
     spec = kernel_spec(values, Settings(), python="python", isolation=[])
     settings = config.from_argv(spec["argv"][spec["argv"].index("{connection_file}") + 1 :])[1]
     assert (settings.network, settings.secrets) == ((), ())
-
-
-def test_the_command_line_of_run_takes_flags_that_add_up() -> None:
-    from sandbox_kernel.plugins.batch.command import _settings
-
-    argv = ["run", "x.ipynb", "--network", "a.test", "--network", ALLOWED[0], *("--secret", WORDS[0])]
-    settings = _settings(parse(argv))
-    assert (settings.network, settings.secrets) == (("a.test", ALLOWED[0]), (TOKEN,))
 
 
 def test_the_settings_that_are_shown_hold_no_value(

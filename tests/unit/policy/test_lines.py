@@ -35,7 +35,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.batch.notebook import Outputs
 from sandbox_kernel.policy import OutputPolicy, lines, shown
 from sandbox_kernel.policy.replies import REPLIES
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
@@ -465,20 +464,6 @@ def test_no_answer_of_the_sdk_becomes_markdown_where_a_caller_displays_it(parser
 )
 def test_a_settled_stream_is_what_stands_at_the_end(text: str, stands: str) -> None:
     assert lines.settled(text) == stands
-
-
-def test_run_writes_what_stands_into_its_notebook() -> None:
-    """Also into an Output widget; what is still being drawn goes on after a save."""
-    found = Outputs(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]))
-    found.begin(0)
-    for piece in ("\r 10%", "\r 20%"):
-        found.take(message("stream", {"name": "stderr", "text": piece}))
-    assert nbformat.reads(found.text(), 4).cells[0].outputs[0].text == " 20%"
-    found.take(message("stream", {"name": "stderr", "text": "\r.. include:: x\ndone\r"}))
-    found.end()
-    written = nbformat.reads(found.text(), 4).cells[0].outputs[0].text
-    assert written == ".. include:: x\ndone"
-    assert written.splitlines() == written.split("\n")
 
 
 @pytest.mark.parametrize("cut", [False, True])
