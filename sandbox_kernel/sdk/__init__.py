@@ -5,7 +5,7 @@
 - `result`: One result of a cell.
 - `execution`: What `run_code` brings back, and how it is put together from messages.
 - `callbacks`: The functions that a caller gives along: plain or async, and none can lose a cell.
-- `lifetimes`: What ends a container when its owner goes without a word.
+- `lifetimes`: What ends a container: its time, and an owner that goes without a word.
 - `starts`: Turns for starts on one event loop.
 - `values`: What callers give and get besides executions and files.
 - `variables`: Variables of the environment, for a sandbox or for one call.
@@ -19,15 +19,16 @@
 - `following`: One command, followed from the host.
 - `input`: Input of a command that comes piece by piece.
 - `commands`: Commands of a sandbox, and shells with a terminal.
-- `identity`: What a sandbox is, how long it lasts, and which there are in this process.
+- `paginators`: Lists of sandboxes, some at a time.
+- `ownership`: Whose a sandbox is, and with what it ends.
+- `instance`: One sandbox as its parts see it: its session, and whether it may be used.
+- `metrics`: What a sandbox uses.
 - `kept_settings`: Its settings: what goes with it, and what is the next owner's own.
 - `keeping`: A sandbox that outlives its caller, and what the next one goes on from.
-- `outliving`: Lists of sandboxes, leaving one to its broker, and the cell of the owner before.
 - `hosted`: The names that hosted interpreters have for our errors.
 - `installing`: Packages into a sandbox that runs.
-- `pausing`: A sandbox that stands still and goes on; and when one may be used at all.
 - `storing`: A sandbox that is written down, and others that go on from there.
-- `client`: `AsyncSandbox`: a session on the caller's event loop.
+- `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
 - `errands`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.
 - `blocking`: `Sandbox`: the same without `await`.

@@ -26,7 +26,6 @@ from ..core.errors import ConfigurationError, SandboxClosed
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
 from ..files.snapshot_parts import Snapshot
-from ..files.snapshots import Store
 from .background import Background, awaited
 from .callbacks import Callback, Callbacks, Prompt
 from .client import AsyncSandbox, session_of
@@ -35,19 +34,16 @@ from .entries import Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Wa
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Data
 from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo
-from .identity import SandboxPaginator
 from .input import late, limit_of, pieces
 from .installing import InstalledPackage
-from .opening import Opening
-from .outliving import asked_for, detached_ones, in_a_loop, opening_of
+from .paginators import SandboxPaginator, asked_for
 from .paths import Name
 from .said import OutputMessage
-from .storing import SnapshotInfo
-from .values import Keywords, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
+from .storing import SnapshotInfo, own_store
+from .values import Keywords, Missed, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
 if TYPE_CHECKING:
     from ..core.finding import Screened
-    from .keeping import Missed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -202,8 +198,10 @@ class Sandbox:
         **service: Any,
     ) -> SandboxPaginator:
         """Return the sandboxes that run, of this process and detached ones; see `AsyncSandbox.list`."""
+        from .keeping import listed
+
         here = [one.info for one in cls._known.values()]
-        kept = in_a_loop(detached_ones(service))
+        kept = in_a_loop(listed(service))
         return SandboxPaginator([*here, *kept], asked_for(query, metadata), limit, next_token, order)
 
     def connect(
@@ -217,7 +215,9 @@ class Sandbox:
         """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            settings, how = in_a_loop(opening_of(str(self), take, service))
+            from .keeping import described
+
+            settings, how = in_a_loop(described(str(self), take=take, service=service))
             found = (kind or Sandbox)(settings, **how).__enter__()
         if found.is_paused:
             found.resume()
@@ -249,12 +249,12 @@ class Sandbox:
     @staticmethod
     def snapshots(settings: Settings | None = None) -> builtins.list[Snapshot]:
         """Return this user's snapshots, the newest first."""
-        return builtins.list(Store.of(settings or Opening.of(None, {}).settings).list())
+        return builtins.list(own_store(settings).list())
 
     @staticmethod
     def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
         """Remove a snapshot; return whether there was one."""
-        return Store.of(Opening.of(None, {}).settings).delete(snapshot_id)
+        return own_store(None).delete(snapshot_id)
 
     # --- how it is called ---
 
@@ -342,42 +342,17 @@ class Sandbox:
         """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
         self._call(self._inner.restart)
 
-    @property
-    def is_detached(self) -> bool:
-        """Whether it outlives this process, until its lifetime is over."""
-        return self._inner.is_detached
+    def install(
+        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
+    ) -> builtins.list[InstalledPackage]:
+        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
 
-    @property
-    def info(self) -> SandboxInfo:
-        return self._inner.info
-
-    @property
-    def missed(self) -> Missed:
-        """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
-        return self._inner.missed
-
-    def rejoin(
-        self,
-        *,
-        on_stdout: Callback[OutputMessage] | None = None,
-        on_stderr: Callback[OutputMessage] | None = None,
-        on_result: Callback[Result] | None = None,
-        on_error: Callback[ExecutionError] | None = None,
-        on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
-    ) -> Execution | None:
-        """Return what the cell brings that ran when the owner before was gone, once it has ended; None without one.
-
-        Its output begins with the cell; callbacks are called for that, too. What was not kept is in `missed`. It is
-        taken once. Cancelling the call interrupts the cell.
+        `sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
+        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
+        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
+        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
         """
-        return self._call(
-            self._inner.rejoin,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            on_result=on_result,
-            on_error=on_error,
-            on_input=on_input,
-        )
+        return self._call(self._inner.install, *packages, progress=progress)
 
     @property
     def id(self) -> str:
@@ -392,6 +367,15 @@ class Sandbox:
     def is_alive(self) -> bool:
         """Whether a container runs that was attested."""
         return self._inner.is_alive
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it outlives this process, until its lifetime is over."""
+        return self._inner.is_detached
+
+    @property
+    def info(self) -> SandboxInfo:
+        return self._inner.info
 
     @property
     def network_usage(self) -> NetworkUsage:
@@ -414,23 +398,6 @@ class Sandbox:
         itself; a cell can make it lie. Raises `SandboxDied` if it is gone.
         """
         return self._call(self._inner.get_metrics, start, end, **service)
-
-    def snapshot(self, name: str | None = None) -> str:
-        """Write the sandbox down as it stands, with variables, files and processes; return the snapshot's name.
-
-        It stands still meanwhile, in which other calls raise `SandboxPaused`, and goes on. `name` has up to 64 letters,
-        digits, ".", "-" and "_"; one is made up without it. All that the sandbox has in memory is in the file,
-        which lies in this user's data folder, readable for nobody else.
-
-        Raises `AbilityMissing` on an engine that cannot do it, `SandboxPaused`, and `FileRefused` while a cell runs,
-        for a name that is taken or cannot be, where there is no room (`snapshots_size`), and for a sandbox of which
-        something that counts cannot be written down: connections to the host, its folders, a screen that blocks.
-        """
-        return self._call(self._inner.snapshot, name)
-
-    def create_snapshot(self, name: str | None = None, *, mode: str | None = None, **service: Any) -> SnapshotInfo:
-        """Do as `snapshot`, by the name of hosted interpreters. Raises `ConfigurationError` for a `mode` but "full"."""
-        return self._call(self._inner.create_snapshot, name, mode=mode, **service)
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -466,17 +433,50 @@ class Sandbox:
         """
         return self._call(self._inner.resume, **service)
 
-    def install(
-        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
-    ) -> builtins.list[InstalledPackage]:
-        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
+    def snapshot(self, name: str | None = None) -> str:
+        """Write the sandbox down as it stands, with variables, files and processes; return the snapshot's name.
 
-        `sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
-        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
-        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
-        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
+        It stands still meanwhile, in which other calls raise `SandboxPaused`, and goes on. `name` has up to 64 letters,
+        digits, ".", "-" and "_"; one is made up without it. All that the sandbox has in memory is in the file,
+        which lies in this user's data folder, readable for nobody else.
+
+        Raises `AbilityMissing` on an engine that cannot do it, `SandboxPaused`, and `FileRefused` while a cell runs,
+        for a name that is taken or cannot be, where there is no room (`snapshots_size`), and for a sandbox of which
+        something that counts cannot be written down: connections to the host, its folders, a screen that blocks.
         """
-        return self._call(self._inner.install, *packages, progress=progress)
+        return self._call(self._inner.snapshot, name)
+
+    def create_snapshot(self, name: str | None = None, *, mode: str | None = None, **service: Any) -> SnapshotInfo:
+        """Do as `snapshot`, by the name of hosted interpreters. Raises `ConfigurationError` for a `mode` but "full"."""
+        return self._call(self._inner.create_snapshot, name, mode=mode, **service)
+
+    @property
+    def missed(self) -> Missed:
+        """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
+        return self._inner.missed
+
+    def rejoin(
+        self,
+        *,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        on_result: Callback[Result] | None = None,
+        on_error: Callback[ExecutionError] | None = None,
+        on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
+    ) -> Execution | None:
+        """Return what the cell brings that ran when the owner before was gone, once it has ended; None without one.
+
+        Its output begins with the cell; callbacks are called for that, too. What was not kept is in `missed`. It is
+        taken once. Cancelling the call interrupts the cell.
+        """
+        return self._call(
+            self._inner.rejoin,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            on_result=on_result,
+            on_error=on_error,
+            on_input=on_input,
+        )
 
     # --- end of what is generated ---
 
@@ -867,6 +867,22 @@ def _stream(
         if limit is not None and time.monotonic() - began > limit:
             raise late(limit)
         call(commands.requests.send, pid, piece)
+
+
+def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a loop in a thread of its own, for a caller whose thread may have one already."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(asyncio.run(work))
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="sandbox_kernel list")
+    thread.start()
+    thread.join()
+    return future.result()
 
 
 def cell_of(sandbox: Sandbox, code: str) -> concurrent.futures.Future[Execution]:

@@ -17,7 +17,7 @@ from ..core.tasks import Tasks
 from ..session import protocol
 from ..session.requests import PendingRequest
 from ..session.session import Session
-from .callbacks import Prompt
+from .callbacks import Callbacks, Prompt
 from .execution import Event, Execution, Recorder
 from .values import CellUsage, NetworkDenial
 
@@ -162,6 +162,21 @@ class Cell:
         if stop_on_error and execution.error is not None:
             submit_silently(self._session, after)  # it was aborted with what stood behind the cell
         return execution
+
+    async def follow(self, cells: dict[str, Cell], callbacks: Callbacks) -> Execution:
+        """Follow a cell that another owner began, one of `cells`, to its end."""
+        try:
+            while (event := await self.events.get()) is not None:
+                if event[0] == "input":
+                    await self.ask(callbacks.call(*event))
+                elif event[0] in callbacks.wanted:
+                    await callbacks.call(*event)
+        except BaseException:
+            self.give_up()
+            raise
+        finally:
+            cells.pop(self.id, None)
+        return callbacks.finish(await self.finish())
 
     async def ask(self, asking: Coroutine[Any, Any, object]) -> None:
         """Answer the cell's `input()` with what `asking` returns; the cell may end before that."""

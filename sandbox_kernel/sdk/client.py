@@ -1,46 +1,57 @@
-"""Door 2: a sandbox in the caller's process, awaited. `Sandbox` in blocking.py is the same without `await`.
+"""A sandbox in the caller's process, awaited. `Sandbox` in blocking.py is the same without `await`.
 
-A session runs on the caller's event loop; there is no subprocess and no socket but the one into the container. This
-module turns `run_code` into a request of the session, and the messages that come back into an `Execution`.
+A session runs on the caller's event loop; there is no subprocess and no socket but the one into the container. Each
+method is one call of a part of the sandbox; the parts share an `Instance`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from ..core.codes import EndCode, Survived, UsageCode
-from ..core.errors import CellInterrupted, ConfigurationError, SandboxClosed, SandboxDied, SandboxError
-from ..core.model import Message, Settings
-from ..core.tasks import Tasks, noted_in
-from ..engines.select import chosen, make_engine, of_session
+from ..core.errors import ConfigurationError, SandboxClosed, SandboxDied
+from ..core.model import Message, Settings, format_bytes
+from ..engines.abilities import Ability, abilities_of
 from ..files.names import FileLimits
+from ..files.snapshot_parts import Snapshot
 from ..session.session import Session
-from . import starts, variables
+from . import storing, variables
 from .callbacks import Callback, Callbacks, Prompt
-from .cell import Cell, Front, Tell
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
-from .identity import Lifetime
-from .lifetimes import Finalizers
-from .network import Network
+from .installing import InstalledPackage, Packages
+from .instance import Instance, Origin
+from .metrics import Metrics
 from .opening import Opening
-from .outliving import Outliving, opening_of
+from .paginators import AsyncSandboxPaginator, asked_for
 from .said import OutputMessage
-from .values import Keywords, seconds, seconds_within
+from .storing import SnapshotInfo, Snapshots
+from .values import (
+    Keywords,
+    Missed,
+    NetworkUsage,
+    SandboxInfo,
+    SandboxMetrics,
+    SandboxQuery,
+    SandboxUsage,
+    State,
+    seconds,
+    seconds_within,
+)
 
 if TYPE_CHECKING:
     from ..core.finding import Screened
 
-MARGIN_SECONDS = 5.0
 
-
-class AsyncSandbox(Outliving):
+class AsyncSandbox:
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
     `async with AsyncSandbox(memory="1G") as sandbox` starts it and ends it; so do `create` and `kill`. It belongs to
@@ -48,37 +59,19 @@ class AsyncSandbox(Outliving):
     is told by the error of one call; the next call has a new sandbox.
     """
 
-    _reaped: ClassVar[bool] = False
     _known: ClassVar[weakref.WeakValueDictionary[str, AsyncSandbox]] = weakref.WeakValueDictionary()
 
     def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
         opening = Opening.of(settings, keywords)
         self.settings = opening.settings
-        self._detached = detached = opening.kept()
-        taken = of_session(self.settings)
-        self._engine = chosen(taken) if detached is None else detached.address
         self.metadata, self.notebook_cell = opening.metadata, opening.notebook_cell
-        self._cells: dict[str, Cell] = {}
-        self._network = network = Network(self.settings, self._cells, opening.tools)
-        self._session = Session(
-            self.settings,
-            make_engine(taken) if detached is None else detached.engine,
-            Front(self._cells),
-            inside=network.inside,
-            service=network.service,
-            identity=detached.name if detached is not None else None,
-        )
-        self.files = AsyncFiles(Place(self._session, self._ready), FileLimits.of(self.settings.limits))
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
-        self._finalizers: Finalizers | None = None
-        self._turn = asyncio.Lock()
-        self._closing: asyncio.Task[None] | None = None
-        self._tasks = Tasks(noted_in(self._session.audit))
-        self._calls = self._interrupts = 0
-        self._life = Lifetime(opening.seconds if detached is None else None)
-        self.commands = AsyncCommands(self.settings, self._run)
+        self._instance = instance = Instance(self, opening)
+        self._packages = Packages(instance)
+        self._snapshots = Snapshots(instance)
+        self._metrics = Metrics(instance)
+        self.files = AsyncFiles(Place(instance), FileLimits.of(self.settings.limits))
+        self.commands = AsyncCommands(self.settings, instance.run)
         self.pty = AsyncPty(self.commands)
         self._known.setdefault(self.id, self)
 
@@ -100,9 +93,17 @@ class AsyncSandbox(Outliving):
     ) -> None:
         await self.kill()
 
+    def __repr__(self) -> str:
+        limits, instance = self.settings.limits, self._instance
+        state = "killed" if instance.is_killed else "not started" if instance.session.is_new else ""
+        return (
+            f"<{type(self).__name__} {self.id[:12]}{' ' if state else ''}{state}: {self.settings.image}, "
+            f"{format_bytes(limits.memory_bytes)} of memory, {limits.cell_seconds:g} s a cell>"
+        )
+
     async def start(self) -> None:
         """Start now what the first call would start. Raises `SandboxError` if that fails."""
-        await self._ready(fresh=True)
+        await self._instance.ready(fresh=True)
 
     # --- cells ---
 
@@ -147,67 +148,284 @@ class AsyncSandbox(Outliving):
         none = timeout is None or (timeout == 0 and timeout is not False)
         limit = None if none else seconds_within(timeout, self.settings.limits)
         around = variables.around(envs)
-        execution = await self._run(code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around)
+        execution = await self._instance.run(
+            code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around
+        )
         return callbacks.finish(execution)
-
-    async def _run(
-        self,
-        code: str,
-        timeout: float | None,
-        stop_on_error: bool,
-        wanted: frozenset[str],
-        tell: Tell,
-        *,
-        reads: str | None = None,
-        around: tuple[str, str] | None = None,
-    ) -> Execution:
-        """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
-        if not isinstance(code, str):
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
-            )
-        self._network.check_outside(self.id)
-        limit = None if timeout is None else seconds(timeout)
-        interrupts = self._interrupts
-        self._calls += 1
-        try:
-            if not self._session.is_open:
-                await self._ready(fresh=True)
-            self._check()
-            if interrupts != self._interrupts:
-                error = ExecutionError.of(CellInterrupted(EndCode.CELL_NOT_RUN))
-                if "error" in wanted:
-                    await tell("error", error)
-                return Execution(code=code, error=error)
-            cell = Cell(code, wanted, self._session, reads, self.notebook_cell)
-            return await cell.run(self._cells, limit, stop_on_error, tell, around)
-        finally:
-            self._calls -= 1
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
 
         Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
         """
-        return self._session.screening.preview(code)
+        return self._instance.session.screening.preview(code)
 
     async def interrupt(self) -> bool:
         """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
 
         What waits for its files, or for the sandbox to start, ends without having run.
         """
-        self._check()
-        if not (self._calls or self._runs_a_cell):
-            return False
-        self._interrupts += 1
-        await self._session.interrupt()
-        return True
+        return await self._instance.interrupt()
 
     async def restart(self) -> None:
         """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
-        await self._ready(fresh=True)
-        await self._session.restart()
-        await self._ready(fresh=False, again=True)
+        await self._instance.ready(fresh=True)
+        await self._instance.session.restart()
+        await self._instance.ready(fresh=False, again=True)
+
+    async def install(
+        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
+    ) -> builtins.list[InstalledPackage]:
+        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
+
+        `await sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
+        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
+        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
+        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
+        """
+        return await self._packages.install(packages, progress)
+
+    # --- what it is, and uses ---
+
+    @property
+    def id(self) -> str:
+        return self._instance.session.id
+
+    @property
+    def sandbox_id(self) -> str:
+        """The same as `id`, by the name of hosted interpreters."""
+        return self.id
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a container runs that was attested."""
+        return self._instance.is_alive
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never started."""
+        return self._instance.is_new
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it outlives this process, until its lifetime is over."""
+        return self._instance.ownership.is_detached
+
+    async def is_running(self, request_timeout: float | None = None) -> bool:
+        """Return whether a container runs that was attested. `request_timeout` has no effect: no server is asked."""
+        return self.is_alive
+
+    @property
+    def info(self) -> SandboxInfo:
+        instance, settings = self._instance, self.settings
+        language = instance.session.kernel_info.get("language_info", {})
+        return SandboxInfo(
+            id=self.id,
+            image=settings.image,
+            engine=instance.ownership.address,
+            runtime=settings.runtime or "default",
+            outputs=settings.outputs,
+            network=settings.network or "none",
+            secrets=tuple(secret.name for secret in settings.secrets),
+            tools=instance.network.tools,
+            limits=settings.limits,
+            python=str(language["version"]) if "version" in language else None,
+            metadata=dict(self.metadata),
+            started_at=instance.lifetime.started,
+            end_at=instance.lifetime.ends,
+            state=self._state,
+            detached=self.is_detached,
+            busy=instance.runs_a_cell,
+        )
+
+    @property
+    def _state(self) -> State:
+        if self._instance.is_ended:
+            return "ended"
+        return "paused" if self.is_paused else "running" if self.is_alive else "not running"
+
+    async def get_info(self, **service: Any) -> SandboxInfo:
+        """Return `info`. What says how a hosted service is reached has no effect."""
+        return self.info
+
+    @property
+    def network_usage(self) -> NetworkUsage:
+        """What the connections of its cells came to until now."""
+        return self._instance.network.usage
+
+    async def usage(self) -> SandboxUsage:
+        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
+        return await self._metrics.usage()
+
+    async def get_metrics(
+        self,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        **service: Any,
+    ) -> builtins.list[SandboxMetrics]:
+        """Return what the sandbox uses now, as one row, if that is between `start` and `end`: no rows are kept.
+
+        The share of the processors counts from the last call on, and from the start at first. The sandbox says it
+        itself; a cell can make it lie. Raises `SandboxDied` if it is gone.
+        """
+        return await self._metrics.rows(start, end)
+
+    # --- a pause ---
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of `pause`, `snapshot` and `fork` its engine has; the others raise `AbilityMissing` at once."""
+        return abilities_of(self._instance.session.engine)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._instance.session.is_paused
+
+    async def pause(
+        self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
+    ) -> bool:
+        """Let the sandbox stand still with all that runs in it, so that it uses no processor; return whether it ran.
+
+        A cell that runs is frozen with its clock, and goes on with `resume`; the code sees that the time of day has
+        moved on. Until then every other call raises `SandboxPaused`. The end of a sandbox is not put off: its lifetime
+        counts on, `kill` ends it, and it ends as unused after `idle_timeout` (seconds), counted from the pause.
+        All that it has in memory is kept: there, or with the engine qemu after `pause_memory` (seconds) in a file that
+        is gone with this process. `strict` has no effect: what does not answer is frozen, too.
+
+        Raises `ConfigurationError` for another `mode` than "full", `AbilityMissing` on an engine that cannot do it,
+        `SandboxPaused` while a cell is being ended or a kernel started, `EngineError` if it does not come about, and
+        `SandboxDied` if the sandbox is gone.
+        """
+        instance = self._instance
+        instance.check(paused=True)
+        if keep_memory is False or mode not in {None, "full"}:
+            why = "a paused sandbox keeps its memory; to keep files alone, download them"
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="mode")
+        instance.session.standstill.demand(Ability.PAUSE)
+        if instance.session.is_paused:
+            return False
+        await instance.ready(fresh=False)
+        return await instance.session.standstill.begin()
+
+    async def resume(self, **service: Any) -> bool:
+        """Let a paused sandbox go on where it was; return whether it stood still.
+
+        Raises `SandboxDied` if it has ended meanwhile, and `EngineError` if it cannot go on: it is paused then.
+        """
+        self._instance.check(paused=True)
+        return await self._instance.session.standstill.end()
+
+    # --- snapshots ---
+
+    async def snapshot(self, name: str | None = None) -> str:
+        """Write the sandbox down as it stands, with variables, files and processes; return the snapshot's name.
+
+        It stands still meanwhile, in which other calls raise `SandboxPaused`, and goes on. `name` has up to 64 letters,
+        digits, ".", "-" and "_"; one is made up without it. All that the sandbox has in memory is in the file,
+        which lies in this user's data folder, readable for nobody else.
+
+        Raises `AbilityMissing` on an engine that cannot do it, `SandboxPaused`, and `FileRefused` while a cell runs,
+        for a name that is taken or cannot be, where there is no room (`snapshots_size`), and for a sandbox of which
+        something that counts cannot be written down: connections to the host, its folders, a screen that blocks.
+        """
+        return await self._snapshots.take(name)
+
+    async def create_snapshot(
+        self, name: str | None = None, *, mode: str | None = None, **service: Any
+    ) -> SnapshotInfo:
+        """Do as `snapshot`, by the name of hosted interpreters. Raises `ConfigurationError` for a `mode` but "full"."""
+        if mode not in {None, "full"}:
+            why = "a snapshot has the memory; to keep files alone, download them"
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="mode")
+        taken = await self.snapshot(name)
+        return SnapshotInfo(taken, [taken])
+
+    async def fork(self, count: int = 1, *, timeout: float | None = None, **service: Any) -> builtins.list[Self]:
+        """Return `count` sandboxes that go on from where this one stands, each of its own, in this process.
+
+        Each draws its random numbers anew, as far as a module's own generator makes them; one that the code made
+        itself draws what its twins draw. `timeout` is how many seconds they may last. Either all are there, or none,
+        and the error of the first that failed. Raises as `snapshot`.
+        """
+        return await self._snapshots.fork(
+            count, lambda origin: self._of(origin, self.settings, timeout=timeout, metadata=self.metadata)
+        )
+
+    @classmethod
+    async def from_snapshot(cls, name: str, **keywords: Any) -> Self:
+        """Return a sandbox that goes on from a snapshot, in any process of this user, as often as is wanted.
+
+        `keywords` are those of a new one, but for what the sandbox was made with: its image, engine, limits and
+        variables are the snapshot's. Its id is new, and so are its policies, which know of no display or widget of
+        before; random numbers are drawn anew as in `fork`. Every byte of the snapshot is checked first.
+
+        Raises `FileNotThere` for a name that there is none of, `FileRefused` for one that was changed, is not this
+        user's alone or does not fit this machine and version, and as `create`.
+        """
+        made = await asyncio.to_thread(cls.prepared, name, **keywords)
+        try:
+            await made.start()
+        except BaseException:
+            await made.kill()
+            raise
+        return made
+
+    @classmethod
+    def prepared(cls, name: str, **keywords: Any) -> Self:
+        """Return the same, not started yet. Reads all of the snapshot, which may take seconds."""
+        origin, settings, opening = storing.restored(name, keywords)
+        try:
+            made = cls._of(origin, settings, timeout=opening.seconds, metadata=opening.metadata)
+            made._snapshots.require(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)
+        except BaseException:
+            origin.close()
+            raise
+        return made
+
+    @classmethod
+    def _of(cls, origin: Origin, settings: Settings, **keywords: Any) -> Self:
+        make: Callable[..., Self] = cls
+        made = make(settings, **keywords)
+        made._instance.origin = origin  # noqa: SLF001 (one of its own kind)
+        return made
+
+    @staticmethod
+    async def snapshots(settings: Settings | None = None) -> builtins.list[Snapshot]:
+        """Return this user's snapshots, the newest first."""
+        return builtins.list(await asyncio.to_thread(storing.own_store(settings).list))
+
+    @staticmethod
+    async def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
+        """Remove a snapshot; return whether there was one."""
+        return await asyncio.to_thread(storing.own_store(None).delete, snapshot_id)
+
+    # --- by its id, and beyond this process ---
+
+    @classmethod
+    def list(
+        cls,
+        query: SandboxQuery | None = None,
+        limit: int | None = None,
+        next_token: str | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        **service: Any,
+    ) -> AsyncSandboxPaginator:
+        """Return the sandboxes that run, of this process and detached ones of this user, or those of `query`.
+
+        `metadata` are texts that they have; `limit` a page, the newest first. `engine` names another broker than that
+        of the settings.
+        """
+
+        async def detached() -> builtins.list[SandboxInfo]:
+            from .keeping import listed
+
+            return await listed(service)
+
+        here = [one.info for one in cls._known.values()]
+        return AsyncSandboxPaginator(here, asked_for(query, metadata), limit, next_token, order, more=detached)
 
     async def connect(
         self: AsyncSandbox | str,
@@ -225,7 +443,9 @@ class AsyncSandbox(Outliving):
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            settings, how = await opening_of(str(self), take, service)
+            from .keeping import described
+
+            settings, how = await described(str(self), take=take, service=service)
             found = await (kind or AsyncSandbox)(settings, **how).__aenter__()
         if found.is_paused:
             await found.resume()
@@ -234,7 +454,64 @@ class AsyncSandbox(Outliving):
             await found.set_timeout(timeout)
         return found
 
-    # --- from start to end ---
+    @property
+    def missed(self) -> Missed:
+        """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
+        return self._instance.ownership.missed
+
+    async def rejoin(
+        self,
+        *,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+        on_result: Callback[Result] | None = None,
+        on_error: Callback[ExecutionError] | None = None,
+        on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
+    ) -> Execution | None:
+        """Return what the cell brings that ran when the owner before was gone, once it has ended; None without one.
+
+        Its output begins with the cell; callbacks are called for that, too. What was not kept is in `missed`. It is
+        taken once. Cancelling the call interrupts the cell.
+        """
+        cell = self._instance.ownership.take_cell()
+        if cell is None:
+            return None
+        callbacks = Callbacks(
+            on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result, on_error=on_error, on_input=on_input
+        )
+        return await cell.follow(self._instance.cells, callbacks)
+
+    async def detach(self) -> None:
+        """Let go of a detached sandbox, which goes on, and so does the cell that runs: `connect` finds it by its id.
+
+        Calls that wait for a cell end as `SandboxDied`. Raises `ConfigurationError` for a sandbox that is not detached.
+        """
+        self._instance.ownership.leave()
+        died = SandboxDied(EndCode.DETACHED_LEFT, kept=Survived.VARIABLES_AND_FILES)
+        self._instance.session.router.sandbox_died(died)
+        await self.kill()
+
+    async def release(self) -> None:
+        """Leave it if it is detached, else end it."""
+        await (self.detach() if self.is_detached else self.kill())
+
+    # --- its end ---
+
+    async def set_timeout(self: AsyncSandbox | str, timeout: float, **service: Any) -> None:
+        """Have the sandbox end `timeout` seconds from now on (before the start: from there), in use or not.
+
+        `AsyncSandbox.set_timeout(sandbox_id, timeout)` is for a detached one. Raises `QuotaExceeded` for an end that is
+        later than its broker allows.
+        """
+        limit = seconds(timeout)
+        if isinstance(self, str):
+            from .keeping import extended
+
+            await extended(self, limit, service)
+            return
+        if self._instance.is_ended and not self.is_detached:
+            raise SandboxClosed(EndCode.SANDBOX_KILLED)
+        await self._instance.ownership.extend(self._instance.session, limit)
 
     async def kill(self: AsyncSandbox | str, **service: Any) -> bool:
         """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent.
@@ -248,76 +525,16 @@ class AsyncSandbox(Outliving):
             from .keeping import ended
 
             return await ended(self, service)
-        if self._pid != os.getpid():
-            return False  # its connection was closed with the fork
-        open_until_now = self._closing is None and not self._session.is_closed
         if self._known.get(self.id) is self:
             del self._known[self.id]
-        running, own = asyncio.get_running_loop(), self._loop or asyncio.get_running_loop()
-        if own.is_closed():
-            self._session.abandon()
-        elif own is not running and own.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.kill(), own))
-        elif own is not running:
-            raise SandboxClosed(EndCode.LOOP_STOPPED)
-        else:
-            self._closing = self._closing or self._tasks.hold(self._close(), "the end of a sandbox")
-            await asyncio.shield(self._closing)
-        return open_until_now
-
-    async def _close(self) -> None:
-        session = self._session
-        if self._origin is not None:
-            self._origin.close()
-        self._life.stop()
-        if self._detached is None or not self._detached.is_left:
-            session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
-        await self._tasks.close()
-        await session.close()
-        if self._finalizers is not None:
-            self._finalizers.detach()
-
-    async def _ready(self, *, fresh: bool, again: bool = False) -> None:
-        """Wait for a sandbox that is attested and ready; with `fresh`, start one if there is none.
-
-        Without, the loss of the last one is raised: what a caller looks for is gone with it.
-        """
-        self._check()
-        async with self._turn:
-            session = self._session
-            if session.is_open and not again:
-                return
-            if session.is_gone and (not fresh or self._detached is not None):
-                raise session.failure or SandboxDied(EndCode.SANDBOX_DIED, "the sandbox is gone", kept=Survived.NOTHING)
-            self._begin(asyncio.get_running_loop())
-            async with starts.turn(asyncio.get_running_loop()):
-                self._check()
-                await self._started()
-        if not AsyncSandbox._reaped:
-            AsyncSandbox._reaped = True
-            self._tasks.start(starts.reap(self._session), "removing what others left")
-
-    async def _started(self) -> None:
-        """Start, within the time that is set for it."""
-        seconds = self.settings.limits.start_seconds + MARGIN_SECONDS
-        try:
-            async with asyncio.timeout(seconds):
-                origin, self._origin = self._origin, None
-                await (self._start_session() if origin is None else self._begin_from(origin))
-        except TimeoutError:
-            raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{seconds:g} s") from None
-        except SandboxError:
-            self._check()  # killed meanwhile: that is the reason, then
-            raise
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._finalizers is None:
-            self._loop = loop
-            self._life.begin(loop, self.kill)
-            owned = self._session if self._detached is None else self._detached.leaving(self._session)
-            self._finalizers = Finalizers(self, owned, loop)
+        return await self._instance.end()
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:
     """Return what stands behind a sandbox; for the doors of this package."""
-    return sandbox._session  # noqa: SLF001 (a part of the class that its users need not see)
+    return sandbox._instance.session  # noqa: SLF001 (a part of the class that its users need not see)
+
+
+def instance_of(sandbox: AsyncSandbox) -> Instance:
+    """Return the instance of a sandbox; for this package."""
+    return sandbox._instance  # noqa: SLF001 (as above)

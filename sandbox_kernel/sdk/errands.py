@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .client import AsyncSandbox
+from .client import AsyncSandbox, instance_of
 from .execution import Execution
 
 
@@ -15,4 +15,4 @@ async def run_for(sandbox: AsyncSandbox, code: str, *, reads: str, timeout: floa
     async def hear(kind: str, value: object) -> None:
         """Nobody wants to hear of anything before the end."""
 
-    return await sandbox._run(code, timeout, False, frozenset(), hear, reads=reads)  # noqa: SLF001 (a part of the class that its users need not see)
+    return await instance_of(sandbox).run(code, timeout, False, frozenset(), hear, reads=reads)

@@ -9,21 +9,20 @@ import asyncio
 import hashlib
 import os
 import stat
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, TypeVar, overload
 
-from ..core.codes import EndCode, FileCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused, SandboxClosed
+from ..core.codes import FileCode, UsageCode
+from ..core.errors import ConfigurationError, FileRefused
 from ..files import scratch
 from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, printable
 from ..files.places import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch import Ask, Stamp
-from ..session.session import Session
 from .entries import FileInfo, FileList
 from .folders import AsyncFolders, Scratch, check_service
+from .instance import Instance
 from .paths import Name, about, named, relative
 
 T = TypeVar("T")
@@ -32,23 +31,20 @@ Data = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 
 
 class Place:
-    """The sandbox, as its files see it. It does not hold the sandbox, which ends when nobody does."""
+    """The sandbox, as its files see it."""
 
-    def __init__(self, session: Session, ready: Callable[..., Awaitable[None]]) -> None:
-        self._session = session
-        self._bound = weakref.WeakMethod(ready)
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
 
     async def ask(self, *, fresh: bool) -> Ask:
-        if (ready := self._bound()) is None:
-            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
-        await ready(fresh=fresh)
-        return self._session.ask
+        await self._instance.ready(fresh=fresh)
+        return self._instance.session.ask
 
     def arrived(self, path: str, stamp: Stamp) -> None:
-        self._session.folders.arrived(path, stamp)
+        self._instance.session.folders.arrived(path, stamp)
 
     def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
-        self._session.audit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
+        self._instance.session.audit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
 
 
 class AsyncFiles(AsyncFolders):

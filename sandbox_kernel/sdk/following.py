@@ -9,7 +9,6 @@ import base64
 import codecs
 import json
 import shlex
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,6 @@ from ..core.errors import (
     KernelDied,
     OutOfMemory,
     OutputLimit,
-    SandboxClosed,
     SandboxDied,
     SandboxError,
 )
@@ -39,7 +37,7 @@ from .said import OutputMessage
 from .values import UsualSeconds, seconds_within
 
 Run = Callable[..., Awaitable[Execution]]
-"""As `AsyncSandbox` runs a cell: code, seconds, whether a failure stops others, wanted events, who hears of them."""
+"""As an `Instance` runs a cell: code, seconds, whether a failure stops others, wanted events, who hears of them."""
 
 MODULE = "_sandbox_commands"
 """The name of `container/commands.py` in the kernel."""
@@ -69,12 +67,12 @@ class Said(NamedTuple):
 
 
 class Requests:
-    """Asks the commands of one sandbox. It does not hold the sandbox, which ends when nobody does."""
+    """Asks the commands of one sandbox."""
 
     def __init__(self, settings: Settings, run: Run) -> None:
-        """`run` is a method of the sandbox that runs a cell."""
+        """`run` runs a cell."""
         self.settings = settings
-        self._bound = weakref.WeakMethod(run)
+        self._run_cell = run
 
     async def ask(self, op: str, reads: str = "", **fields: Any) -> dict[str, Any]:
         """Ask one question. Raises `CommandError` for an answer that is none, and what ended the cell that asked."""
@@ -97,9 +95,7 @@ class Requests:
             raise CommandError(note, limit=wrong.limit, value=wrong.value, setting=wrong.setting) from None
 
     async def _run(self, code: str, reads: str) -> Execution:
-        if (run := self._bound()) is None:
-            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
-        return await run(code, REQUEST_SECONDS, False, frozenset(), _hear, reads=reads)
+        return await self._run_cell(code, REQUEST_SECONDS, False, frozenset(), _hear, reads=reads)
 
     async def start(
         self,

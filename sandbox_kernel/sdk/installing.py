@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from ..core.allowance import Allowance
 from ..core.codes import UsageCode
 from ..core.errors import AnswerError, ConfigurationError
-from ..core.model import Settings
-from .execution import Execution
+from .instance import Instance
 
 if TYPE_CHECKING:
     from ..gateway.installing import Installing
-    from ..session.session import Session
 
 INSIDE_SECONDS = 120.0
 """What the sandbox may take to say what it has, and to unpack what came."""
@@ -33,31 +31,24 @@ class InstalledPackage:
     bytes: int
 
 
-class Installs:
-    """The part of a sandbox that installs packages."""
+class Packages:
+    """The packages that callers install into one sandbox."""
 
-    settings: Settings
-    _session: Session
-    _run: Callable[..., Awaitable[Execution]]
-    _ready: Callable[..., Awaitable[None]]
-    _installing: Installing | None = None
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._installing: Installing | None = None
 
     async def install(
-        self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
+        self, packages: Sequence[str | os.PathLike[str]], progress: Callable[[str], object] | None
     ) -> list[InstalledPackage]:
-        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
-
-        `await sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
-        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
-        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
-        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
-        """
+        """See `AsyncSandbox.install`."""
         from ..gateway import installing
 
-        await self._ready(fresh=True)
+        await self._instance.ready(fresh=True)
         if self._installing is None:
-            self._installing = installing.Installing(self.settings)
-            self._installing.ask, self._installing.record = self._session.ask, self._session.audit
+            session = self._instance.session
+            self._installing = installing.Installing(self._instance.settings)
+            self._installing.ask, self._installing.record = session.ask, session.audit
         has = await self._asked(installing.question())
         heard = progress or (lambda text: None)
         found = await self._installing.install(packages, has, by="caller", heard=heard)
@@ -73,7 +64,7 @@ class Installs:
         async def hear(kind: str, value: object) -> None:
             """Nobody wants to hear of anything before the end."""
 
-        execution = await self._run(code, INSIDE_SECONDS, False, frozenset(), hear, reads="")
+        execution = await self._instance.run(code, INSIDE_SECONDS, False, frozenset(), hear, reads="")
         with suppress(AnswerError):
-            return Allowance(self.settings.limits).last_line(execution.logs.stdout)
+            return Allowance(self._instance.settings.limits).last_line(execution.logs.stdout)
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..config.sources import from_keywords
 from ..container import wire
@@ -20,7 +20,9 @@ from ..engines.broker.kept import KeptEngine
 from ..engines.select import AUTO, BROKER, is_broker
 from .cell import Cell
 from .kept_settings import address_of, check, dumped, restored
-from .values import SandboxInfo
+from .lifetimes import Lifetime
+from .ownership import Ownership
+from .values import Attached, Missed, SandboxInfo
 
 if TYPE_CHECKING:
     from ..session.requests import PendingRequest
@@ -35,22 +37,11 @@ AGAIN_SECONDS = 60.0
 EVENTS = frozenset({"stdout", "stderr", "result", "error", "message"})
 
 
-class Attached(NamedTuple):
-    """What is to be taken over, as `AsyncSandbox` takes it."""
+class Detached(Ownership):
+    """Of one such sandbox, which this process owns until it leaves it."""
 
-    name: str
-    take: bool
-
-
-class Missed(NamedTuple):
-    """What of a cell's output nobody kept."""
-
-    messages: int = 0
-    bytes: int = 0
-
-
-class Detached:
-    """One such sandbox, of this process while it owns it."""
+    is_detached = True
+    engine: KeptEngine
 
     def __init__(
         self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
@@ -62,17 +53,22 @@ class Detached:
         with _said_of("metadata"):
             metadata = words.metadata(metadata)
         self.name = self.attached.name if self.attached is not None else None
+        self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
         self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=dumped(settings))
         self._cell: Cell | None = None
         """Of the owner before, whose output is this one's to take."""
-        self.missed = Missed()
-        self.is_left = False
 
     # --- from a start to its end ---
 
-    async def started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
-        """Start it, or take it over; return when it was started, and when it ends. Raises `SandboxError`."""
+    async def start(self, session: Session, cells: dict[str, Cell]) -> None:
+        if session.is_open:
+            await session.started()
+        else:
+            self.lifetime.known(*await self._started(session, cells))
+
+    async def _started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
+        """Start it, or take it over; return when it was started, and when it ends."""
         session.router.observers.append(_Noting(session, self))
         if self.attached is None:
             await session.started()
@@ -94,17 +90,20 @@ class Detached:
                 session.router.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
         return moment(-found.row["age"]), moment(found.row["left"])
 
+    async def extend(self, session: Session, limit: float) -> None:
+        if self.lifetime.is_new:
+            raise ConfigurationError(UsageCode.NOT_TOGETHER, "a detached sandbox that has not started has a lifetime")
+        left = await self.engine.extend(session.id, limit)
+        self.lifetime.known(self.lifetime.started, datetime.now(UTC) + timedelta(seconds=left))
+
     def take_cell(self) -> Cell | None:
-        """Return the cell of the owner before, once."""
         cell, self._cell = self._cell, None
         return cell
 
-    def leaving(self, session: Session) -> Leaving:
-        """Return what is called where its caller goes without a word."""
+    def ends_with_caller(self, session: Session) -> Leaving:
         return Leaving(session, self)
 
     def leave(self) -> None:
-        """Have the end of the session be the end of nothing else."""
         self.is_left = True
         if self.engine.container is not None:
             self.engine.container.let_go()

@@ -1,8 +1,8 @@
-"""What ends a container when its owner goes without a word: dropped, or with an event loop that was closed.
+"""What ends a container: the time that it has, and its owner that goes without a word, dropped or with a closed loop.
 
-The connection is what keeps a container alive, so a process that ends, however it ends, takes its containers along;
-this module is for owners that end before their process does. (A fork's copies of the connections are closed where they
-are made, in `engines.pipe`.) Imports tasks; sessions are handed in.
+The connection is what keeps a container alive, so a process that ends, however it ends, takes its containers along.
+`Finalizers` are for owners that end before their process does. (A fork's copies of the connections are closed where
+they are made, in `engines.pipe`.)
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from ..core.tasks import Tasks
@@ -28,6 +30,55 @@ class Owned(Protocol):
 
 
 _closing = Tasks()
+
+
+Closing = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Lifetime:
+    """When a sandbox has to end, whoever uses it. It does not hold the sandbox, which people may drop."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._seconds = limit
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._kill: weakref.WeakMethod[Closing] | None = None
+        self._tasks = Tasks()
+        self.started: datetime | None = None
+        self.ends: datetime | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop, kill: Closing) -> None:
+        """Let it run from now on, on this loop."""
+        self._loop, self._kill, self.started = loop, weakref.WeakMethod(kill), datetime.now(UTC)
+        if self._seconds is not None:
+            self.set(self._seconds)
+
+    def set(self, limit: float) -> None:
+        """Have the sandbox end in so many seconds from now on."""
+        self._seconds = limit
+        if self._loop is None:
+            return  # it counts from the start
+        self.stop()
+        self.ends = datetime.now(UTC) + timedelta(seconds=limit)
+        self._timer = self._loop.call_later(limit, self._expire)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it never began."""
+        return self._loop is None
+
+    def known(self, started: datetime | None, ends: datetime) -> None:
+        """Note when it was started and when it ends, where that is somebody else's to see to."""
+        self.started, self.ends = started, ends
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expire(self) -> None:
+        kill = self._kill() if self._kill is not None else None
+        if kill is not None:
+            self._tasks.start(kill(), "the end of a sandbox whose time is up")
 
 
 class _Guard:

@@ -14,11 +14,11 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Settings
 from . import variables
-from .values import seconds
+from .ownership import Ownership
+from .values import Attached, seconds
 
 if TYPE_CHECKING:
     from ..gateway.tools import Tools
-    from .keeping import Attached, Detached
 
 HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
 """Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
@@ -42,10 +42,10 @@ class Opening:
     notebook_cell: str | None = None
     """The cell of a notebook that is run next, whose figures share a library; None where each result stands alone."""
 
-    def kept(self) -> Detached | None:
-        """Return what is of a sandbox that outlives this process. Raises `ConfigurationError` if it cannot."""
+    def ownership(self) -> Ownership:
+        """Return whose the sandbox is. Raises `ConfigurationError` for one that cannot outlive this process."""
         if self.detached is False:
-            return None
+            return Ownership(self.settings, self.seconds)
         from .keeping import Detached
 
         return Detached(self.settings, self.seconds, self.metadata, self.detached)

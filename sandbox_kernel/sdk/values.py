@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from ..config.values import seconds as parse_seconds
 from ..core.codes import UsageCode
@@ -15,7 +15,20 @@ from ..core.model import Limits, format_bytes
 
 if TYPE_CHECKING:
     from ..gateway.tools import Tool, Tools, ToolSource
-    from .keeping import Attached
+
+
+class Attached(NamedTuple):
+    """A detached sandbox that is to be taken over, as `AsyncSandbox` takes it."""
+
+    name: str
+    take: bool
+
+
+class Missed(NamedTuple):
+    """What of a cell's output nobody kept."""
+
+    messages: int = 0
+    bytes: int = 0
 
 
 class SettingKeywords(TypedDict, total=False):

@@ -49,7 +49,7 @@ from ...sdk import blocking, client
 from ...sdk.blocking import CommandHandle, WatchHandle
 from ...sdk.commands import AsyncCommandHandle
 from ...sdk.entries import AsyncWatchHandle, FileInfo
-from ...sdk.identity import AsyncSandboxPaginator, SandboxPaginator
+from ...sdk.paginators import AsyncSandboxPaginator, SandboxPaginator
 from .e2b_files import AsyncFilesystem, Filesystem
 
 __all__ = [

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import pytest
 
 import sandbox_kernel
-from sandbox_kernel.sdk import blocking, commands, entries, files, identity, values
+from sandbox_kernel.sdk import blocking, commands, entries, files, paginators, values
 from tests.support import ROOT
 
 TESTS = [ROOT / "tests/container" / name for name in ("test_e2b.py", "test_e2b_arguments.py")]
 WORD = re.compile(r"`([\w.]+)`")
 OURS: dict[str, tuple[type, type]] = {
     "Sandbox": (sandbox_kernel.Sandbox, sandbox_kernel.AsyncSandbox),
-    "SandboxPaginator": (identity.SandboxPaginator, identity.AsyncSandboxPaginator),
+    "SandboxPaginator": (paginators.SandboxPaginator, paginators.AsyncSandboxPaginator),
     "Commands": (blocking.Commands, commands.AsyncCommands),
     "CommandHandle": (blocking.CommandHandle, commands.AsyncCommandHandle),
     "Pty": (blocking.Pty, commands.AsyncPty),

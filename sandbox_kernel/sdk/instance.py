@@ -1,0 +1,262 @@
+"""One sandbox as its parts see it: its session, and whether it may be used, here and now.
+
+Parts (files, commands, packages, snapshots, figures) hold an `Instance`; people hold an `AsyncSandbox`, its handle. An
+instance does not hold the handle: a sandbox ends when nobody holds that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from ..core.codes import EndCode, Survived, UsageCode
+from ..core.errors import (
+    CellInterrupted,
+    ConfigurationError,
+    SandboxClosed,
+    SandboxDied,
+    SandboxError,
+    SandboxPaused,
+)
+from ..core.tasks import Tasks, noted_in
+from ..session import remembered
+from ..session.session import Session
+from . import starts
+from .cell import Cell, Front, Tell, submit_silently
+from .execution import Execution, ExecutionError
+from .lifetimes import Finalizers
+from .network import Network
+from .opening import Opening
+from .values import seconds
+
+MARGIN_SECONDS = 5.0
+
+
+class Origin:
+    """What a sandbox that did not start yet goes on from: an open file, and what was said of it."""
+
+    def __init__(self, name: str, said: Mapping[str, Any], fd: int) -> None:
+        """`fd` is closed by this object."""
+        self._name, self._said, self._fd = name, said, fd
+
+    async def begin(self, session: Session) -> None:
+        """Start a session where it goes on from. Raises as `start`."""
+        try:
+            session.begin_from(
+                dict(self._said["state"]), remembered.opening(session.engine, self._name, self._said, self._fd)
+            )
+            await session.started()
+        finally:
+            self.close()
+        session.audit("restored", snapshot=self._name)
+        submit_silently(session, remembered.anew())
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()  # of one whose sandbox never came to be: its caller gave up, or another of its twins failed
+
+
+class Handle(Protocol):
+    """What people hold of a sandbox."""
+
+    notebook_cell: str | None
+    """The cell of a notebook that is run next, whose figures share a library; None where each result stands alone."""
+
+    async def kill(self) -> bool: ...
+
+
+class Instance:
+    """See the module."""
+
+    _reaped: ClassVar[bool] = False
+
+    def __init__(self, handle: Handle, opening: Opening) -> None:
+        """Raises `ConfigurationError`."""
+        self._handle = weakref.ref(handle)
+        self.settings = opening.settings
+        self.ownership = opening.ownership()
+        self.lifetime = self.ownership.lifetime
+        self.cells: dict[str, Cell] = {}
+        self.network = Network(self.settings, self.cells, opening.tools)
+        self.session = Session(
+            self.settings,
+            self.ownership.engine,
+            Front(self.cells),
+            inside=self.network.inside,
+            service=self.network.service,
+            identity=self.ownership.name,
+        )
+        self.origin: Origin | None = None
+        """Where it goes on from, until it has started."""
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._finalizers: Finalizers | None = None
+        self._turn = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
+        self._tasks = Tasks(noted_in(self.session.audit))
+        self._calls = self._interrupts = 0
+
+    # --- what it is ---
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never started."""
+        return self._loop is None
+
+    @property
+    def is_killed(self) -> bool:
+        return self._closing is not None
+
+    @property
+    def is_ended(self) -> bool:
+        return self._closing is not None or self.session.is_closed
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a container runs that was attested."""
+        return self.session.is_open and self._pid == os.getpid()
+
+    @property
+    def runs_a_cell(self) -> bool:
+        return any(self.session.router.requests.running_cells())
+
+    def check(self, *, paused: bool = False) -> None:
+        """Raise `SandboxClosed` unless this sandbox may be used here, and `SandboxPaused` unless now, or `paused`."""
+        if self._pid != os.getpid():
+            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_PROCESS)
+        if self._loop is not None and self._loop.is_closed():
+            raise SandboxClosed(EndCode.LOOP_CLOSED)
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_LOOP)
+        if self.is_ended:
+            raise SandboxClosed(EndCode.SANDBOX_KILLED)
+        if self.session.is_paused and not paused:
+            raise SandboxPaused(EndCode.SANDBOX_PAUSED)
+
+    def _held(self) -> Handle:
+        """Return the handle, so that a call holds it. Raises `SandboxClosed` if nobody did."""
+        if (handle := self._handle()) is None:
+            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
+        return handle
+
+    # --- cells ---
+
+    async def run(
+        self,
+        code: str,
+        timeout: float | None,
+        stop_on_error: bool,
+        wanted: frozenset[str],
+        tell: Tell,
+        *,
+        reads: str | None = None,
+        around: tuple[str, str] | None = None,
+    ) -> Execution:
+        """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
+        handle = self._held()
+        if not isinstance(code, str):
+            raise ConfigurationError(
+                UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
+            )
+        self.network.check_outside(self.session.id)
+        limit = None if timeout is None else seconds(timeout)
+        interrupts = self._interrupts
+        self._calls += 1
+        try:
+            if not self.session.is_open:
+                await self.ready(fresh=True)
+            self.check()
+            if interrupts != self._interrupts:
+                error = ExecutionError.of(CellInterrupted(EndCode.CELL_NOT_RUN))
+                if "error" in wanted:
+                    await tell("error", error)
+                return Execution(code=code, error=error)
+            cell = Cell(code, wanted, self.session, reads, handle.notebook_cell)
+            return await cell.run(self.cells, limit, stop_on_error, tell, around)
+        finally:
+            self._calls -= 1
+
+    async def interrupt(self) -> bool:
+        """See `AsyncSandbox.interrupt`."""
+        self.check()
+        if not (self._calls or self.runs_a_cell):
+            return False
+        self._interrupts += 1
+        await self.session.interrupt()
+        return True
+
+    # --- from start to end ---
+
+    async def ready(self, *, fresh: bool, again: bool = False) -> None:
+        """Wait for a sandbox that is attested and ready; with `fresh`, start one if there is none.
+
+        Without, the loss of the last one is raised: what a caller looks for is gone with it.
+        """
+        handle, session = self._held(), self.session
+        self.check()
+        async with self._turn:
+            if session.is_open and not again:
+                return
+            if session.is_gone and (not fresh or self.ownership.is_detached):
+                raise session.failure or SandboxDied(EndCode.SANDBOX_DIED, "the sandbox is gone", kept=Survived.NOTHING)
+            self._begin(handle, asyncio.get_running_loop())
+            async with starts.turn(asyncio.get_running_loop()):
+                self.check()
+                await self._started()
+        if not Instance._reaped:
+            Instance._reaped = True
+            self._tasks.start(starts.reap(session), "removing what others left")
+
+    def _begin(self, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
+        if self._finalizers is None:
+            self._loop = loop
+            self.lifetime.begin(loop, handle.kill)
+            self._finalizers = Finalizers(handle, self.ownership.ends_with_caller(self.session), loop)
+
+    async def _started(self) -> None:
+        """Start, within the time that is set for it."""
+        limit = self.settings.limits.start_seconds + MARGIN_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                origin, self.origin = self.origin, None
+                await (self.ownership.start(self.session, self.cells) if origin is None else origin.begin(self.session))
+        except TimeoutError:
+            raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{limit:g} s") from None
+        except SandboxError:
+            self.check()  # killed meanwhile: that is the reason, then
+            raise
+
+    async def end(self) -> bool:
+        """End it, on the loop that it belongs to; return whether it was open. Idempotent."""
+        if self._pid != os.getpid():
+            return False  # its connection was closed with the fork
+        open_until_now = not self.is_ended
+        running, own = asyncio.get_running_loop(), self._loop or asyncio.get_running_loop()
+        if own.is_closed():
+            self.session.abandon()
+        elif own is not running and own.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.end(), own))
+        elif own is not running:
+            raise SandboxClosed(EndCode.LOOP_STOPPED)
+        else:
+            self._closing = self._closing or self._tasks.hold(self._close(), "the end of a sandbox")
+            await asyncio.shield(self._closing)
+        return open_until_now
+
+    async def _close(self) -> None:
+        if self.origin is not None:
+            self.origin.close()
+        self.lifetime.stop()
+        if not self.ownership.is_left:
+            self.session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
+        await self._tasks.close()
+        await self.session.close()
+        if self._finalizers is not None:
+            self._finalizers.detach()
