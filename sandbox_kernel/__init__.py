@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
     from .core.errors import AbilityMissing as AbilityMissing
     from .core.errors import CallbackFailed as CallbackFailed
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from .core.errors import SandboxDied as SandboxDied
     from .core.errors import SandboxError as SandboxError
     from .core.errors import SandboxPaused as SandboxPaused
+    from .core.version import __version__ as __version__
     from .gateway.tools import Tool as Tool
     from .gateway.tools import Tools as Tools
     from .sdk.blocking import Sandbox as Sandbox
@@ -81,6 +80,7 @@ _PLACES = {
         "SandboxError",
         "SandboxPaused",
     ),
+    "core.version": ("__version__",),
     "gateway.tools": ("Tool", "Tools"),
     "sdk.blocking": ("Sandbox",),
     "sdk.callbacks": ("Prompt",),
@@ -128,8 +128,7 @@ _PLACES = {
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
-__all__ = ["__version__"]
-__all__ += list(_MODULES)
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:

@@ -8,11 +8,12 @@
 - `warm`: One of them, from its start to its claim.
 - `spare`: What the machine has to spare for it.
 - `kept`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.
-- `keeping`: Who may have such a one, for how long, and what is answered about them.
+- `keeping`: Who may have such a one, and for how long.
 - `owner`: What is asked for with one that is kept, and its owner's end of the pipe.
 - `frames`: A pipe's bytes cut into frames, without reading them.
 - `transcript`: What a cell has sent, for whoever takes its sandbox over.
 - `lent`: A sandbox whose pipe a caller has: its end, and whose it is.
+- `service`: What a broker is for its connections.
 - `caller`: One connection: a few bounded requests, each answered once.
 - `answers`: What callers may ask besides a sandbox.
 - `metrics`: Figures for the operator, in Prometheus's text form.

@@ -10,25 +10,21 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.codes import EndCode
 from ..core.descriptors import send_fds
 from ..core.errors import EngineError, SandboxError
-from ..core.model import SandboxSample
+from ..core.model import ExitReason, SandboxSample
 from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import PAUSE, Ability, abilities_of, demand
 from ..engines.broker import words
 from ..engines.broker.places import Peer, peer
 from ..engines.machines import Pausable, Sampled
 from .answers import ANSWERS
-from .keeping import KEPT_ANSWERS
 from .kept import Kept
-
-if TYPE_CHECKING:
-    from ..core.model import ExitReason
-    from .daemon import Broker
-    from .lent import Lent
+from .lent import Lent
+from .service import Service
 
 NEXT_SECONDS = 10.0
 """For the next request; a connection without one, and without a sandbox, is in others' way."""
@@ -42,7 +38,7 @@ Answer = dict[str, Any]
 class Caller:
     """A process that is connected."""
 
-    def __init__(self, broker: Broker, sock: socket.socket) -> None:
+    def __init__(self, broker: Service, sock: socket.socket) -> None:
         self.peer: Peer = peer(sock)
         self.lent: Lent | None = None
         self._broker = broker
@@ -130,12 +126,12 @@ class Caller:
             "sample": self._sample,
             "pause": self._pause,
             "resume": self._resume,
-            **{op: self._asking(answer) for op, answer in (ANSWERS | KEPT_ANSWERS).items()},
+            **{op: self._asking(answer) for op, answer in ANSWERS.items()},
         }
 
-    def _asking(self, answer: Callable[[Broker, Caller, Answer], Awaitable[Answer]]) -> Any:
+    def _asking(self, answer: Callable[[Service, Peer, Answer], Awaitable[Answer]]) -> Any:
         async def ask(said: Answer) -> Answer:
-            return await answer(self._broker, self, said)
+            return await answer(self._broker, self.peer, said)
 
         return ask
 

@@ -127,7 +127,7 @@ async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:
                 head = await reader.readuntil(b"\r\n\r\n")
                 found = head.startswith(b"GET /metrics ")
                 whole = cast("Broker", broker)
-                page = whole.figures.page(whole) if found else "there is /metrics and nothing else\n"
+                page = whole.page() if found else "there is /metrics and nothing else\n"
                 status = "200 OK" if found else "404 Not Found"
                 body = page.encode()
                 writer.write(

@@ -31,9 +31,10 @@ from .ceilings import Policy
 from .keeping import Keeping
 from .kept import Kept
 from .lent import Lent
-from .metrics import Figures
+from .metrics import Figures, Gauges
 from .owner import Wish
 from .pool import Pool
+from .service import Made
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ BACKLOG = 64
 END_SECONDS = 0.8
 """For what waits to be gone, before the process ends and takes it along."""
 REAP_PAUSE = 10.0
-
-Made = tuple[Lent, dict[str, Any], int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,9 @@ class Broker:
         self.engine, self.policy = engine, policy
         self.pool = pool or Pool(engine, size=0)
         self.tally = Tally()
-        self.keeping = Keeping(self)
-        self.figures = Figures()
         self.lent: dict[str, Lent] = {}
+        self.keeping = Keeping(lambda: self.policy, self.lent)
+        self.figures = Figures()
         self.tasks = Tasks()
         self.starting = 0
         self._read = read
@@ -103,6 +102,27 @@ class Broker:
     @property
     def connections(self) -> int:
         return len(self._callers)
+
+    def page(self) -> str:
+        """Return all figures as Prometheus reads them."""
+        lent = self.lent.values()
+        states = Counter(one.state for one in lent)
+        return self.figures.page(
+            Gauges(
+                states={
+                    "running": states["running"],
+                    "handed-over": states["handed over"],
+                    "detached": states["detached"],
+                    "ready": self.pool.ready,
+                    "starting": self.starting,
+                },
+                connections=self.connections,
+                memory_promised=sum(one.spec.limits.memory_bytes for one in lent),
+                kept=self.keeping.cost,
+                pool_made=self.pool.made,
+                pool_lost=self.pool.lost,
+            )
+        )
 
     # --- its callers --------------------------------------------------------------------------------------------------
 
@@ -134,10 +154,10 @@ class Broker:
             self.figures.refused(EndCode.BROKER_BUSY.code)
             caller.refuse(QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{most} connections at once"))
 
-    def has_left(self, caller: Caller) -> None:
-        if caller in self._callers:
-            self._callers.discard(caller)
-            self._by_user[caller.peer.uid] -= 1
+    def has_left(self, connection: object) -> None:
+        if isinstance(connection, Caller) and connection in self._callers:
+            self._callers.discard(connection)
+            self._by_user[connection.peer.uid] -= 1
             self._used = time.monotonic()
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------

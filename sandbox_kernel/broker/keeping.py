@@ -1,4 +1,4 @@
-"""Sandboxes that outlive their callers: who may have one, for how long, and what is answered about them.
+"""Sandboxes that outlive their callers: who may have one, and for how long.
 
 One that is another user's is answered for as one that is not there.
 """
@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import pwd
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError, QuotaExceeded, SandboxError
 from ..engines.broker import words
+from ..engines.broker.places import Peer
+from .ceilings import Policy
 from .kept import Kept
+from .lent import Lent
 from .owner import Wish
-
-if TYPE_CHECKING:
-    from ..engines.broker.places import Peer
-    from .caller import Caller
-    from .daemon import Broker
-
-MOST_ANSWER = words.MOST_BYTES - 4096
-"""Bytes of the rows of one answer; the rest is asked for with the number of the last."""
 
 MOST_PASSING = 8
 """Owners, one after another, whose words a sandbox that does not listen has not taken yet."""
@@ -35,13 +29,14 @@ Answer = dict[str, Any]
 class Keeping:
     """The sandboxes of one broker that are kept."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, Lent]) -> None:
+        """`policy` returns what users may have now; `lent` are all sandboxes of the broker."""
+        self._policy, self._lent = policy, lent
         self._names: set[tuple[int, str]] = set()
 
     @property
     def all(self) -> list[Kept]:
-        return [one for one in self._broker.lent.values() if isinstance(one, Kept)]
+        return [one for one in self._lent.values() if isinstance(one, Kept)]
 
     @property
     def cost(self) -> int:
@@ -55,7 +50,7 @@ class Keeping:
         """
         if said is None:
             return None
-        ceiling = self._broker.policy.of(whose.uid)
+        ceiling = self._policy().of(whose.uid)
         try:
             wish = _read(said, ceiling.lifetime, ceiling.by("lifetime"))
         except (LookupError, TypeError, ValueError) as error:
@@ -83,7 +78,7 @@ class Keeping:
 
     def allows(self, whose: Peer) -> str:
         """Return what a user may have, for people."""
-        ceiling = self._broker.policy.of(whose.uid)
+        ceiling = self._policy().of(whose.uid)
         there = sum(uid == whose.uid for uid, _ in self._names)
         most = f"each for {ceiling.lifetime:g} s at most"
         return f"{there} of {ceiling.detached} sandboxes that outlive their caller, {most}"
@@ -95,7 +90,7 @@ class Keeping:
     def of(self, whose: Peer) -> list[Kept]:
         """Return those of a user, and of the users that the operator's file says it may take over from."""
         users = {whose.uid}
-        for name in self._broker.policy.of(whose.uid).takes:
+        for name in self._policy().of(whose.uid).takes:
             with contextlib.suppress(KeyError):
                 users.add(pwd.getpwnam(name).pw_uid)
         own = [one for one in self.all if one.uid in users]
@@ -145,45 +140,3 @@ def _read(said: object, most: float, set_by: str) -> Wish:
         metadata=words.metadata(said["metadata"]),
         settings=words.text(said["settings"], words.MOST_SETTINGS),
     )
-
-
-async def kept(broker: Broker, caller: Caller, said: Answer) -> Answer:
-    """List those that a user may have, the oldest first, from behind a row on."""
-    after = said.get("after", 0)
-    if type(after) is not int or after < 0:
-        raise ValueError("no row")
-    found = sorted(broker.keeping.of(caller.peer), key=lambda one: one.since)
-    rows: list[Answer] = []
-    size = 0
-    for one in found[after:]:
-        limits = words.asked(one.spec)["limits"]
-        row = {**one.shown(), "image": one.spec.image, "runtime": one.spec.runtime, "limits": limits}
-        size += len(json.dumps(row))
-        if size > MOST_ANSWER:
-            return {"rows": rows, "more": True}
-        rows.append(row)
-    return {"rows": rows, "more": False}
-
-
-async def described(broker: Broker, caller: Caller, said: Answer) -> Answer:
-    one = broker.keeping.named(said, caller.peer)
-    return {"settings": one.wish.settings, "metadata": one.wish.metadata, "own": one.uid == caller.peer.uid}
-
-
-async def end(broker: Broker, caller: Caller, said: Answer) -> Answer:
-    await broker.keeping.named(said, caller.peer).kill()
-    return {}
-
-
-async def extend(broker: Broker, caller: Caller, said: Answer) -> Answer:
-    one = broker.keeping.named(said, caller.peer)
-    one.extend(words.seconds(said["lasts"]))
-    return {"left": one.left}
-
-
-KEPT_ANSWERS: dict[str, Callable[[Broker, Caller, Answer], Awaitable[Answer]]] = {
-    "kept": kept,
-    "described": described,
-    "end": end,
-    "extend": extend,
-}

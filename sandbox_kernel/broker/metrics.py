@@ -5,14 +5,24 @@ from __future__ import annotations
 import resource
 from bisect import bisect_left
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .daemon import Broker
+from collections.abc import Mapping
+from typing import NamedTuple
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds, upper ends of the histogram's parts."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Gauges(NamedTuple):
+    """What a broker has now. Sizes in bytes."""
+
+    states: Mapping[str, int]
+    """Sandboxes by state."""
+    connections: int
+    memory_promised: int
+    kept: int
+    pool_made: int
+    pool_lost: int
 
 
 class Figures:
@@ -35,19 +45,10 @@ class Figures:
         self._claims[kind][bisect_left(BOUNDS, seconds)] += 1
         self._seconds[kind] += seconds
 
-    def page(self, broker: Broker) -> str:
+    def page(self, now: Gauges) -> str:
         """Return all figures as Prometheus reads them."""
-        lent = broker.lent.values()
-        found = Counter(one.state for one in lent)
-        states = {
-            "running": found["running"],
-            "handed-over": found["handed over"],
-            "detached": found["detached"],
-            "ready": broker.pool.ready,
-            "starting": broker.starting,
-        }
         lines = [*_head("sandboxes", "gauge", "Sandboxes by state.")]
-        lines += [f'sandbox_kernel_broker_sandboxes{{state="{state}"}} {count}' for state, count in states.items()]
+        lines += [f'sandbox_kernel_broker_sandboxes{{state="{state}"}} {count}' for state, count in now.states.items()]
         lines += _head("claim_seconds", "histogram", "From a request to its pipe.")
         for kind, counts in self._claims.items():
             total = 0
@@ -61,20 +62,16 @@ class Figures:
         lines += _head("ends_total", "counter", "Sandboxes that ended, by reason.")
         lines += [_labelled("ends_total", "reason", *row) for row in sorted(self._ended.items())]
         single = (
-            ("connections", "gauge", "Connections of callers.", broker.connections),
-            ("memory_promised_bytes", "gauge", "Memory limits of all running sandboxes together.", _promised(broker)),
+            ("connections", "gauge", "Connections of callers.", now.connections),
+            ("memory_promised_bytes", "gauge", "Memory limits of all running sandboxes together.", now.memory_promised),
             ("resident_peak_bytes", "gauge", "Most memory that the broker itself had.", _peak()),
-            ("kept_bytes", "gauge", "Output of cells that is kept for the next owner.", broker.keeping.cost),
-            ("pool_made_total", "counter", "Sandboxes that were made ahead.", broker.pool.made),
-            ("pool_lost_total", "counter", "Sandboxes made ahead that nobody got.", broker.pool.lost),
+            ("kept_bytes", "gauge", "Output of cells that is kept for the next owner.", now.kept),
+            ("pool_made_total", "counter", "Sandboxes that were made ahead.", now.pool_made),
+            ("pool_lost_total", "counter", "Sandboxes made ahead that nobody got.", now.pool_lost),
         )
         for name, kind, text, value in single:
             lines += [*_head(name, kind, text), f"sandbox_kernel_broker_{name} {value}"]
         return "\n".join(lines) + "\n"
-
-
-def _promised(broker: Broker) -> int:
-    return sum(one.spec.limits.memory_bytes for one in broker.lent.values())
 
 
 def _peak() -> int:

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from .. import __version__
 from ..core.errors import SandboxError
 from ..core.tasks import Tasks
+from ..core.version import __version__
 from .spare import SPARE_BYTES, spare_memory, under_pressure
 from .warm import Warm
 

@@ -27,6 +27,7 @@
 - `weight`: What a piece of JSON will cost in memory, found before it is parsed.
 - `extras`: How the packages of an extra are installed.
 - `zone`: The time zone of this machine.
+- `version`: The version of the package.
 - `stamp`: What tells one installation of this package from another.
 - `resources`: Where the package lies, and what it brings along besides code.
 """

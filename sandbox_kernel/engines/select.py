@@ -14,7 +14,7 @@ from ..core.usage_codes import UsageCode
 if TYPE_CHECKING:
     from .about import Inspectable
     from .base import Ahead
-    from .bubblewrap.roots import Root
+    from .bubblewrap.roots import Root as Root  # noqa: PLC0414 (others name it, too)
 
 AUTO, DOCKER, BUBBLEWRAP, BROKER, QEMU = "auto", "docker", "bubblewrap", "broker", "qemu"
 

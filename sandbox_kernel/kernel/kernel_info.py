@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from .. import __version__
 from ..core.model import format_bytes
+from ..core.version import __version__
 from ..session import protocol
 from ..session.introduction import LANGUAGE
 from ..session.session import Session

@@ -17,13 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import sandbox_kernel
-
 from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolve
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError
 from ..core.model import Settings, format_bytes
-from ..core.resources import brought
+from ..core.resources import PACKAGE, brought
+from ..core.version import __version__
 from ..files.places import open_folder
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def kernel_spec(
     limits = settings.limits
     # For people who read the kernel's description; the arguments above are what counts.
     about = {
-        "version": sandbox_kernel.__version__,
+        "version": __version__,
         "image": settings.image,
         "runtime": settings.runtime or "default",
         "network": list(settings.network) or "none",
@@ -122,7 +121,7 @@ def isolation_flags(python: str) -> list[str]:
     for flags in (["-I"], ["-E", "-P"]):
         command = [python, *flags, "-c", "import sandbox_kernel; print(sandbox_kernel.__file__)"]
         found = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60, check=False)
-        if found.returncode == 0 and Path(found.stdout.strip()).samefile(sandbox_kernel.__file__):
+        if found.returncode == 0 and Path(found.stdout.strip()).samefile(PACKAGE / "__init__.py"):
             return flags
     raise ConfigurationError(
         UsageCode.INSTALLATION_UNFIT,

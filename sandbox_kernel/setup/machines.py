@@ -44,7 +44,7 @@ from .steps import Say, Steps, step, tail
 from .turns import alone
 
 if TYPE_CHECKING:
-    from ..engines.bubblewrap.roots import Root
+    from ..engines.select import Root
 
 DOORS = {"kernels": False, "the SDK and what builds on it": True}
 """Each door, and whether figures bring their data along."""

@@ -193,7 +193,7 @@ def test_the_notebooks_folder_and_the_environment_cannot_replace_modules(tmp_pat
 
 def test_a_python_that_only_finds_the_package_by_accident_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a kernel would work in one folder, or under one PYTHONPATH, and fail elsewhere."""
-    monkeypatch.setattr(install.sandbox_kernel, "__file__", __file__)  # type: ignore[attr-defined]
+    monkeypatch.setattr(install, "PACKAGE", Path(__file__).parent)
     with pytest.raises(ConfigurationError, match="install it first"):
         install.isolation_flags(sys.executable)
 

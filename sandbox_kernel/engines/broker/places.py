@@ -105,7 +105,7 @@ def own_has(engine: str) -> bool:
 
     It is there since somebody named it, maybe for another engine, or before the package was changed.
     """
-    from ... import __version__
+    from ...core.version import __version__
 
     said = _asked(own())
     # What says no installation is of a version that listens elsewhere.

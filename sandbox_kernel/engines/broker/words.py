@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ... import __version__
 from ...core.codes import EndCode, Note, find
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing, QuotaExceeded, SandboxError
 from ...core.model import AgentOptions, Inside, Limits, ProcessSample, SandboxSample, SandboxSpec
+from ...core.version import __version__
 
 MOST_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""

@@ -23,10 +23,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import __version__
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
+from ...core.version import __version__
 from .. import filter as system_calls
 from .. import seccomp
 from ..cgroups import Group

@@ -8,6 +8,7 @@
 - `documents`: An engine's documents as values of ours.
 - `witness`: What an engine says of a container, compared with what it was asked for.
 - `http`: The little HTTP that the engine's API needs, on asyncio.
+- `api`: The calls of the Engine API that the engine and its containers share.
 - `container`: One running container: its pipe, and why it ended.
 - `engine`: The Docker engine: start, adopt, list, reap.
 """

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ... import __version__
 from ...core.model import SandboxSpec
+from ...core.version import __version__
 from .. import guard
 from ..owner import Owner, host_name
 from .arguments import LABEL, container_arguments, digest

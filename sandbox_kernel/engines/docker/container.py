@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
@@ -23,12 +23,10 @@ from ..guard import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
 from ..processes import of_cgroup
+from .api import DockerApi
 from .errors import odd
+from .http import Connection
 from .witness import witness
-
-if TYPE_CHECKING:
-    from .engine import DockerEngine
-    from .http import Connection
 
 KILL_SECONDS = 4.0
 """How long a removal is waited for. One that takes longer goes on without anybody who waits."""
@@ -63,7 +61,7 @@ class DockerContainer(OverPipe):
 
     def __init__(
         self,
-        engine: DockerEngine,
+        engine: DockerApi,
         identity: str,
         name: str,
         session_id: str,

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,10 +23,11 @@ from ..multiplexed import Demultiplexer
 from ..owner import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation
+from .api import DockerApi
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
-from .errors import BeingRemoved, NoSuchContainer, odd, refusal, silent
+from .errors import odd
 from .http import Connection
 from .why import why
 
@@ -36,19 +37,17 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
-REQUEST_SECONDS = 30.0
-"""One answer of the engine; a create took 0.1 s here, and takes seconds on a machine that is out of breath."""
 REAP_SECONDS = 15.0
 REAP_AGE_SECONDS = 30
 """A container younger than this may belong to a start that is under way."""
 AT_REST = {"created", "exited", "dead"}
 """States of a container of which no process has the pipe, and that is nobody's to hand over."""
 HANDED_OVER_PAUSE = 2.0
-API = (1, 41)
+OLDEST_API = (1, 41)
 """Docker 20.10, the oldest that knows `CgroupnsMode`."""
 
 
-class DockerEngine:
+class DockerEngine(DockerApi):
     """A Docker engine, or another that speaks its API, behind a unix socket."""
 
     abilities = PAUSE
@@ -60,9 +59,8 @@ class DockerEngine:
 
         `ahead` is a create that this engine was asked for already; a start with its spec takes it up.
         """
-        self.path = socket_path(base_url)
+        super().__init__(socket_path(base_url))
         self.owner_pid = owner_pid or os.getpid()
-        self.guard = guard.of(self.path)
         self._ahead = ahead
         self._starting: asyncio.Task[DockerContainer] | None = None
         self._tasks = Tasks()
@@ -187,7 +185,7 @@ class DockerEngine:
 
         version = await self.request("GET", "/version")
         text = str(version.get("ApiVersion", "0"))
-        if tuple(int(part) for part in text.split(".") if part.isdigit()) < API:
+        if tuple(int(part) for part in text.split(".") if part.isdigit()) < OLDEST_API:
             why = "the container engine is too old: it must be Docker 20.10 or later"
             raise EngineError(EndCode.ENGINE_TOO_OLD, why, limit="API 1.41", value=text)
         return engine_info(version, await self.request("GET", "/info"))
@@ -210,88 +208,11 @@ class DockerEngine:
 
         return memory_used(await self.request("GET", f"/containers/{container}/stats?stream=false&one-shot=true"))
 
-    # --- what a container uses --------------------------------------------------------------------------------------
-
-    async def request(self, method: str, target: str, body: object = None) -> Any:
-        """Return the engine's answer, decoded."""
-        return await self._decoded(await self._ask(method, target, body), target)
-
-    async def subscribe(self, session_id: str, since: float) -> Connection:
-        """Return the stream of what happens to a session's container, from the time `since` on (seconds)."""
-        filters = {
-            "type": ["container"],
-            "label": [f"{LABEL}.session={session_id}"],
-            "event": ["oom", "die", "destroy", "pause"],
-        }
-        return await self._ask("GET", f"/events?since={since:.9f}&filters={quote(json.dumps(filters), safe='')}")
-
-    async def attach(self, identity: str) -> Pipe:
-        """Return the pipe into a container that was created and is not started yet."""
-        target = f"/containers/{identity}/attach?stream=1&stdin=1&stdout=1&stderr=1"
-        return Pipe(*(await self._ask("POST", target, upgrade=True)).release(), Demultiplexer())
-
-    async def inspect(self, identity: str) -> dict[str, Any] | None:
-        """Return the engine's document on a container, None when there is none of that name."""
-        try:
-            found: dict[str, Any] = await self.request("GET", f"/containers/{identity}/json")
-        except NoSuchContainer:
-            return None
-        return found
-
-    async def rename(self, identity: str, session_id: str, owner_pid: int) -> str:
-        """Write a new owner into a container's name and return it. Raises `EngineError` when the container is gone."""
-        name = Owner.of(owner_pid).container_name(session_id)
-        await self.request("POST", f"/containers/{identity}/rename?name={name}")
-        return name
-
-    async def remove(self, identity: str) -> bool:
-        """End and remove a container; return whether this call did. Returns when it is gone."""
-        try:
-            await self.request("DELETE", f"/containers/{identity}?force=1&v=1")
-        except NoSuchContainer:
-            return False
-        except BeingRemoved:
-            deadline = time.monotonic() + REQUEST_SECONDS
-            while await self.inspect(identity) is not None:
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.02)
-            return False
-        return True
-
     # --- inside -----------------------------------------------------------------------------------------------------
-
-    async def _ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> Connection:
-        """Send a request and return its reply, the body unread."""
-        connection = Connection(self.path)
-        return await self._answered(connection, connection.ask(method, target, body, upgrade=upgrade), target, body)
 
     async def _created_ahead(self, ahead: Ahead) -> Any:
         connection, target = Connection(self.path, ahead.socket), create_target(ahead.name)
-        return await self._decoded(await self._answered(connection, connection.answer(), target, ahead.body), target)
-
-    async def _answered(self, connection: Connection, asking: Awaitable[int], target: str, body: object) -> Connection:
-        """Return the connection once its status is there."""
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                status = await asking
-                if status < 400:
-                    return connection
-                answer = await connection.json()
-        except TimeoutError as error:
-            connection.close()
-            raise silent(target, REQUEST_SECONDS) from error
-        except BaseException:
-            connection.close()
-            raise
-        raise refusal(status, str(answer.get("message", "")) if isinstance(answer, dict) else "", body)
-
-    async def _decoded(self, connection: Connection, target: str) -> Any:
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                return await connection.json()
-        except TimeoutError as error:
-            raise silent(target, REQUEST_SECONDS) from error
+        return await self.decoded(await self.answered(connection, connection.answer(), target, ahead.body), target)
 
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")

@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import __version__
 from ...core.model import SandboxSpec
 from ...core.resources import PACKAGE, is_locked
+from ...core.version import __version__
 from .places import Machine
 
 FORMAT = 2
