@@ -89,6 +89,14 @@ class RuleIndex:
         self.methods = frozenset(self._names["method"])
         self.text, self.shell, self.script = (self._patterns[kind] for kind in _PATTERNS)
         self.of = lru_cache(MAX_ASKED)(self._of)
+        self.members: dict[str, set[str]] = {}
+        """The names of each module that some rule knows: those that `from module import *` is taken to bring."""
+        for name in (*self._names["name"], *self._names["call"]):
+            head, dot, last = name.rpartition(".")
+            while dot:
+                if last.isidentifier():
+                    self.members.setdefault(head, set()).add(last)
+                head, dot, last = head.rpartition(".")
 
     def _add(self, row: Row, kind: str, text: str) -> None:
         if kind in _PATTERNS:
@@ -110,12 +118,6 @@ class RuleIndex:
                 head = head[:at]
                 found |= dict.fromkeys(table.get(f"{head}.*", ()))
         return tuple(found)
-
-    @cache  # noqa: B019 (an index lives as long as its session)
-    def members(self, module: str) -> tuple[str, ...]:
-        """Return the names of a module that some rule knows: those that `from module import *` is taken to bring."""
-        names = (name for kind in ("name", "call") for name in self._names[kind])
-        return tuple({rest.partition(".")[0] for name in names if (rest := name.removeprefix(f"{module}.")) != name})
 
     def exactly(self, kind: str, name: str) -> Iterable[Row]:
         """Return the rules about a method, an attribute or a definition of this name."""

@@ -227,7 +227,8 @@ class Reader:
             self._import(module, node.lineno)
             self._findings.text(f"{module} {' '.join(alias.name for alias in node.names)}", node.lineno)
         for alias in node.names:
-            for name in self._index.members(module) if alias.name == "*" else (alias.name,):
+            for name in self._index.members.get(module, ()) if alias.name == "*" else (alias.name,):
+                self._step()
                 value = Value(ref=library.canonical(f"{module}.{name}"))
                 if alias.name != "*":
                     self._mention(value, node.lineno)

@@ -125,6 +125,19 @@ def test_names_are_followed_from_cell_to_cell() -> None:
     assert screen.look("go(word)").findings == ()
 
 
+def test_all_names_of_a_module_are_known_by_the_rules() -> None:
+    found = Screen().look("from os import *\nsystem(word)").findings
+    assert "process-shell" in [one.code for one in found]
+
+
+def test_what_is_made_of_a_decoded_text_is_not_decoded_again() -> None:
+    """The receiver of a method is not given to it, and an argument is."""
+    codes = [one.code for one in Screen().look("import base64\nbase64.b64decode(x).decode()").findings]
+    assert "nested-decoders" not in codes
+    codes = [one.code for one in Screen().look("import base64\nbase64.b64decode(base64.b64decode(x))").findings]
+    assert "nested-decoders" in codes
+
+
 def test_a_cell_that_does_not_run_leaves_no_names() -> None:
     screen = Screen()
     screen.look("f = eval", runs=False)
