@@ -260,6 +260,8 @@ class _Search:
                 case Chosen() as one:
                     self.chosen.pop(name, None)
                     self.chosen[name] = one
+                    if not self.still_fits(name, asked[name]):  # it would be asked for without end
+                        raise Unresolved(f"pip chose {name} {one.version}, which is not what it was asked for")
                 case PipFailed() as failed:
                     told = [ask for ask in asked[name] if ask.what.specifier]
                     is_conflict = len(told) > 1 and "(from versions: none)" not in str(failed)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError
 from ..core.model import format_bytes
@@ -110,7 +112,8 @@ def cache() -> Path:
 
 
 def _pins(lock: Path) -> dict[str, str]:
-    return dict(re.findall(r"^([\w.-]+)==([^\s\\;]+)", lock.read_text(), re.MULTILINE))
+    found = re.findall(r"^([\w.-]+)==([^\s\\;]+)", lock.read_text(), re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
 
 
 def _fill(folder: Path, wheel: Path | None, target: Target, name: str, fill: Callable[[Pip, Path], None]) -> None:

@@ -349,6 +349,18 @@ def test_a_wheel_that_is_named_takes_part_in_the_choice(index: Path, tmp_path: P
         asked(index, f"other\n{own}\n")
 
 
+def test_an_answer_of_pip_to_another_question_ends_the_search(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(self: Pip, lines: object) -> list[dict[str, Any]]:
+        digest = {"archive_info": {"hashes": {"sha256": "0" * 64}}, "url": "file:///none"}
+        return [{"metadata": {"name": "client", "version": "1.0"}, "download_info": digest}]
+
+    monkeypatch.setattr(Pip, "choose", choose)
+    with pytest.raises(ConfigurationError, match=r"pip chose client 1\.0, which is not what it was asked for"):
+        asked(index, "client>=2\n")
+    with pytest.raises(ConfigurationError, match="pip chose other packages than those"):
+        asked(index, "other\n")
+
+
 def test_with_hashes_each_package_has_one(index: Path) -> None:
     path = wheel(index, "helper>=1", name="client")
     helper = wheel(index, name="helper")
