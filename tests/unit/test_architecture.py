@@ -241,6 +241,7 @@ def test_the_start_of_a_kernel_imports_nothing_heavy() -> None:
     )
     assert "sandbox_kernel.session.session" in found
     assert {"sandbox_kernel.engines.docker.engine", "sandbox_kernel.policy.outputs"} <= found
+    assert not [name for name in found if name.startswith("sandbox_kernel.plugins")]
     assert not found & set(HEAVY)
 
 
