@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sandbox_kernel.policy.widget_models import NAMES
+from sandbox_kernel.policy.widgets.known_models import NAMES
 from tests.browser.lab import Lab, settled
 from tests.support.chromium import Evil, listening
 from tests.support.policy.widget_spec import own_names, registered

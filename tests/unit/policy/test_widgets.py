@@ -14,8 +14,9 @@ from nbclient import NotebookClient
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, outputs, widgets
+from sandbox_kernel.policy import OutputPolicy, outputs
 from sandbox_kernel.policy.budget import MAX_COMMS
+from sandbox_kernel.policy.widgets import comms
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, display, filtered, message, model, update
@@ -197,7 +198,7 @@ def test_an_id_is_of_one_class_also_for_the_next_kernel_of_a_session() -> None:
 
 
 def test_ids_of_closed_widgets_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widgets, "MAX_PAST", 3)
+    monkeypatch.setattr(comms, "MAX_PAST", 3)
     policy = OutputPolicy("safe")
     for name in "abc":
         assert policy.apply(model(name, "ButtonModel")).message is not None

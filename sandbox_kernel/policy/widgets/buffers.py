@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.codes import OutputCode
-from . import media, raster
-from .plain import POISON
-from .verdict import Notes, RefusedError
-from .widget_models import Model
+from ...core.codes import OutputCode
+from .. import media, raster
+from ..plain import POISON
+from ..verdict import Notes, RefusedError
+from .known_models import Model
 
 Placed = list[tuple[list[Any], Any]]
 """Buffers, each with the path at which a front end puts it into the state."""
@@ -52,7 +52,7 @@ def picture(value: Any, notes: Notes) -> Any:
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
         notes.add(OutputCode.WIDGET_IMAGE)
         return None
-    from . import svg  # with the first of them, for a start takes in none
+    from .. import svg  # with the first of them, for a start takes in none
 
     try:
         left = svg.Allowance()

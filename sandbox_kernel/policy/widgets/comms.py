@@ -1,7 +1,7 @@
 """Comms: the widget protocol for the widgets of ipywidgets itself, each state checked trait by trait; no other channel.
 
 A comm names a JavaScript module and feeds it. Which classes there are, which view draws which model and what each trait
-may hold stands in a table that is made from ipywidgets (`widget_table`): what is not in it does not pass, at the
+may hold stands in a table that is made from ipywidgets (`trait_table`): what is not in it does not pass, at the
 opening, in an update, in an echo and in the states that a front end asks for anew.
 """
 
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.codes import OutputCode
-from . import terminal
-from .budget import MAX_COMMS
-from .errors import error
-from .html_cost import of_text
-from .mime import Bundles
-from .plain import count, is_id, plain
-from .verdict import Notes, RefusedError, named
-from .widget_bytes import Placed, placed_at, shown, takes
-from .widget_models import NAMES, carried, model_of, models, package_of, referred, stranger
-from .widget_rules import Setting, UnfitError, check
-from .widget_views import VIEW as WORK_OF_A_VIEW
-from .widget_views import Views
+from ...core.codes import OutputCode
+from .. import terminal
+from ..budget import MAX_COMMS
+from ..errors import error
+from ..html_cost import of_text
+from ..mime import Bundles
+from ..plain import count, is_id, plain
+from ..verdict import Notes, RefusedError, named
+from .buffers import Placed, placed_at, shown, takes
+from .known_models import NAMES, carried, model_of, models, package_of, referred, stranger
+from .trait_rules import Setting, UnfitError, check
+from .views import VIEW as WORK_OF_A_VIEW
+from .views import Views
 
 TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
 VIEW = "application/vnd.jupyter.widget-view+json"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.codes import OutputCode
-from . import html_cost, marks
-from .verdict import Notes
-from .widget_models import carried, models, referred
+from ...core.codes import OutputCode
+from .. import html_cost, marks
+from ..verdict import Notes
+from .known_models import carried, models, referred
 
 MAX_LIST = 10_000
 """Entries of one list: options of a menu, children of a box. Each becomes an element of the page."""
@@ -125,7 +125,7 @@ def _enum(value: Any, argument: str, setting: Setting) -> str:
 
 
 def _css(value: Any, argument: str, setting: Setting) -> str | None:
-    from . import css
+    from .. import css
 
     text = _text(value, argument, setting)
     if _is_color(text) if argument.endswith("color") else css.allowed_in_widgets(argument, text):
@@ -146,7 +146,7 @@ def _is_color(text: str) -> bool:
 
 
 def _math(value: Any, argument: str, setting: Setting) -> str:
-    from . import tex
+    from .. import tex
 
     left = tex.Allowance()
     text = tex.clean(_text(value, argument, setting), left)
@@ -155,7 +155,7 @@ def _math(value: Any, argument: str, setting: Setting) -> str:
 
 
 def _markup(value: Any, argument: str, setting: Setting) -> str:
-    from . import html
+    from .. import html
 
     return html.sanitise(_text(value, argument, setting), setting.notes)
 

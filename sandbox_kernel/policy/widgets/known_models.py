@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..core.codes import OutputCode
-from .verdict import RefusedError, named
-from .widget_table import MODELS, RULES, SHORT
+from ...core.codes import OutputCode
+from ..verdict import RefusedError, named
+from .trait_table import MODELS, RULES, SHORT
 
 NAMES = tuple(f"_{part}_{what}" for part in ("model", "view") for what in ("name", "module", "module_version"))
 """What says which class a model and its view are. It is the same from the opening of a comm to its end."""
