@@ -49,10 +49,6 @@ if TYPE_CHECKING:
     from .sdk.execution import Logs as Logs
     from .sdk.following import CommandResult as CommandResult
     from .sdk.following import ProcessInfo as ProcessInfo
-    from .sdk.hosted import InvalidArgumentException as InvalidArgumentException
-    from .sdk.hosted import NotFoundException as NotFoundException
-    from .sdk.hosted import SandboxException as SandboxException
-    from .sdk.hosted import TimeoutException as TimeoutException
     from .sdk.result import Result as Result
     from .sdk.said import OutputMessage as OutputMessage
     from .sdk.values import CellUsage as CellUsage
@@ -114,7 +110,6 @@ _PLACES = {
         "ProcessInfo",
     ),
     "sdk.result": ("Result",),
-    "sdk.hosted": ("InvalidArgumentException", "NotFoundException", "SandboxException", "TimeoutException"),
     "sdk.said": ("OutputMessage",),
     "sdk.values": (
         "CellUsage",

@@ -25,7 +25,6 @@
 - `metrics`: What a sandbox uses.
 - `kept_settings`: Its settings: what goes with it, and what is the next owner's own.
 - `keeping`: A sandbox that outlives its caller, and what the next one goes on from.
-- `hosted`: The names that hosted interpreters have for our errors.
 - `installing`: Packages into a sandbox that runs.
 - `storing`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.

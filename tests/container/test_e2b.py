@@ -19,12 +19,12 @@ from sandbox_kernel import (
     AsyncSandbox,
     BarChart,
     BoxAndWhiskerChart,
+    CellTimeout,
     CommandExitException,
     ConfigurationError,
+    FileNotThere,
     FileType,
-    InvalidArgumentException,
     LineChart,
-    NotFoundException,
     OutputMessage,
     PieChart,
     PtySize,
@@ -34,7 +34,6 @@ from sandbox_kernel import (
     SandboxQuery,
     ScatterChart,
     SuperChart,
-    TimeoutException,
 )
 from tests.support import ROOT
 from tests.support.kernels import containers_of, eventually
@@ -130,7 +129,7 @@ def test_a_sandbox_that_was_never_started_can_be_killed(image: str) -> None:
     ids=str,
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], setting: str) -> None:
-    with pytest.raises(InvalidArgumentException) as raised:
+    with pytest.raises(ConfigurationError) as raised:
         Sandbox(**wrong)
     assert raised.value.setting == setting
 
@@ -147,7 +146,7 @@ def test_what_cannot_be_is_refused(wrong: dict[str, Any], setting: str) -> None:
     ids=str,
 )
 def test_what_a_network_cannot_have_is_refused_by_its_name(network: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidArgumentException, match=re.escape(f"a sandbox has no {name}")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"a sandbox has no {name}")):
         Sandbox(network=network)
 
 
@@ -313,7 +312,7 @@ def test_what_a_command_cannot_have(sandbox: Sandbox) -> None:
         sandbox.commands.run("id", user="root")
     with pytest.raises(Exception, match="no such file or folder"):
         sandbox.commands.run("pwd", cwd="/nowhere")
-    with pytest.raises(TimeoutException) as late:
+    with pytest.raises(CellTimeout) as late:
         sandbox.commands.run("sleep 100", timeout=0.3)
     assert (late.value.limit, late.value.setting) == ("0.3 s", "timeout")
     assert not sandbox.commands.list()
@@ -378,7 +377,7 @@ def test_files_are_written_and_read(sandbox: Sandbox) -> None:
     ]
     assert [info.path for info in sandbox.files.write_files(several)] == ["w/b", "w/c", "w/d"]
     assert sandbox.files.read("w/d") == "d"
-    with pytest.raises(NotFoundException):
+    with pytest.raises(FileNotThere):
         sandbox.files.read("w/none")
     with pytest.raises(ConfigurationError, match="not of 'root'"):
         sandbox.files.read("w/a.txt", user="root")
@@ -402,13 +401,13 @@ def test_folders_are_listed_made_moved_and_removed(sandbox: Sandbox) -> None:
     assert files.get_info("f/link").symlink_target == "/etc/passwd"
     assert files.rename("f/g/h/file", "f/new/name").path == "f/new/name"
     assert not files.exists("f/g/h/file")
-    with pytest.raises(NotFoundException):
+    with pytest.raises(FileNotThere):
         files.get_info("f/g/h/file")
     sandbox.run_code("for i in range(3000): open(f'f/g/{i}', 'w').close()")
     files.remove("f", recursive=True)
     assert not files.exists("f")
     assert sandbox.run_code("os.path.exists('/etc/passwd')").text == "True"  # no link was followed
-    with pytest.raises(NotFoundException):
+    with pytest.raises(FileNotThere):
         files.remove("f", recursive=True)
     with pytest.raises(ConfigurationError):
         files.list("", depth=0)

@@ -12,14 +12,13 @@ import pytest
 from sandbox_kernel import (
     AbilityMissing,
     AsyncSandbox,
+    CellTimeout,
     CommandExitException,
     ConfigurationError,
     FileType,
-    InvalidArgumentException,
     PtySize,
     Sandbox,
     SandboxQuery,
-    TimeoutException,
 )
 from tests.support.patience import within
 
@@ -56,7 +55,7 @@ def test_what_opens_a_sandbox(image: str) -> None:
         assert one.sandbox_id == one.id
     for name in ("mcp", "iam", "lifecycle", "volume_mounts"):
         refused: dict[str, Any] = {name: {}}
-        with pytest.raises(InvalidArgumentException, match=name):
+        with pytest.raises(ConfigurationError, match=name):
             Sandbox.create(image=image, **refused)
 
 
@@ -81,7 +80,7 @@ def test_it_stands_still_and_goes_on(sandbox: Sandbox) -> None:
     assert sandbox.run_code("before").text == "1"
     for given in ({"mode": "filesystem"}, {"keep_memory": False}):
         refused: dict[str, Any] = given
-        with pytest.raises(InvalidArgumentException, match="keeps its memory"):
+        with pytest.raises(ConfigurationError, match="keeps its memory"):
             sandbox.pause(**refused)
     assert not sandbox.is_paused
 
@@ -94,9 +93,9 @@ def test_snapshots_and_forks_are_for_engines_that_can(sandbox: Sandbox) -> None:
     ):
         with pytest.raises(AbilityMissing, match="only qemu can"):
             call()
-    with pytest.raises(InvalidArgumentException, match="has the memory"):
+    with pytest.raises(ConfigurationError, match="has the memory"):
         sandbox.create_snapshot(mode="filesystem")
-    with pytest.raises(InvalidArgumentException, match="from 1 to 20"):
+    with pytest.raises(ConfigurationError, match="from 1 to 20"):
         sandbox.fork(count=21)
     assert not Sandbox.delete_snapshot(snapshot_id=f"never-{sandbox.id}")
 
@@ -115,7 +114,7 @@ def test_pages_of_sandboxes(sandbox: Sandbox, image: str) -> None:
         started = [info.started_at for info in Sandbox.list(order="desc")]
         assert [info.started_at for info in Sandbox.list(order="asc")] == started[::-1]
         wrong: Any = "newest"
-        with pytest.raises(InvalidArgumentException, match="newest"):
+        with pytest.raises(ConfigurationError, match="newest"):
             Sandbox.list(order=wrong)
     finally:
         for one in made:
@@ -206,7 +205,7 @@ async def test_a_command_is_followed_with_await(image: str) -> None:
             await asyncio.Event().wait()
             yield ""
 
-        with pytest.raises(TimeoutException, match="input"):
+        with pytest.raises(CellTimeout, match="input"):
             await sandbox.commands.stream_input(first.pid, never(), timeout=0.1)
 
         data: list[bytes] = []

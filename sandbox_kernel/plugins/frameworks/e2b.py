@@ -24,27 +24,23 @@ from ... import (
     FilesystemEvent,
     FilesystemEventType,
     FileType,
-    InvalidArgumentException,
     LineChart,
     Logs,
-    NotFoundException,
     OutputMessage,
     PieChart,
     ProcessInfo,
     PtySize,
     Result,
-    SandboxException,
     SandboxInfo,
     SandboxMetrics,
     SandboxQuery,
     ScaleType,
     ScatterChart,
     SuperChart,
-    TimeoutException,
 )
 from ...core.code import Note
 from ...core.codes import EndCode, UsageCode
-from ...core.errors import EngineError, SandboxClosed
+from ...core.errors import CellTimeout, ConfigurationError, EngineError, FileNotThere, SandboxClosed, SandboxError
 from ...sdk import blocking, client
 from ...sdk.blocking import CommandHandle, WatchHandle
 from ...sdk.commands import AsyncCommandHandle
@@ -66,6 +62,10 @@ __all__ = [
 
 T = TypeVar("T")
 Handler = Callable[[T], Any]
+SandboxException = SandboxError
+TimeoutException = CellTimeout
+InvalidArgumentException = ConfigurationError
+NotFoundException = FileNotThere
 FileNotFoundException = NotFoundException
 OutputHandler = Callable[[T], Any]
 RunCodeLanguage = Stdout = Stderr = MIMEType = str
