@@ -40,7 +40,7 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 # beside others is tried once more alone, five tests of a run at most, and the summary has both attempts.
 WORKERS := 3
 # PLUGIN=mcp runs the tests of one plugin alone.
-test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan an hour on two processors
+test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan 20 minutes on two processors
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
