@@ -12,6 +12,7 @@ import contextlib
 import math
 import select
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -175,7 +176,7 @@ class Host:
 def begun() -> Iterator[Host]:
     """Have a host whose first cell runs, and its end: it is right after that, too."""
     host = Host()
-    host.cells.began("cell")
+    host.cells.cell_sent(SimpleNamespace(id="cell"))
     host.carrier.begin()
     try:
         yield host

@@ -238,11 +238,7 @@ def test_restart_after_restart_is_alike(start_kernel: Start) -> None:
 
 FEATURES: dict[str, tuple[list[str], str, str]] = {
     "folders": (["--uploads", "{up}", "--downloads", "{down}"], "open('made', 'w').write(open('given').read())", "5"),
-    "alerts": (
-        ["--monitor", "alert", "--monitor-command", f"{sys.executable} -c pass"],
-        "import pathlib; len((pathlib.Path.home() / '.aws/credentials').read_text()) > 9",
-        "True",
-    ),
+    "alerts": (["--monitor", "alert", "--monitor-command", f"{sys.executable} -c pass"], "6 * 7", "42"),
     "a way out": (
         ["--network", "example.test"],
         "import socket; socket.create_connection(('other.test', 443)).recv(1)",
