@@ -22,7 +22,7 @@ display(SVG('<svg xmlns="http://www.w3.org/2000/svg" width="200" height="150">'
     + ''.join(f'<circle cx="{{i % 200}}" cy="{{i // 30}}" r="1"/>' for i in range(5000)) + '</svg>'))
 display(Markdown("- *one*\\n" * 2000))
 display(HTML("<script>1</script>" + "<i>x</i>" * 4000))"""
-SLOW = "<p>" + "word " * 25_000 + "<p>a" + "\u0301\u0316" * 20_000
+SLOW = "<p>" + "word " * 25_000 + "<p>a" + "\u0301\u0316" * 32_000
 """Of these marks on one letter, Chromium thinks for many seconds; the policy lets no such thing pass."""
 
 
