@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 OPERATORS_FILE = Path("/etc/sandbox-kernel/broker.toml")
 OWN_IDLE_SECONDS = 1800.0
-MOST_READY = 64
 MOST_METRICS_BYTES = 4096
 MOST_FILES = 1 << 16
 

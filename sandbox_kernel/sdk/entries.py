@@ -26,8 +26,6 @@ from .callbacks import Callback, Callbacks
 
 WATCH_SECONDS = 0.25
 """Between two looks at a folder that is watched: what comes and goes between them is not seen."""
-MOST_EVENTS = 10_000
-"""That wait to be fetched; the oldest are dropped."""
 DEEPEST = 16
 OWNER = "sandbox"
 """Everything in a sandbox belongs to its one user."""

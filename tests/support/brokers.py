@@ -11,7 +11,6 @@ import asyncio
 import atexit
 import contextlib
 import os
-import secrets
 import select
 import shutil
 import signal
@@ -219,10 +218,6 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "inside": None,
         **fields,
     }
-
-
-def a_number() -> str:
-    return secrets.token_hex(8)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,6 @@ KILL_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
 """More than any engine takes to say that it cannot."""
 LAST_WORDS_SECONDS = 0.5
-GIVEN_SECONDS = 2.0
-"""How long an end that the broker did not tell of is waited for; it has its own word by another way."""
 OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
 KINDS = ("exited", "out_of_memory", "out_of_processes", "killed", "engine_lost", *OF_KEPT)
 SIGKILLED = 128 + 9
