@@ -198,11 +198,11 @@ async def _case(reader: Reader, front: Front) -> None:
                 break
             await _step(reader, live, engine.containers[-1], front, numbers)
             await _turn()
-        if live.router.requests.active:
+        if live.requests.queue.active:
             await asyncio.sleep(2 * LIMITS.cell_seconds)
         # What is left waits for input or for a debugger: it ends with its sandbox, and what comes after it too.
         for _ in range(4):
-            if live.router.requests.active:
+            if live.requests.queue.active:
                 await engine.containers[-1].kill()
                 await _turn()
     finally:

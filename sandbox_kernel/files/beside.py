@@ -1,6 +1,7 @@
 """Whether a file that a cell asked for lies beside the notebook: a yes, for the person in front of it.
 
-No file is opened and no link followed. A cell must not get to hear the answer: `session/completion.py` sees to that.
+No file is opened and no link followed. A cell must not get to hear the answer: `session/requests/completion.py` sees
+to that.
 """
 
 from __future__ import annotations

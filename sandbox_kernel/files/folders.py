@@ -1,4 +1,4 @@
-"""The host folders of a session: what is copied in before a cell, and out after it, as two hooks of the router.
+"""The host folders of a session: what is copied in before a cell, and out after it, as two hooks of its requests.
 
 Imports files and transfer; the session hands in how to ask its agent.
 """

@@ -169,7 +169,7 @@ class Overflow:
 
     async def _after_cell(self) -> list[str]:
         """Complete the files of all cells but those that still run, before files are copied out."""
-        running = self._session.router.requests.running_cells()
+        running = self._session.requests.queue.running_cells()
         still = {request.id for request in running if not request.idle and request.reply is None}
         files = [cell.file for key, cell in self._cells.items() if key not in still and cell.file is not None]
         for file in files:
@@ -282,7 +282,7 @@ class Overflow:
         """Return the page of a cell, None for one whose front end says that nobody is there to be asked anything."""
         cell = self._cells.get(key)
         if cell is None and key not in self._batch:
-            request = self._session.router.requests.find(key)
+            request = self._session.requests.queue.find(key)
             if request is not None and request.message.content.get("allow_stdin") is False:
                 self._batch[key] = None  # what it asked is forgotten with its end, and a thread may print later
                 if len(self._batch) > MAX_CELLS:
@@ -316,7 +316,7 @@ class Overflow:
             limits, name = self._settings.limits, f"cell-{cell.count}.txt" if cell.count else "cell.txt"
             cell.file = _File(f"{FOLDER}/{name}", limits.scratch_bytes // SHARE_OF_SCRATCH, limits.message_bytes // 2)
             cell.file.task = self._tasks.start(self._write(cell.file), "a file of what was not shown")
-            self._session.router.call_after_cells(self._after_cell)
+            self._session.requests.call_after_cells(self._after_cell)
         if cell.file is not None:
             cell.file.write(text)
         if len(text) >= LARGE:

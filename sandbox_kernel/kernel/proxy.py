@@ -253,7 +253,7 @@ class Proxy:
 
     def _still_busy(self) -> None:
         """Say of running cells that they run: a Jupyter Server keeps one state for a kernel, and just heard idle."""
-        for cell in self.session.router.requests.running_cells():
+        for cell in self.session.requests.queue.running_cells():
             if cell.busy:
                 self._publish_status("busy", cell.message.header)
 

@@ -34,7 +34,7 @@ async def state(session: Session) -> dict[str, Any]:
         "state": _name(session),
         "problem": str(session.failure)[:LONGEST_PROBLEM] if session.failure is not None else "",
         "idle_seconds": _rounded(session.idle_left),
-        "cell_seconds": _rounded(session.router.seconds_left()),
+        "cell_seconds": _rounded(session.requests.seconds_left()),
         **used,
     }
 
@@ -44,7 +44,7 @@ def _name(session: Session) -> str:
         return "none"
     if not session.is_open:
         return "starting"
-    return "busy" if any(session.router.requests.running_cells()) else "idle"
+    return "busy" if any(session.requests.queue.running_cells()) else "idle"
 
 
 def _at_most(value: int | None, limit: int) -> int | None:

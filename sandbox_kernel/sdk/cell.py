@@ -15,7 +15,7 @@ from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
 from ..core.tasks import Tasks
 from ..session import protocol
-from ..session.requests import PendingRequest
+from ..session.requests.queue import PendingRequest
 from ..session.session import Session
 from .callbacks import Callbacks, Prompt
 from .execution import Event, Execution, Recorder
@@ -93,7 +93,7 @@ class Cell:
 
     @property
     def pending(self) -> PendingRequest | None:
-        return self._session.router.requests.find(self.id)
+        return self._session.requests.queue.find(self.id)
 
     def take(self, message: Message) -> None:
         """Take in one message that has passed the output policy."""
@@ -206,7 +206,9 @@ class Cell:
         """End the cell, for which nobody waits any more."""
         pending = self.pending
         if pending is not None and not pending.finished:
-            self._session.router.withdraw(pending, CallCancelled(EndCode.CALL_CANCELLED, "the caller gave the cell up"))
+            self._session.requests.withdraw(
+                pending, CallCancelled(EndCode.CALL_CANCELLED, "the caller gave the cell up")
+            )
 
     async def finish(self) -> Execution:
         execution, pending = self._recorder.execution, self.pending

@@ -488,7 +488,7 @@ class AsyncSandbox:
         """
         self._instance.ownership.leave()
         died = SandboxDied(EndCode.DETACHED_LEFT, kept=Survived.VARIABLES_AND_FILES)
-        self._instance.session.router.sandbox_died(died)
+        self._instance.session.requests.sandbox_died(died)
         await self.kill()
 
     async def release(self) -> None:

@@ -125,7 +125,7 @@ class Instance:
 
     @property
     def runs_a_cell(self) -> bool:
-        return any(self.session.router.requests.running_cells())
+        return any(self.session.requests.queue.running_cells())
 
     def check(self, *, paused: bool = False) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here, and `SandboxPaused` unless now, or `paused`."""
@@ -255,7 +255,7 @@ class Instance:
             self.origin.close()
         self.lifetime.stop()
         if not self.ownership.is_left:
-            self.session.router.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
+            self.session.requests.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await self.session.close()
         if self._finalizers is not None:

@@ -25,7 +25,7 @@ from .ownership import Ownership
 from .values import Attached, Missed, SandboxInfo
 
 if TYPE_CHECKING:
-    from ..session.requests import PendingRequest
+    from ..session.requests.queue import PendingRequest
     from ..session.session import Session
 
 LIFETIME_SECONDS = 3600.0
@@ -69,7 +69,7 @@ class Detached(Ownership):
 
     async def _started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
         """Start it, or take it over; return when it was started, and when it ends."""
-        session.router.observers.append(_Noting(session, self))
+        session.requests.observers.append(_Noting(session, self))
         if self.attached is None:
             await session.started()
             self.tell(session, {"session": {"introduction": session.kernel_info}})
@@ -87,7 +87,7 @@ class Detached(Ownership):
             self.missed = Missed(**await container.begin())
             if any(self.missed):
                 lost = f"{self.missed.messages} messages, {format_bytes(self.missed.bytes)}"
-                session.router.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
+                session.requests.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
         return moment(-found.row["age"]), moment(found.row["left"])
 
     async def extend(self, session: Session, limit: float) -> None:
@@ -129,9 +129,9 @@ class Detached(Ownership):
             cells[request.id] = self._cell = Cell(code, wanted, session, identity=request.id)
         limit = min(seconds, session.limits.cell_seconds)
         left = AGAIN_SECONDS if done and elapsed <= limit else max(0.0, limit - elapsed)
-        if (pending := session.router.requests.add(request, request.id.encode(), seconds, reads)) is not None:
-            session.router.requests.take_sendable()
-            session.router.go_on(pending, elapsed, left)
+        if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
+            session.requests.queue.take_sendable()
+            session.requests.go_on(pending, elapsed, left)
 
     # --- what is left for the next owner ---
 

@@ -1,7 +1,7 @@
 """The life of one container: from the engine's work on it to the name of its death, in one state at a time.
 
 It attests the container before anything of it counts, reads its one pipe, replaces kernels that end, and tells the
-router what became of them. The next container has a life of its own.
+requests what became of them. The next container has a life of its own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from ..engines.base import Container, Handover
 from ..record.audit import Audit
 from . import deaths, protocol
 from .agent_words import Death, Oversized
-from .incoming import Incoming
 from .introduction import Introduction
 from .link import Link
-from .router import Router
+from .requests.scheduler import Scheduler
 from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
 from .streams import RESET_BY_KERNEL, NoStreams, Streams
 
@@ -44,7 +43,7 @@ class Life:
         self,
         session: str,
         settings: Settings,
-        router: Router,
+        requests: Scheduler,
         introduction: Introduction,
         audit: Audit,
         *,
@@ -56,9 +55,8 @@ class Life:
         self._session = session
         self._settings = settings
         self._limits = settings.limits
-        self._router = router
+        self._requests = requests
         self._introduction = introduction
-        self._incoming = Incoming(router.outputs, self._limits.message_bytes)
         self._audit = audit
         self._tasks = tasks
         self._again = again
@@ -228,8 +226,8 @@ class Life:
         self._go(Event.GONE)
         self._audit("sandbox_ended", error=error.name, code=error.code.code, reason=str(error))
         self._settled.set()
-        self._router.sandbox_died(error, keep_waiting=retired, lost=lost)
-        if retired and self._router.requests.active:
+        self._requests.sandbox_died(error, keep_waiting=retired, lost=lost)
+        if retired and self._requests.queue.active:
             self._again()
 
     async def _remove(self, container: Container) -> None:
@@ -282,16 +280,16 @@ class Life:
 
     async def _message(self, kind: int, parts: list[bytes]) -> None:
         size = sum(map(len, parts))
-        message = await self._incoming.parse(kind, parts, size)
+        message = await self._requests.inbound.parse(kind, parts, size)
         if message is None:
             return
         if self._introduction.takes(message, size):
             if self._state is State.ASKING and self._introduction.known:
                 self._open()
         elif not self.ready:
-            self._router.outputs.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
+            self._requests.inbound.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
         else:
-            await self._incoming.pass_on(message, size)
+            await self._requests.inbound.pass_on(message, size)
 
     async def _event(self, link: Link, parts: list[bytes], spec: SandboxSpec | None) -> None:
         event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
@@ -304,9 +302,9 @@ class Life:
         elif op == "kernel_exited":
             self._kernel_exited(link, Death.of(event))
         elif op == "oversized":
-            self._router.outputs.oversized(Oversized.of(event), size)
+            self._requests.inbound.oversized(Oversized.of(event), size)
         elif op != "resumed" or not awaited:
-            self._router.outputs.drop(MessageCode.AGENT_UNASKED, size, op[:100])
+            self._requests.inbound.drop(MessageCode.AGENT_UNASKED, size, op[:100])
 
     async def _attest(self, link: Link, report: Any, spec: SandboxSpec | None) -> None:
         if self._state is not State.ATTESTING or spec is None:
@@ -332,7 +330,7 @@ class Life:
         self._go(Event.INTRODUCED)
         self._settled.set()
         self._streams.begin()
-        self._router.kernel_ready()
+        self._requests.kernel_ready()
 
     def _kernel_exited(self, link: Link, death: Death) -> None:
         restarting = self._state is State.RESTARTING
@@ -341,10 +339,10 @@ class Life:
         self._streams.reset_all(RESET_BY_KERNEL)
         error = deaths.restarted() if restarting else deaths.of_kernel(death, self._limits.memory_bytes)
         self._audit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
-        worked = restarting or self._router.outputs.kernel_worked
+        worked = restarting or self._requests.inbound.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
             raise deaths.no_kernel(self._settings.image, death, error)
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
-        self._router.kernel_died(error, asked_for=restarting)
+        self._requests.kernel_died(error, asked_for=restarting)

@@ -22,7 +22,7 @@ from ..files.scratch import entries
 from ..policy.monitor import Finding, Programs, Pulse, Scramble, Signal, Windows, heard, look_every
 from .agent_words import Usage
 from .alerts import Alerts
-from .router import Router
+from .requests.scheduler import Scheduler
 
 UNSEEN = frozenset({"runsc"})
 """Runtimes whose processes on this machine are not those of the cells: gVisor's own."""
@@ -43,7 +43,7 @@ class Watched(Protocol):
     async def usage(self) -> Usage: ...
     async def sample(self) -> SandboxSample: ...
     @property
-    def router(self) -> Router: ...
+    def requests(self) -> Scheduler: ...
 
 
 class Monitor:
@@ -154,11 +154,11 @@ class Monitor:
         )  # fmt: skip
         if finding.level == "note":
             return
-        self._session.router.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")
+        self._session.requests.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")
         if self._alerts is not None:
             self._alerts.send(self._document(finding))
         if finding.level == "kill" and self._session.is_open:
-            self._session.router.block(BehaviourBlocked(note, setting="monitor", kept=Survived.FILES))
+            self._session.requests.block(BehaviourBlocked(note, setting="monitor", kept=Survived.FILES))
 
     def _document(self, finding: Finding) -> dict[str, object]:
         """Return an alert for programs. Nothing in it is a cell's own words, but for names in `reason`."""
@@ -181,7 +181,7 @@ class Monitor:
 
     def _running(self) -> tuple[bool, int]:
         """Return whether a cell runs that waits for nobody, and how many messages those that run have sent."""
-        cells = [cell for cell in self._session.router.requests.running_cells() if cell.sent]
+        cells = [cell for cell in self._session.requests.queue.running_cells() if cell.sent]
         shown = sum(cell.allowance(self._settings.limits).messages for cell in cells)
         return any(not cell.awaiting_input for cell in cells), shown
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from ..core.codes import NetworkCode, Note
 from ..record.audit import Audit
-from .router import Router
+from .requests.scheduler import Scheduler
 
 
 class _Session(Protocol):
@@ -14,7 +14,7 @@ class _Session(Protocol):
 
     id: str
     audit: Audit
-    router: Router
+    requests: Scheduler
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
 
@@ -60,8 +60,8 @@ class SessionContext:
         self._session.audit(event, code=note.code.code, reason=note.text, **fields)
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
-        self._session.router.hold_clock(cell, held=held)
+        self._session.requests.hold_clock(cell, held=held)
 
     def tell(self, text: str) -> None:
         """Say one line on stderr of the running cell, unless it was told too much already."""
-        self._session.router.outputs.tell(text)
+        self._session.requests.inbound.tell(text)

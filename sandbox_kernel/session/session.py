@@ -29,9 +29,9 @@ from .introduction import Introduction
 from .life import Life
 from .link import Link
 from .meter import Meter
-from .publisher import Front
-from .recorder import Recorder
-from .router import Router
+from .requests.outbound import Front
+from .requests.recorder import Recorder
+from .requests.scheduler import Scheduler
 from .screening import Screening
 from .service_context import SessionContext
 from .standstill import Standstill
@@ -89,7 +89,7 @@ class Session:
         self.screening = Screening(settings, self.audit)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=bool(settings.packages))
-        self.router = Router(
+        self.requests = Scheduler(
             self.limits,
             self,
             front,
@@ -112,7 +112,13 @@ class Session:
         self._monitor = self._watched()
         self._life = self._next_life()
         self.standstill = Standstill(
-            settings, engine, self.router, self.audit, link=self._link, ready=lambda: self._life.ready, touch=self.touch
+            settings,
+            engine,
+            self.requests,
+            self.audit,
+            link=self._link,
+            ready=lambda: self._life.ready,
+            touch=self.touch,
         )
         self._idleness = Idleness(
             self.limits.idle_seconds,
@@ -208,7 +214,7 @@ class Session:
             return
         self.touch()
         self.launch()
-        self.router.submit(request, client, seconds, reads)
+        self.requests.submit(request, client, seconds, reads)
 
     async def settled(self) -> None:
         """Wait until the kernel is ready, or its start has failed."""
@@ -227,13 +233,13 @@ class Session:
 
     async def interrupt(self) -> None:
         """Send SIGINT to the kernel and its children, if it handles a request; one that is on its way is for all."""
-        self.router.take_back_questions()  # now: one that comes of the interrupt may be here before its answer is
-        if self.ready and self.router.requests.in_flight:
+        self.requests.take_back_questions()  # now: one that comes of the interrupt may be here before its answer is
+        if self.ready and self.requests.queue.in_flight:
             if self._interrupting is None or self._interrupting.done():
                 self._interrupting = self._tasks.hold(self.signal(signal.SIGINT), "an interrupt")
             with contextlib.suppress(SandboxDied):
                 await asyncio.shield(self._interrupting)
-        self.router.interrupted()
+        self.requests.interrupted()
 
     async def usage(self) -> Usage:
         """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
@@ -271,7 +277,7 @@ class Session:
     def abandon(self) -> None:
         """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
         self._life.abandon()
-        self.router.recorder.flush()
+        self.requests.recorder.flush()
         if self._monitor is not None:
             self._monitor.abandon()
         self.audit.close()
@@ -281,7 +287,7 @@ class Session:
         self._idleness.stop()
         await self._life.close()
         await self.standstill.close()
-        await self.router.close()
+        await self.requests.close()
         if self._service is not None:
             await self._service.close()
         if self._monitor is not None:
@@ -290,7 +296,7 @@ class Session:
         self.folders.close()
         self.audit.close()
 
-    # --- the router's port ---
+    # --- the requests's port ---
 
     @property
     def ready(self) -> bool:
@@ -330,7 +336,7 @@ class Session:
         return Life(
             self.id,
             self.settings,
-            self.router,
+            self.requests,
             self.introduction,
             self.audit,
             tasks=self._tasks,
@@ -354,5 +360,5 @@ class Session:
 
     def _working(self) -> bool:
         """Whether requests are under way, and nobody is waited for."""
-        waiting = any(request.awaiting_input for request in self.router.requests.in_flight)
-        return self.router.requests.active and not (waiting or self.is_paused)
+        waiting = any(request.awaiting_input for request in self.requests.queue.in_flight)
+        return self.requests.queue.active and not (waiting or self.is_paused)

@@ -19,8 +19,8 @@ from ..engines.abilities import Ability, abilities_of, demand
 from ..engines.base import Engine
 from ..engines.machines import Pausable, Restful, Savable, state_bytes
 from .link import Link
-from .publisher import Audit
-from .router import Router
+from .requests.outbound import Audit
+from .requests.scheduler import Scheduler
 
 MOST_TRIES = 3
 """A snapshot is begun anew if it met the sandbox in the midst of a message: whoever goes on from it could not."""
@@ -36,7 +36,7 @@ class Standstill:
         self,
         settings: Settings,
         engine: Engine,
-        router: Router,
+        requests: Scheduler,
         audit: Audit,
         *,
         link: Callable[[], Link],
@@ -49,7 +49,7 @@ class Standstill:
         `ready` is whether cells may go in, and `touch` notes a use: the time of an unused sandbox begins anew.
         """
         self._engine = engine
-        self._router = router
+        self._requests = requests
         self._audit = audit
         self._settings = settings
         self._link = link
@@ -96,7 +96,7 @@ class Standstill:
             if link.is_held:
                 raise SandboxPaused(EndCode.SANDBOX_PAUSED)
             for _ in range(MOST_TRIES):
-                if not isinstance(container, Savable) or self._router.requests.active or not self._ready():
+                if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
                     raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a cell runs, or its kernel is on its way"))
                 self._touch()
                 link.hold()
@@ -109,7 +109,7 @@ class Standstill:
                 finally:
                     await container.resume()
                     link.let_go_on()
-                    self._router.thaw()
+                    self._requests.thaw()
                 if whole:
                     self._audit("snapshot", engine=type(container).__name__)
                     return facts
@@ -125,7 +125,7 @@ class Standstill:
                 return False
             try:
                 async with asyncio.timeout(CALM_SECONDS):
-                    await self._router.freeze()
+                    await self._requests.freeze()
             except TimeoutError:
                 raise SandboxPaused(EndCode.NOT_PAUSED.note(why="a cell is being ended")) from None
             try:
@@ -137,7 +137,7 @@ class Standstill:
                     await link.container.pause()
             except BaseException:
                 link.let_go_on()
-                self._router.thaw()
+                self._requests.thaw()
                 raise
             self._audit("paused")
             if isinstance(link.container, Restful):
@@ -154,7 +154,7 @@ class Standstill:
                 await link.container.resume()
             link.let_go_on()
             self._touch()
-            self._router.thaw()
+            self._requests.thaw()
             self._audit("resumed")
             return True
 

@@ -2,8 +2,8 @@
 
 A door keeps what a cell sent until it has ended, so many messages that are small enough are one large answer. They are
 counted where all doors get them from: a message counts as what it came as, or as a part of what it becomes in memory
-(`session/incoming.py`). What cells of the package's own answer is read by `core/allowance.py`, and so are the values of
-the adapters (`tests/unit/test_allowance.py`).
+(`session/requests/inbound.py`). What cells of the package's own answer is read by `core/allowance.py`, and so are the
+values of the adapters (`tests/unit/test_allowance.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core import allowance
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import CommandError, SandboxError
-from sandbox_kernel.session import incoming
+from sandbox_kernel.session.requests import inbound
 from tests.attacks.test_floods import status
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ async def test_many_displays_are_one_answer(
 ) -> None:
     await sandbox.run_code(DISPLAYS.format(count=1))
     if not protected:
-        monkeypatch.setattr(incoming, "MEMORY_FACTOR", 1 << 40)
+        monkeypatch.setattr(inbound, "MEMORY_FACTOR", 1 << 40)
     before = begin()
     execution = await sandbox.run_code(DISPLAYS.format(count=20))
     if not protected:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Channel, Message
-from sandbox_kernel.session import requests
-from sandbox_kernel.session.requests import PendingRequest, RequestQueue, parent_of
+from sandbox_kernel.session.requests import queue as module
+from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue, parent_of
 
 
 def message(identity: str, kind: str = "execute_request", channel: Channel = "shell", **header: Any) -> Message:
@@ -22,7 +22,7 @@ def fill(queue: RequestQueue, *messages: Message) -> list[PendingRequest]:
 
 
 def send(queue: RequestQueue) -> list[str]:
-    """Take what may be sent, as the router does, and return its ids."""
+    """Take what may be sent, as the scheduler does, and return its ids."""
     ready = queue.take_sendable()
     for request in ready:
         request.mark_sent(1.0)
@@ -109,7 +109,7 @@ def test_only_known_ids_are_found(identity: object) -> None:
 
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_WAITING", 3)
+    monkeypatch.setattr(module, "MAX_WAITING", 3)
     queue = RequestQueue()
     fill(queue, *(message(str(number)) for number in range(3)))
     assert queue.add(message("3"), b"client") is None
@@ -121,17 +121,17 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ten_thousand_requests_are_remembered_and_no_more() -> None:
     queue = RequestQueue()
-    for number in range(requests.MAX_REMEMBERED + 1):
+    for number in range(module.MAX_REMEMBERED + 1):
         (request,) = fill(queue, message(str(number)))
         send(queue)
         queue.finish(request)
     assert queue.find("0") is None
     assert queue.find("1") is not None
-    assert queue.find(str(requests.MAX_REMEMBERED)) is not None
+    assert queue.find(str(module.MAX_REMEMBERED)) is not None
 
 
 def test_what_is_not_finished_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
     queue = RequestQueue()
     (running,) = fill(queue, message("running"))
     send(queue)
@@ -145,7 +145,7 @@ def test_what_is_not_finished_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_comms_are_forgotten_although_nobody_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
     queue = RequestQueue()
     for number in range(10):
         fill(queue, message(str(number), "comm_msg"))

@@ -1,4 +1,4 @@
-"""The router with a scripted kernel: every request ends with its reply and with idle, and nothing forged gets through.
+"""Requests with a scripted kernel: every request ends with its reply and with idle, and nothing forged gets through.
 
 No container and no socket: the kernel's lines are said by the test, word for word.
 """
@@ -22,11 +22,12 @@ from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError,
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
-from sandbox_kernel.session import clock, deaths, ladder, publisher, requests
-from sandbox_kernel.session.completion import Hook
-from sandbox_kernel.session.recorder import Recorder
-from sandbox_kernel.session.requests import PendingRequest
-from sandbox_kernel.session.router import CellObserver, Router
+from sandbox_kernel.session import deaths
+from sandbox_kernel.session.requests import clocks, escalation, outbound, queue
+from sandbox_kernel.session.requests.completion import Hook
+from sandbox_kernel.session.requests.queue import PendingRequest
+from sandbox_kernel.session.requests.recorder import Recorder
+from sandbox_kernel.session.requests.scheduler import CellObserver, Scheduler
 from sandbox_kernel.session.streams import Cell, RunningCells
 from tests.support.patience import within
 from tests.support.relays import Served
@@ -35,7 +36,7 @@ Content = dict[str, Any]
 
 
 class Bench:
-    """A router between a front end and a kernel that are both the test's; it is the port and the front at once."""
+    """A requests between a front end and a kernel that are both the test's; it is the port and the front at once."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class Bench:
         self.touched = 0
         self.refuses: SandboxError | None = None
         self.on_signal: Callable[[], None] = lambda: None
-        self.on_kill: Callable[[], None] = lambda: self.router.kernel_died(KernelDied("the kernel was killed"))
+        self.on_kill: Callable[[], None] = lambda: self.requests.kernel_died(KernelDied("the kernel was killed"))
         self._numbers = itertools.count(1)
         settings = {"cell_seconds": 30.0, "interrupt_grace_seconds": 0.05, **limits}
         self._ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self.router = Router(
+        self.requests = Scheduler(
             Limits(**settings),
             self,
             self,
@@ -99,7 +100,7 @@ class Bench:
 
     async def kill_sandbox(self, error: SandboxError) -> None:
         self.did.append("kill sandbox")
-        self.router.sandbox_died(error)
+        self.requests.sandbox_died(error)
 
     # the front
 
@@ -110,7 +111,7 @@ class Bench:
 
     def drain(self) -> None:
         while self.unread:
-            self.router.submit(self.unread.pop(0), b"client")
+            self.requests.submit(self.unread.pop(0), b"client")
 
     # the script
 
@@ -122,7 +123,7 @@ class Bench:
         if kind == "execute_request":
             content = {"code": "1", "allow_stdin": True, **(content or {})}
         request = self.request(kind, content, **options)
-        self.router.submit(request, b"client")
+        self.requests.submit(request, b"client")
         return request
 
     def say(
@@ -130,7 +131,7 @@ class Bench:
     ) -> None:
         """Let the kernel send a message."""
         parent = dict(to.header) if to is not None else {}
-        self.router.outputs.receive(
+        self.requests.inbound.receive(
             Message(channel=channel, header={"msg_id": "k", "msg_type": kind}, parent=parent, content=content), size
         )
 
@@ -185,7 +186,7 @@ async def make() -> AsyncIterator[Callable[..., Bench]]:
 
     yield build
     for bench in benches:
-        await bench.router.close()
+        await bench.requests.close()
 
 
 @pytest.fixture
@@ -195,8 +196,8 @@ def bench(make: Callable[..., Bench]) -> Bench:
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(ladder, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(escalation, "KILL_SECONDS", 0.1)
 
 
 # --- the ordinary way ---
@@ -238,7 +239,7 @@ async def test_cells_wait_until_a_kernel_is_ready(bench: Bench) -> None:
     cell = bench.submit()
     assert bench.sent == []
     bench.ready = True
-    bench.router.pump()
+    bench.requests.pump()
     assert [message.id for message in bench.sent] == [cell.id]
 
 
@@ -304,10 +305,10 @@ async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
-    monkeypatch.setattr(clock, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 60.0)
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)
-    bench.router.interrupted()
+    bench.requests.interrupted()
     bench.status("idle", cell)
     assert await bench.ended(cell) == ["busy", "KeyboardInterrupt", "KeyboardInterrupt", "idle"]
 
@@ -448,7 +449,7 @@ async def test_what_a_cell_costs_the_policy_has_an_end(monkeypatch: pytest.Monke
     cell = bench.submit()
     bench.status("busy", cell)
     if by == "an interrupt":
-        bench.router.interrupted()
+        bench.requests.interrupted()
     begun = time.thread_time()
     for _ in range(100):
         bench.say("display_data", COSTLY, cell)
@@ -476,7 +477,7 @@ async def test_control_costly_displays_below_the_limit_pass(bench: Bench) -> Non
 
 
 async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(publisher, "MAX_NOTED", 5)
+    monkeypatch.setattr(outbound, "MAX_NOTED", 5)
     for _ in range(20):
         bench.stream("x", bench.request("execute_request"))
     assert len(bench.audited) == 5
@@ -507,14 +508,14 @@ async def test_the_clock_ends_a_cell(make: Callable[..., Bench]) -> None:
     assert error["traceback"][0] == "where it was"
 
 
-async def test_the_ladder_goes_on_to_the_kernel(make: Callable[..., Bench]) -> None:
+async def test_the_escalation_goes_on_to_the_kernel(make: Callable[..., Bench]) -> None:
     bench = make(cell_seconds=0.05)
     cell = bench.submit()
     assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
     assert bench.did == ["SIGINT", "kill kernel"]
 
 
-async def test_the_ladder_goes_on_to_the_sandbox(make: Callable[..., Bench]) -> None:
+async def test_the_escalation_goes_on_to_the_sandbox(make: Callable[..., Bench]) -> None:
     bench = make(cell_seconds=0.05)
     bench.on_kill = lambda: None
     cell = bench.submit()
@@ -535,8 +536,8 @@ async def test_a_cell_that_ends_while_its_kernel_is_killed_leaves_the_next_to_th
     assert (await bench.ended(first))[-2:] == ["CellTimeout", "idle"]
     second = bench.submit()
     assert [sent.id for sent in bench.sent] == [first.id]
-    bench.router.kernel_died(KernelDied("the kernel was killed"))
-    bench.router.kernel_ready()
+    bench.requests.kernel_died(KernelDied("the kernel was killed"))
+    bench.requests.kernel_ready()
     assert [sent.id for sent in bench.sent] == [first.id, second.id]
     bench.run(second)
     assert (await bench.ended(second))[-1] == "idle"
@@ -557,7 +558,7 @@ async def test_a_control_request_has_a_clock_but_interrupts_nothing(make: Callab
     request = bench.submit("debug_request", {"command": "threads"}, channel="control")
     assert await bench.ended(request) == ["busy", "CellTimeout", "idle"]
     assert bench.did == []
-    assert not bench.router.requests.active
+    assert not bench.requests.queue.active
 
 
 async def test_a_comm_has_a_clock_once_the_kernel_is_busy_with_it(make: Callable[..., Bench]) -> None:
@@ -578,9 +579,9 @@ async def test_the_clock_waits_for_input_and_goes_on_after_it(make: Callable[...
     await asyncio.sleep(0.3)
     assert "CellTimeout" not in bench.told(cell)
     answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": "x"})
-    bench.router.submit(answer, b"another client")
+    bench.requests.submit(answer, b"another client")
     assert bench.sent[-1].channel == "shell"
-    bench.router.submit(answer, b"client")
+    bench.requests.submit(answer, b"client")
     assert bench.sent[-1].channel == "stdin"  # type: ignore[comparison-overlap]
     assert "CellTimeout" in await bench.ended(cell)
 
@@ -602,7 +603,7 @@ async def test_an_answer_that_cannot_be_passed_on_ends_its_cell(bench: Bench, le
     answer = Message(
         channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": nested(levels)}
     )
-    bench.router.submit(answer, b"client")
+    bench.requests.submit(answer, b"client")
     assert (bench.sent[-1].channel == "shell") is ends
     if ends:
         assert (await bench.ended(cell))[-2:] == ["ProtocolError", "idle"]
@@ -616,8 +617,8 @@ async def test_an_interrupt_ends_the_wait_for_input(make: Callable[..., Bench]) 
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
-    bench.router.take_back_questions()
-    bench.router.interrupted()
+    bench.requests.take_back_questions()
+    bench.requests.interrupted()
     assert "CellTimeout" in await bench.ended(cell)
 
 
@@ -627,11 +628,11 @@ async def test_a_question_that_comes_of_an_interrupt_is_not_taken_back(make: Cal
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "one", "password": False}, cell, "stdin")
-    (request,) = bench.router.requests.in_flight
-    bench.router.take_back_questions()
+    (request,) = bench.requests.queue.in_flight
+    bench.requests.take_back_questions()
     assert not request.awaiting_input
     bench.say("input_request", {"prompt": "two", "password": False}, cell, "stdin")
-    bench.router.interrupted()
+    bench.requests.interrupted()
     assert request.awaiting_input
 
 
@@ -644,7 +645,7 @@ def asked(bench: Bench) -> int:
 
 def answer(bench: Bench) -> None:
     header = {"msg_id": "a", "msg_type": "input_reply"}
-    bench.router.submit(Message(channel="stdin", header=header, content={"value": "x"}), b"client")
+    bench.requests.submit(Message(channel="stdin", header=header, content={"value": "x"}), b"client")
 
 
 async def test_a_thread_asks_nothing_after_its_cell(bench: Bench) -> None:
@@ -689,7 +690,7 @@ async def test_questions_stop_the_clock_for_a_bounded_time(make: Callable[..., B
     bench = make(cell_seconds=30, idle_seconds=0.2, output_messages=10**9)
     cell = bench.submit()
     bench.status("busy", cell)
-    take_back = itertools.cycle((bench.router.take_back_questions, lambda: answer(bench)))
+    take_back = itertools.cycle((bench.requests.take_back_questions, lambda: answer(bench)))
     async with within(20):
         while not (bench.did or bench.audited):
             bench.say("input_request", ASKED, cell, "stdin")
@@ -772,7 +773,7 @@ async def test_a_reply_is_charged_filtered_as_it_comes_and_kept_by_nobody(make: 
     bench = make(output_bytes=200_000)
     cell = bench.submit()
     bench.status("busy", cell)
-    pending = bench.router.requests.find(cell.id)
+    pending = bench.requests.queue.find(cell.id)
     assert pending is not None
     bench.say("execute_reply", {"status": "ok", "payload": [{"source": "set_next_input"}] * 1000}, cell, "shell")
     assert pending.reply is not None
@@ -793,18 +794,18 @@ async def test_replies_that_wait_for_their_idle_are_bounded_together(bench: Benc
         bench.say(
             "history_reply", {"status": "ok", "history": [[1, 1, "x" * 60_000]]}, request, size=60_100, channel="shell"
         )
-    assert 0 < bench.router.requests.held_bytes <= MAX_REPLY
+    assert 0 < bench.requests.queue.held_bytes <= MAX_REPLY
     for request in asked:
         bench.status("idle", request)
     told = [bench.told(request)[1] for request in asked]
     assert told[0] == "ok"
     assert told[-1] == "OutputLimit"
-    assert bench.router.requests.held_bytes == 0
+    assert bench.requests.queue.held_bytes == 0
 
 
 async def test_nothing_of_a_comm_message_is_kept_once_it_is_sent(bench: Bench) -> None:
     comm = bench.submit("comm_msg", {"comm_id": "c", "data": {"x": "y" * 1000}})
-    pending = bench.router.requests.find(comm.id)
+    pending = bench.requests.queue.find(comm.id)
     assert pending is not None
     assert bench.sent[-1].content["comm_id"] == "c"
     assert pending.message.content == {}
@@ -826,7 +827,7 @@ def test_a_sandbox_without_room_for_a_process_says_which_setting_that_is() -> No
 async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench: Bench) -> None:
     cell, waiting = bench.submit(), bench.submit()
     bench.status("busy", cell)
-    bench.router.kernel_died(KernelDied("the kernel ended"))
+    bench.requests.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(cell) == ["busy", "KernelDied", "KernelDied", "idle"]
     assert bench.told(waiting) == ["busy", "aborted", "idle"]
 
@@ -843,7 +844,7 @@ async def test_a_policy_that_fails_at_our_own_words_leaves_no_cell_waiting(
     cell, waiting = bench.submit(), bench.submit()
     bench.status("busy", cell)
     monkeypatch.setattr(OutputPolicy, "apply", fails)
-    bench.router.kernel_died(KernelDied("said by the code"))
+    bench.requests.kernel_died(KernelDied("said by the code"))
     assert bench.told(cell) == ["busy", "KernelDied", "idle"]
     assert bench.told(waiting)[-1] == "idle"
     [reply] = [
@@ -859,10 +860,10 @@ async def test_what_waits_goes_to_the_next_kernel(bench: Bench) -> None:
     cell, waiting = bench.submit(content={"stop_on_error": False}), bench.submit()
     bench.status("busy", cell)
     bench.ready = False
-    bench.router.kernel_died(KernelDied("the kernel ended"))
+    bench.requests.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(waiting) == []
     bench.ready = True
-    bench.router.pump()
+    bench.requests.pump()
     bench.run(waiting)
     assert bench.told(waiting) == ["busy", "ok", "idle"]
 
@@ -871,12 +872,12 @@ async def test_a_reply_before_the_death_still_counts(bench: Bench) -> None:
     cell = bench.submit()
     bench.status("busy", cell)
     bench.reply(cell)
-    bench.router.kernel_died(KernelDied("the kernel ended"))
+    bench.requests.kernel_died(KernelDied("the kernel ended"))
     assert bench.told(cell) == ["busy", "ok", "idle"]
 
 
 async def test_a_death_between_cells_is_said_in_the_next(bench: Bench) -> None:
-    bench.router.kernel_died(KernelDied("the kernel ended"))
+    bench.requests.kernel_died(KernelDied("the kernel ended"))
     cell = bench.submit()
     bench.run(cell)
     assert bench.told(cell)[0] == "busy"
@@ -887,19 +888,19 @@ async def test_the_death_of_the_sandbox_ends_everything(bench: Bench) -> None:
     cell, waiting = bench.submit(), bench.submit()
     other, control = bench.submit(subshell_id="a"), bench.submit("debug_request", channel="control")
     bench.ready = False
-    bench.router.sandbox_died(SandboxDied("gone"))
+    bench.requests.sandbox_died(SandboxDied("gone"))
     assert bench.told(cell) == bench.told(other) == ["busy", "SandboxDied", "SandboxDied", "idle"]
     assert bench.told(waiting) == ["busy", "aborted", "idle"]
     assert bench.told(control) == ["busy", "SandboxDied", "idle"]
-    assert not bench.router.requests.active
+    assert not bench.requests.queue.active
 
 
 async def test_cells_have_their_time_limit_after_a_sandbox_that_ended_while_it_stood_still(
     make: Callable[..., Bench],
 ) -> None:
     bench = make(cell_seconds=0.05)
-    await bench.router.freeze()
-    bench.router.sandbox_died(SandboxDied("gone"))
+    await bench.requests.freeze()
+    bench.requests.sandbox_died(SandboxDied("gone"))
     assert (await bench.ended(bench.submit()))[-2:] == ["CellTimeout", "idle"]
 
 
@@ -907,7 +908,7 @@ async def test_a_sandbox_that_takes_nothing_more_ends_the_request(bench: Bench) 
     bench.refuses = SandboxDied("the sandbox does not read what it is sent")
     cell = bench.submit()
     assert bench.told(cell) == ["busy", "SandboxDied", "SandboxDied", "idle"]
-    assert not bench.router.requests.active
+    assert not bench.requests.queue.active
 
 
 async def test_a_comm_message_that_is_too_large_is_said_in_the_next_cell(bench: Bench) -> None:
@@ -952,7 +953,7 @@ async def test_a_cell_that_json_cannot_say_ends_alone_wherever_it_waits(bench: B
 
 async def test_an_id_used_twice_is_refused_and_changes_nothing(bench: Bench) -> None:
     cell = bench.submit()
-    bench.router.submit(cell, b"other")
+    bench.requests.submit(cell, b"other")
     refused = [message for message, client in bench.delivered if client == b"other"]
     assert [message.content["ename"] for message in refused] == ["SandboxDied"]
     bench.run(cell)
@@ -960,7 +961,7 @@ async def test_an_id_used_twice_is_refused_and_changes_nothing(bench: Bench) -> 
 
 
 async def test_too_many_waiting_requests_are_refused(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(requests, "MAX_WAITING", 3)
+    monkeypatch.setattr(queue, "MAX_WAITING", 3)
     bench.ready = False
     for _ in range(3):
         bench.submit()
@@ -1029,9 +1030,9 @@ async def test_what_a_cancelled_cell_takes_along_is_said_to_the_next(bench: Benc
     bench.status("busy", cell)
     if dies == "the sandbox":
         bench.on_kill = lambda: None
-    pending = bench.router.requests.find(cell.id)
+    pending = bench.requests.queue.find(cell.id)
     assert pending is not None
-    bench.router.withdraw(pending, CallCancelled("nobody waits"))
+    bench.requests.withdraw(pending, CallCancelled("nobody waits"))
     assert "CallCancelled" in await bench.ended(cell)
     after = bench.submit()
     bench.say("execute_input", {"code": "1", "execution_count": 1}, after)
@@ -1059,11 +1060,11 @@ async def test_a_cancelled_cell_that_has_ended_is_not_interrupted(make: Callable
     bench = make(after_cell=hook)
     cell = bench.submit()
     bench.run(cell)
-    pending = bench.router.requests.find(cell.id)
+    pending = bench.requests.queue.find(cell.id)
     assert pending is not None
     assert pending.complete
     assert not pending.finished
-    bench.router.withdraw(pending, CallCancelled("nobody waits"))
+    bench.requests.withdraw(pending, CallCancelled("nobody waits"))
     copied.set()
     assert (await bench.ended(cell))[-2:] == ["ok", "idle"]
     assert bench.did == []
@@ -1074,7 +1075,7 @@ async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(make: Calla
     bench = make(before_cell=hook)
     cell, waiting = bench.submit(), bench.submit()
     await asyncio.sleep(0)
-    bench.router.interrupted()
+    bench.requests.interrupted()
     assert (await bench.ended(cell))[-2:] == ["KeyboardInterrupt", "idle"]
     assert "aborted" in await bench.ended(waiting)
     copied.set()
@@ -1087,7 +1088,7 @@ async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(make: Calla
 async def test_an_interrupt_ends_the_cell_that_waits_for_a_kernel(bench: Bench) -> None:
     bench.ready = False
     first, second = bench.submit(), bench.submit(content={"stop_on_error": False})
-    bench.router.interrupted()
+    bench.requests.interrupted()
     assert (await bench.ended(first))[-2:] == ["KeyboardInterrupt", "idle"]
     assert "aborted" in await bench.ended(second)
 
@@ -1095,7 +1096,7 @@ async def test_an_interrupt_ends_the_cell_that_waits_for_a_kernel(bench: Bench) 
 async def test_an_interrupt_leaves_alone_what_waits_behind_a_running_cell(bench: Bench) -> None:
     cell, waiting = bench.submit(content={"stop_on_error": False}), bench.submit()
     bench.status("busy", cell)
-    bench.router.interrupted()
+    bench.requests.interrupted()
     bench.reply(cell)
     bench.status("idle", cell)
     bench.run(waiting)
@@ -1107,7 +1108,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, idle_first: bool
 ) -> None:
     """SIGINT can meet ipykernel just outside a cell's code: it goes idle and never replies."""
-    monkeypatch.setattr(clock, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 60.0)
     bench = make(cell_seconds=0.05, interrupt_grace_seconds=20)
     cell = bench.submit()
     bench.status("busy", cell)
@@ -1124,7 +1125,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
 def ask_and_answer(bench: Bench, cell: Message) -> None:
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
     answer = Message(channel="stdin", header={"msg_id": "a", "msg_type": "input_reply"}, content={"value": ""})
-    bench.router.submit(answer, b"client")
+    bench.requests.submit(answer, b"client")
 
 
 async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
@@ -1203,7 +1204,7 @@ async def test_a_request_that_cannot_be_sent_for_a_defect_is_answered_and_so_are
 
     monkeypatch.setattr(bench, "transmit", transmit)
     bench.ready = True
-    bench.router.pump()
+    bench.requests.pump()
     assert bench.told(odd) == ["busy", "SandboxError", "idle"]
     assert [message.id for message in bench.sent] == [other.id]
     bench.run(other)
@@ -1250,20 +1251,20 @@ async def test_an_observer_is_told_of_cells_that_were_sent_and_of_nothing_else(m
         return []
 
     bench = make(before_cell=before, observers=[one])
-    bench.router.observers.append(another)
+    bench.requests.observers.append(another)
     unsent, aborted = bench.submit(), bench.submit()
-    pending = bench.router.requests.find(unsent.id)
+    pending = bench.requests.queue.find(unsent.id)
     assert pending is not None
-    bench.router.withdraw(pending, CallCancelled("nobody waits"))
+    bench.requests.withdraw(pending, CallCancelled("nobody waits"))
     await bench.ended(unsent)
     assert one.told == []
     going.set()
     sent = bench.submit(content={"code": "last"})
     bench.submit("complete_request", {"code": "a", "cursor_pos": 1})
     async with within(5):
-        while not one.told or sent not in bench.sent:  # noqa: ASYNC110 (it happens in a task of the router)
+        while not one.told or sent not in bench.sent:  # noqa: ASYNC110 (it happens in a task of the requests)
             await asyncio.sleep(0)
-    bench.router.kernel_died(KernelDied("it ended"))
+    bench.requests.kernel_died(KernelDied("it ended"))
     assert one.told == another.told == ["sent last", "ended KernelDied", "gone"]
     assert bench.told(aborted)[-2:] == ["aborted", "idle"]
 
@@ -1277,7 +1278,7 @@ async def test_a_service_hears_of_each_cell_that_the_kernel_has(make: Callable[.
     bench.run(first)
     assert service.events == [("began", first.id), ("ended", first.id), ("began", second.id)]
     assert cells.charged == Cell(second.id)
-    bench.router.kernel_died(KernelDied("it ended"))
+    bench.requests.kernel_died(KernelDied("it ended"))
     assert service.events[-1] == ("ended", second.id)
     assert other.id not in [name for _, name in service.events]
     assert cells.charged is None, "the next kernel has run nothing yet"
@@ -1293,10 +1294,10 @@ async def test_a_service_is_not_told_of_a_cell_that_never_ran(make: Callable[...
 
 
 async def test_what_the_host_says_in_a_cell_is_one_line_on_its_stderr(bench: Bench) -> None:
-    bench.router.outputs.tell("nobody runs")
+    bench.requests.inbound.tell("nobody runs")
     cell = bench.submit()
     bench.status("busy", cell)
-    bench.router.outputs.tell("denied:\nexample.test\r" + "x" * 2000)
+    bench.requests.inbound.tell("denied:\nexample.test\r" + "x" * 2000)
     (said,) = [message for message, _ in bench.delivered if message.type == "stream"]
     assert said.content["name"] == "stderr"
     assert said.content["text"].startswith("[sandbox_kernel] denied: example.test xxx")
@@ -1305,19 +1306,19 @@ async def test_what_the_host_says_in_a_cell_is_one_line_on_its_stderr(bench: Ben
     assert said.parent["msg_id"] == cell.id
     bench.reply(cell)
     bench.status("idle", cell)
-    bench.router.outputs.tell("nobody runs")
+    bench.requests.inbound.tell("nobody runs")
     assert len(bench.told(cell)) == 4
 
 
 async def test_the_host_says_only_so_much_in_a_cell_and_in_the_next_again(bench: Bench) -> None:
     first, second = bench.submit(), bench.submit()
     bench.status("busy", first)
-    for number in range(requests.MAX_TOLD + 10):
-        bench.router.outputs.tell(f"line {number}")
-    assert bench.told(first)[1:] == [f"[sandbox_kernel] line {number}\n" for number in range(requests.MAX_TOLD)]
+    for number in range(queue.MAX_TOLD + 10):
+        bench.requests.inbound.tell(f"line {number}")
+    assert bench.told(first)[1:] == [f"[sandbox_kernel] line {number}\n" for number in range(queue.MAX_TOLD)]
     bench.reply(first)
     bench.status("idle", first)
-    bench.router.outputs.tell("again")
+    bench.requests.inbound.tell("again")
     assert bench.told(second) == ["[sandbox_kernel] again\n"]
 
 
@@ -1327,7 +1328,7 @@ async def test_what_the_host_says_counts_as_the_cell_s_output(make: Callable[...
     cell = bench.submit()
     bench.on_signal = lambda: bench.run(cell, "error")
     for _ in range(4):
-        bench.router.outputs.tell("denied")
+        bench.requests.inbound.tell("denied")
     found = await bench.ended(cell)
     assert found.count("[sandbox_kernel] denied\n") == 3
     assert "OutputLimit" in found

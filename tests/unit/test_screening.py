@@ -13,7 +13,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, KernelDied
 from sandbox_kernel.core.model import Channel, Limits, Message, Settings
 from sandbox_kernel.policy import OutputPolicy
-from sandbox_kernel.session.router import Router
+from sandbox_kernel.session.requests.scheduler import Scheduler
 from sandbox_kernel.session.screening import Screening
 
 GRAVE = "import os\nos.system('rm -rf /')"
@@ -21,7 +21,7 @@ SLIGHT = "import os\nos.remove(name)"
 
 
 class Front:
-    """A router with a screen, between a front end and a kernel that are both the test's."""
+    """A requests with a screen, between a front end and a kernel that are both the test's."""
 
     def __init__(self, **settings: Any) -> None:
         self.ready = True
@@ -29,7 +29,7 @@ class Front:
         self.delivered: list[Message] = []
         self.audited: list[dict[str, Any]] = []
         self.screening = Screening(replace(Settings(), **settings), self._audit)
-        self.router = Router(Limits(), self, self, OutputPolicy("safe"), self._audit, screening=self.screening)
+        self.requests = Scheduler(Limits(), self, self, OutputPolicy("safe"), self._audit, screening=self.screening)
 
     def _audit(self, event: str, **fields: Any) -> None:
         self.audited.append({"event": event, **fields})
@@ -49,14 +49,14 @@ class Front:
 
     def ask(self, kind: str, channel: Channel = "shell", **content: Any) -> None:
         header = {"msg_id": f"m{len(self.sent) + len(self.delivered)}", "msg_type": kind}
-        self.router.submit(Message(channel=channel, header=header, content=content), b"client")
+        self.requests.submit(Message(channel=channel, header=header, content=content), b"client")
 
     def run(self, code: str, **more: Any) -> None:
         """Ask for a cell, and have the kernel do it if it comes there."""
         before = len(self.sent)
         self.ask("execute_request", code=code, **more)
         if len(self.sent) > before:
-            request = self.router.requests.in_flight[0]
+            request = self.requests.queue.in_flight[0]
             for kind, content in (("status", {"execution_state": "busy"}), ("execute_reply", {"status": "ok"})):
                 self.say(request.message, kind, content)
             self.say(request.message, "status", {"execution_state": "idle"})
@@ -65,7 +65,7 @@ class Front:
         channel: Channel = "shell" if kind.endswith("reply") else "iopub"
         header = {"msg_id": "k", "msg_type": kind}
         said = Message(channel=channel, header=header, parent=dict(to.header), content=content)
-        self.router.outputs.receive(said, 100, None)
+        self.requests.inbound.receive(said, 100, None)
 
     def said(self, kind: str) -> list[dict[str, Any]]:
         return [dict(message.content) for message in self.delivered if message.type == kind]
@@ -168,7 +168,7 @@ async def test_names_go_from_cell_to_cell_until_the_kernel_is_another() -> None:
     front.run("go(input())  # 40 points")
     assert len(front.sent) == 2
     assert [line["score"] for line in front.screened][-1] == 40
-    front.router.kernel_died(KernelDied(EndCode.KERNEL_DIED))
+    front.requests.kernel_died(KernelDied(EndCode.KERNEL_DIED))
     front.run("go(input())")
     assert len(front.screened) == 2  # one is of the first cell, which mentions eval
 

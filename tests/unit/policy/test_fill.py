@@ -21,8 +21,8 @@ from sandbox_kernel.kernel import overflow
 from sandbox_kernel.kernel.overflow import Overflow
 from sandbox_kernel.policy import OutputPolicy, svg, tex
 from sandbox_kernel.policy.page import MAX_ERRORS
-from sandbox_kernel.session.publisher import Publisher
-from sandbox_kernel.session.requests import PendingRequest
+from sandbox_kernel.session.requests.outbound import Outbound
+from sandbox_kernel.session.requests.queue import PendingRequest
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.policy.messages import CELL, filtered, message, model, update
@@ -53,18 +53,18 @@ COSTLY["PNGs of a page"] = {"text/html": f'<img src="data:image/png;base64,{pict
 
 
 class Tab:
-    """What a front end gets of a session: the real policy, publisher and pages; nothing writes files."""
+    """What a front end gets of a session: the real policy, its way out and pages; nothing writes files."""
 
     def __init__(self) -> None:
         self.shown: list[Message] = []
         self.noted: list[str] = []
         """Codes of what the policy removed."""
         self.requests: dict[str, PendingRequest] = {}
-        router = SimpleNamespace(requests=SimpleNamespace(find=self.requests.get), call_after_cells=lambda ask: None)
-        session = SimpleNamespace(settings=Settings(), ask=self._ask, audit=self._audit, router=router)
+        requests = SimpleNamespace(queue=SimpleNamespace(find=self.requests.get), call_after_cells=lambda ask: None)
+        session = SimpleNamespace(settings=Settings(), ask=self._ask, audit=self._audit, requests=requests)
         self.overflow = Overflow(cast("Any", session), self.shown.append)
         front = SimpleNamespace(deliver=lambda message, client: self.overflow.publish(message))
-        self._publisher = Publisher(cast("Any", front), OutputPolicy("safe"), session.audit, [])
+        self._outbound = Outbound(cast("Any", front), OutputPolicy("safe"), session.audit, [])
 
     def send(self, *messages: Message) -> int:
         """Return how many of the messages reach the page."""
@@ -79,7 +79,7 @@ class Tab:
                 asked = Message(channel="shell", header=header, content={"allow_stdin": True})
                 self.requests[name] = PendingRequest(asked, b"", "shell")
             before = len(self.shown)
-            self._publisher.publish(sent, self.requests[name])
+            self._outbound.publish(sent, self.requests[name])
             passed += any(one.type == sent.type for one in self.shown[before:])
         return passed
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from ..core import weight
-from ..core.codes import Code, EndCode, MessageCode, Note, OutputCode
-from ..core.errors import OutputLimit, ProtocolError, SandboxError
-from ..core.model import Message, format_bytes
-from ..core.tasks import log_defect
-from ..policy import OutputPolicy, Verdict
-from ..policy.budget import MAX_REPLY
-from ..policy.packed import Place
-from . import protocol
-from .requests import PendingRequest, RequestQueue, parent_of
+from ...core import weight
+from ...core.codes import Code, EndCode, MessageCode, Note, OutputCode
+from ...core.errors import OutputLimit, ProtocolError, SandboxError
+from ...core.model import Message, format_bytes
+from ...core.tasks import log_defect
+from ...policy import OutputPolicy, Verdict
+from ...policy.budget import MAX_REPLY
+from ...policy.packed import Place
+from .. import protocol
+from .queue import PendingRequest, RequestQueue, parent_of
 
 MAX_NOTED = 10_000
 """Lines of the audit about what a session's code sends: it must not fill the disk of the host."""
@@ -43,7 +43,7 @@ class Front(Protocol):
         """Submit the requests that have arrived but were not read yet."""
 
 
-class Publisher:
+class Outbound:
     """See the module; one for a session's whole life."""
 
     def __init__(self, front: Front, policy: OutputPolicy, audit: Audit, notices: Notes) -> None:

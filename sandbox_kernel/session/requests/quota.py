@@ -5,13 +5,13 @@ A cell that exceeds its limit is ended. A flood that no cell answers for, by a t
 
 from __future__ import annotations
 
-from ..core.codes import Code, EndCode, Note
-from ..core.errors import OutputLimit
-from ..core.model import Limits
-from ..policy import CellBudget, SessionBudget
-from .ladder import Ladder
-from .publisher import Publisher
-from .requests import PendingRequest
+from ...core.codes import Code, EndCode, Note
+from ...core.errors import OutputLimit
+from ...core.model import Limits
+from ...policy import CellBudget, SessionBudget
+from .escalation import Escalation
+from .outbound import Outbound
+from .queue import PendingRequest
 
 SMALL = 1 << 16
 """Bytes up to which what a kernel owes, a status or a reply, is charged to the session alone."""
@@ -20,10 +20,10 @@ SMALL = 1 << 16
 class Quota:
     """Counts what a kernel sends, and sees to it that too much has an end."""
 
-    def __init__(self, limits: Limits, publisher: Publisher, ladder: Ladder) -> None:
+    def __init__(self, limits: Limits, outbound: Outbound, escalation: Escalation) -> None:
         self._limits = limits
-        self._publisher = publisher
-        self._ladder = ladder
+        self._outbound = outbound
+        self._escalation = escalation
         self._session = SessionBudget(limits)
         self._dropped = CellBudget(limits)
         """What was sent and did not pass. That costs work too, so there is as little of it as of one cell's output."""
@@ -45,7 +45,7 @@ class Quota:
             if budget is None or budget.charge(size, 0 if owed else 1).allowed:
                 continue
             if request is not None and not request.finished:
-                self._ladder.end(request, budget.exceeded or too_much())
+                self._escalation.end(request, budget.exceeded or too_much())
             else:
                 # A thread goes on after its cell: nothing to interrupt, so its kernel has to go.
                 self._end_flood(budget.exceeded, kind)
@@ -59,7 +59,7 @@ class Quota:
     def drop(self, why: Code | Note, size: int, kind: str = "", *, quietly: bool = False) -> None:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
         if not quietly:
-            self._publisher.dropped(why, kind)
+            self._outbound.dropped(why, kind)
         if not self._dropped.charge(size).allowed:
             self._end_flood(self._dropped.exceeded, kind)
 
@@ -72,8 +72,8 @@ class Quota:
         if self._flooded:
             return
         self._flooded, self._flood = True, error
-        self._publisher.audit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
-        self._ladder.end_kernel(
+        self._outbound.audit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
+        self._escalation.end_kernel(
             error or OutputLimit(EndCode.OUTPUT_TOO_LARGE, "a thread of an earlier cell went on sending")
         )
 

@@ -1,4 +1,4 @@
-"""The ladder of ends: interrupt, then a new kernel, then the end of the sandbox; each step is bounded in time.
+"""The escalation of ends: interrupt, then a new kernel, then the end of the sandbox; each step is bounded in time.
 
 It asks for the ends; that a request is finished is told to it. What a front end hears of it is `completion`'s.
 """
@@ -9,13 +9,13 @@ import asyncio
 import signal
 from typing import Protocol
 
-from ..core.codes import Survived
-from ..core.errors import SandboxError
-from ..core.model import Limits
-from ..core.tasks import Tasks
-from .clock import Clocks
-from .publisher import Audit
-from .requests import PendingRequest
+from ...core.codes import Survived
+from ...core.errors import SandboxError
+from ...core.model import Limits
+from ...core.tasks import Tasks
+from .clocks import Clocks
+from .outbound import Audit
+from .queue import PendingRequest
 
 KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""
@@ -29,7 +29,7 @@ class KernelControl(Protocol):
     async def kill_sandbox(self, error: SandboxError) -> None: ...
 
 
-class Ladder:
+class Escalation:
     """Ends requests from outside."""
 
     def __init__(self, limits: Limits, control: KernelControl, clocks: Clocks, audit: Audit, tasks: Tasks) -> None:
@@ -99,7 +99,7 @@ class Ladder:
         try:
             await self._kill()
         except SandboxError as failure:
-            self._audit("ladder", reason=str(failure))
+            self._audit("escalation", reason=str(failure))
             await self._control.kill_sandbox(failure)
 
     async def _kill(self) -> bool:
@@ -128,7 +128,7 @@ class Ladder:
             if await self._kill():
                 return
         except SandboxError as failure:
-            self._audit("ladder", reason=str(failure))
+            self._audit("escalation", reason=str(failure))
         finally:
             self._ending.pop(request).set()
         if not request.finished:

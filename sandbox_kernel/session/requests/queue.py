@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import CallCancelled, SandboxError
-from ..core.model import Limits, Message
-from ..policy import CellBudget
-from . import protocol
+from ...core.errors import CallCancelled, SandboxError
+from ...core.model import Limits, Message
+from ...policy import CellBudget
+from .. import protocol
 
 if TYPE_CHECKING:
-    from ..core.finding import Finding
+    from ...core.finding import Finding
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from ..core.codes import EndCode, Note
-from ..core.errors import CellTimeout, SandboxError
-from ..core.model import Limits
-from .requests import PendingRequest
+from ...core.codes import EndCode, Note
+from ...core.errors import CellTimeout, SandboxError
+from ...core.model import Limits
+from .queue import PendingRequest
 
 PATIENCE_SECONDS = 10.0
 """How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.

@@ -10,16 +10,16 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from ..core.codes import EndCode, Survived
-from ..core.errors import CellInterrupted, KernelDied, SandboxError
-from ..core.model import Limits, Message
-from ..core.tasks import Tasks
-from .clock import Clocks
-from .hints import Failure, Hints
-from .ladder import Ladder
-from .publisher import Notes, Publisher
+from ...core.codes import EndCode, Survived
+from ...core.errors import CellInterrupted, KernelDied, SandboxError
+from ...core.model import Limits, Message
+from ...core.tasks import Tasks
+from ..hints import Failure, Hints
+from .clocks import Clocks
+from .escalation import Escalation
+from .outbound import Notes, Outbound
+from .queue import PendingRequest, RequestQueue
 from .recorder import Recorder
-from .requests import PendingRequest, RequestQueue
 
 LOOK_SECONDS = 2.0
 """How long a cell's end waits at most for a look at the notebook's folder."""
@@ -35,9 +35,9 @@ class Completion:
         self,
         limits: Limits,
         requests: RequestQueue,
-        publisher: Publisher,
+        outbound: Outbound,
         clocks: Clocks,
-        ladder: Ladder,
+        escalation: Escalation,
         *,
         tasks: Tasks,
         recorder: Recorder,
@@ -47,9 +47,9 @@ class Completion:
         """`ended` is called with the end of each request: the next one may go."""
         self._limits = limits
         self._requests = requests
-        self._publisher = publisher
+        self._outbound = outbound
         self._clocks = clocks
-        self._ladder = ladder
+        self._escalation = escalation
         self._tasks = tasks
         self._recorder = recorder
         self._ended = ended
@@ -77,7 +77,7 @@ class Completion:
 
     def give_up(self, request: PendingRequest) -> None:
         """End a request whose rest does not come."""
-        self._publisher.audit("completed", reason="idle without reply" if request.idle else "reply without idle")
+        self._outbound.audit("completed", reason="idle without reply" if request.idle else "reply without idle")
         if request.interrupted and request.reply is None:
             request.condemn(CellInterrupted(EndCode.CELL_INTERRUPTED, kept=Survived.VARIABLES_AND_FILES))
         self.end(request)
@@ -95,9 +95,9 @@ class Completion:
     async def _copy_and_end(self, request: PendingRequest, sought: list[str]) -> None:
         try:
             for hook in list(self._hooks):
-                self._publisher.notice(*await hook())
+                self._outbound.notice(*await hook())
         except (SandboxError, OSError) as error:
-            self._publisher.notice(str(error))
+            self._outbound.notice(str(error))
         if sought and self._hints.beside is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -113,7 +113,7 @@ class Completion:
         failure = _failure(request)
         if failure is None or not request.is_heard or request.verdict is not None:
             return []
-        return [] if self._publisher.policy.overheard else self._hints.sought(failure)
+        return [] if self._outbound.policy.overheard else self._hints.sought(failure)
 
     # --- as the host says ---
 
@@ -124,16 +124,16 @@ class Completion:
         if request.is_execute:
             # What was sent before this cell's end is known must be known too: its failure may abort it. That comes
             # first, for a cell that is submitted after `finish` is sent.
-            self._publisher.front.drain()
+            self._outbound.front.drain()
         self._finish(request)
         if not request.busy:
-            self._publisher.status("busy", request)
+            self._outbound.status("busy", request)
         reply = self._reply(request)
-        self._publisher.say_notices(request)
+        self._outbound.say_notices(request)
         failed = reply is not None and reply.content.get("status") == "error"
         if reply is not None:
-            self._publisher.reply(request, reply)
-        self._publisher.status("idle", request)
+            self._outbound.reply(request, reply)
+        self._outbound.status("idle", request)
         if request.is_execute:
             self._recorder.ended(request, reply)
         stop = failed and request.is_execute and request.message.content.get("stop_on_error", True)
@@ -160,28 +160,28 @@ class Completion:
     def abort(self, request: PendingRequest) -> None:
         """End a cell that does not run, since one before it failed."""
         self._finish(request)
-        self._publisher.abort(request)
+        self._outbound.abort(request)
         request.forget_content()
 
     def _finish(self, request: PendingRequest) -> None:
         self._requests.finish(request)
         self._clocks.stop(request)
-        self._ladder.finished(request)
+        self._escalation.finished(request)
 
     def _reply(self, request: PendingRequest) -> Message | None:
         """Return the reply that a request gets, and say of a cell why it was ended or why it failed."""
         reply, error = request.reply, request.verdict
         if error is not None:
             if request.is_execute:
-                self._publisher.error(request, error)
-            return self._publisher.ours(request, error) if request.reply_type is not None else None
+                self._outbound.error(request, error)
+            return self._outbound.ours(request, error) if request.reply_type is not None else None
         if reply is None and request.reply_type is not None:
-            return self._publisher.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
+            return self._outbound.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
         if request.is_execute and request.is_heard:
             failure = _failure(request)
             said = None if failure is None else self._hints.of_failure(failure, request.beside)
             code = str(request.message.content.get("code", ""))
-            self._publisher.notice(*([said] if said else []), *self._hints.of_code(code))
+            self._outbound.notice(*([said] if said else []), *self._hints.of_code(code))
         return reply
 
     # --- deaths ---
@@ -192,7 +192,7 @@ class Completion:
         if not asked_for and not any(request.is_heard for request in flying):
             cancelled = any(request.is_execute for request in flying)
             when = "after a cell was cancelled" if cancelled else "between two cells"
-            self._publisher.notice(f"{error} (This happened {when}.)")
+            self._outbound.notice(f"{error} (This happened {when}.)")
         for request in flying:
             if request.reply is None:  # a reply that was sent before the death still counts
                 request.condemn(error)
@@ -204,13 +204,13 @@ class Completion:
         Without a cell to tell it, the next one tells what was lost, if anything was.
         """
         if keep_waiting and not any(self._requests.running_cells()):
-            self._publisher.notice(str(error))
+            self._outbound.notice(str(error))
             for request in self._requests.in_flight:
                 self.condemn_and_end(request, error)
             return
         flying, waiting = self._requests.take_all()
         if lost and not any(request.is_heard for request in flying + waiting):
-            self._publisher.notice(str(error))
+            self._outbound.notice(str(error))
         aborting: set[str] = set()
         for request in flying + waiting:
             if request.is_execute and request.queue in aborting:

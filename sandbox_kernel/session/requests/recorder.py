@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..core.model import Message
-from .meter import Figures, Meter
-from .publisher import Audit
-from .requests import PendingRequest
+from ...core.model import Message
+from ..meter import Figures, Meter
+from .outbound import Audit
+from .queue import PendingRequest
 
 
 class Recorder:

@@ -1,7 +1,7 @@
 """The way of a request: from a front end into its queue, to the kernel when its turn comes, and out again at its end.
 
-It joins the parts that each do one thing for it: the queues, the publisher, the clocks, the ladder of ends, and what
-the kernel says. Knows neither containers nor sockets: those are `Port` and the publisher's `Front`.
+It joins the parts that each do one thing for it: the queues, the clocks, what comes and what goes, and both kinds of
+ends. Knows neither containers nor sockets: those are `Port` and `outbound.Front`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
-from ..container import wire
-from ..core.codes import EndCode, Survived
-from ..core.errors import CellInterrupted, SandboxDied, SandboxError
-from ..core.model import Limits, Message
-from ..core.tasks import Tasks, noted_in
-from ..policy import OutputPolicy
-from . import protocol
-from .clock import Clocks
+from ...container import wire
+from ...core.codes import EndCode, Survived
+from ...core.errors import CellInterrupted, SandboxDied, SandboxError
+from ...core.model import Limits, Message
+from ...core.tasks import Tasks, noted_in
+from ...policy import OutputPolicy
+from .. import protocol
+from ..hints import Hints
+from ..screening import Screening
+from .clocks import Clocks
 from .completion import Completion, Hook
-from .hints import Hints
-from .ladder import KernelControl, Ladder
-from .outputs import Outputs
-from .publisher import Audit, Front, Notes, Publisher
+from .escalation import Escalation, KernelControl
+from .inbound import Inbound
+from .outbound import Audit, Front, Notes, Outbound
+from .queue import PendingRequest, RequestQueue
 from .recorder import Recorder
-from .requests import PendingRequest, RequestQueue
-from .screening import Screening
 
 
 class CellObserver(Protocol):
@@ -57,7 +57,7 @@ class Port(KernelControl, Protocol):
         """Send a message. Raises `SandboxError`."""
 
 
-class Router:
+class Scheduler:
     """The requests of a session's front ends; one for its whole life, over all its kernels and containers."""
 
     def __init__(
@@ -85,17 +85,17 @@ class Router:
         self._pumping = self._pump_again = False
         self.observers: list[CellObserver] = list(observers)
         self._held = Counter[str]()
-        self.requests = RequestQueue()
-        self._publisher = Publisher(front, policy, audit, notices if notices is not None else [])
+        self.queue = RequestQueue()
+        self._outbound = Outbound(front, policy, audit, notices if notices is not None else [])
         self._clocks = Clocks(limits, self)
-        self._ladder = Ladder(limits, port, self._clocks, audit, self._tasks)
+        self._escalation = Escalation(limits, port, self._clocks, audit, self._tasks)
         self.recorder = recorder or Recorder(audit)
         self._completion = Completion(
             limits,
-            self.requests,
-            self._publisher,
+            self.queue,
+            self._outbound,
             self._clocks,
-            self._ladder,
+            self._escalation,
             tasks=self._tasks,
             recorder=self.recorder,
             ended=self._ended,
@@ -103,8 +103,8 @@ class Router:
         )
         if after_cell is not None:
             self._completion.add_hook(after_cell)
-        self.outputs = Outputs(
-            limits, self.requests, self._publisher, self._clocks, ladder=self._ladder, completion=self._completion
+        self.inbound = Inbound(
+            limits, self.queue, self._outbound, self._clocks, escalation=self._escalation, completion=self._completion
         )
 
     def call_after_cells(self, hook: Hook) -> None:
@@ -121,18 +121,18 @@ class Router:
         if message.channel == "stdin":
             self._input_reply(message, client)
             return
-        request = self.requests.add(message, client, seconds, reads)
+        request = self.queue.add(message, client, seconds, reads)
         if request is None:
             refused = PendingRequest(message, client, "")
             error = SandboxDied(EndCode.REQUEST_REFUSED)
             if refused.reply_type is not None:
-                self._publisher.reply(refused, self._publisher.ours(refused, error))
+                self._outbound.reply(refused, self._outbound.ours(refused, error))
             return
         try:
             if request.is_comm:
-                self._publisher.observe(message)
+                self._outbound.observe(message)
             if message.type == "debug_request":
-                self.outputs.debugger.asked(str(message.content.get("command", "")))
+                self.inbound.debugger.asked(str(message.content.get("command", "")))
         except Exception as defect:
             self._fail(request, defect)
         self.pump()
@@ -144,7 +144,7 @@ class Router:
 
     def seconds_left(self) -> float | None:
         """Return how long the running cell may still run: the shortest if there are several, None if there is none."""
-        known = [self._clocks.left(cell) for cell in self.requests.running_cells()]
+        known = [self._clocks.left(cell) for cell in self.queue.running_cells()]
         return min((left for left in known if left is not None), default=None)
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
@@ -156,7 +156,7 @@ class Router:
             return
         else:
             del self._held[cell]
-        for request in self.requests.running_cells():
+        for request in self.queue.running_cells():
             if request.message.id == cell:
                 (self._clocks.pause if held else self._clocks.resume)(request)
 
@@ -167,9 +167,9 @@ class Router:
             return  # what cannot be sent ends at once and lets the next one go: a loop, and not ever deeper
         self._pumping = True
         try:
-            while self._pump_again and self._port.ready and not self._ladder.is_killing:
+            while self._pump_again and self._port.ready and not self._escalation.is_killing:
                 self._pump_again = False
-                for request in self.requests.take_sendable():
+                for request in self.queue.take_sendable():
                     if not self._passes(request):
                         continue
                     if request.is_execute and self._before_cell is not None:
@@ -195,52 +195,52 @@ class Router:
             self._completion.condemn_and_end(request, error)
             return False
         if request.is_execute and not request.message.content.get("silent"):
-            self._publisher.notice(*filter(None, [self._screening.warning(findings)]))
+            self._outbound.notice(*filter(None, [self._screening.warning(findings)]))
         return True
 
     def withdraw(self, request: PendingRequest, error: SandboxError) -> None:
         """End a request that nobody waits for any more; it may not even have been sent."""
-        if self.requests.take_waiting(request):
+        if self.queue.take_waiting(request):
             self._completion.abort(request)
         elif not request.sent:
             self._completion.condemn_and_end(request, error)
         elif not request.complete:  # else only its files are being copied, and there is nothing to interrupt
-            self._ladder.end(request, error)
+            self._escalation.end(request, error)
 
     def block(self, error: SandboxError) -> None:
         """End the kernel with all of its processes, and the cells that run in it with `error`."""
-        running = [request for request in self.requests.running_cells() if request.sent and not request.finished]
+        running = [request for request in self.queue.running_cells() if request.sent and not request.finished]
         for request in running[1:]:
             request.condemn(error)  # they end with the first one's kernel
         if running:
-            self._ladder.block(running[0], error)
+            self._escalation.block(running[0], error)
         else:
-            self._ladder.end_kernel(error)
+            self._escalation.end_kernel(error)
 
     def say(self, text: str) -> None:
         """Say one line on stderr of the cell that runs, or of the next one."""
-        if any(request.sent and not request.finished for request in self.requests.running_cells()):
-            self.outputs.tell(text)
+        if any(request.sent and not request.finished for request in self.queue.running_cells()):
+            self.inbound.tell(text)
         else:
-            self._publisher.notice(text)
+            self._outbound.notice(text)
 
     def take_back_questions(self) -> None:
         """Let nobody answer what is asked now: the kernel is about to be interrupted."""
-        for request in self.requests.in_flight:
+        for request in self.queue.in_flight:
             if request.awaiting_input:
                 request.stop_asking()
                 self._clocks.resume(request)
 
     def interrupted(self) -> None:
         """Note that a front end interrupted the kernel."""
-        for request in self.requests.in_flight:
+        for request in self.queue.in_flight:
             request.interrupt(self._limits)
-        for request in self.requests.take_unsent_cells():
+        for request in self.queue.take_unsent_cells():
             self._completion.condemn_and_end(request, CellInterrupted(EndCode.CELL_NOT_RUN))
 
     async def freeze(self) -> None:
         """Let no time pass for any request, once none is being ended; what waits goes on to wait."""
-        await self._ladder.calm()
+        await self._escalation.calm()
         self._clocks.freeze()
 
     def thaw(self) -> None:
@@ -254,7 +254,7 @@ class Router:
         except (SandboxError, OSError) as error:
             notes = [str(error)]
         if not request.finished:
-            self._publisher.notice(*notes)
+            self._outbound.notice(*notes)
             self._transmit(request)
 
     def _transmit(self, request: PendingRequest) -> None:
@@ -266,7 +266,7 @@ class Router:
             self._port.transmit(wire.CHANNELS[request.message.channel], protocol.encode(request.message))
         except SandboxError as error:
             if request.is_comm:
-                self._publisher.notice(str(error))
+                self._outbound.notice(str(error))
             self._completion.condemn_and_end(request, error)
             return
         except Exception as defect:  # the others that were taken out of their queue must still go
@@ -279,14 +279,14 @@ class Router:
             self._clocks.start(request, min(every, request.seconds or every))
 
     def _input_reply(self, reply: Message, client: bytes) -> None:
-        for request in self.requests.in_flight:
+        for request in self.queue.in_flight:
             if request.awaiting_input and request.client == client:
                 request.stop_asking()
                 self._clocks.resume(request)
                 try:
                     self._port.transmit(wire.STDIN, protocol.encode(reply))
                 except SandboxError as error:  # the cell would wait for an answer that cannot come
-                    self._ladder.end(request, error)
+                    self._escalation.end(request, error)
                 return
 
     def _fail(self, request: PendingRequest, defect: Exception) -> None:
@@ -297,10 +297,10 @@ class Router:
 
     def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
         """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
-        self._ladder.kernel_gone()
-        if (flood := self.outputs.flood) is not None:
+        self._escalation.kernel_gone()
+        if (flood := self.inbound.flood) is not None:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
-        self.outputs.forget_kernel()
+        self.inbound.forget_kernel()
         if self._screening is not None:
             self._screening.forget_kernel()
         self._completion.kernel_died(flood or error, asked_for=asked_for)
@@ -312,8 +312,8 @@ class Router:
 
         Without a cell to tell it, the next one tells what was lost, if anything was.
         """
-        self._ladder.kernel_gone()
-        self.outputs.forget_kernel()
+        self._escalation.kernel_gone()
+        self.inbound.forget_kernel()
         if self._screening is not None:
             self._screening.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
@@ -340,11 +340,11 @@ class Router:
             # Nothing on control deserves an interrupt, which would meet the running cell.
             self._completion.condemn_and_end(request, error)
         else:
-            self._ladder.end(request, error)
+            self._escalation.end(request, error)
 
     def pause_is_over(self, request: PendingRequest, error: SandboxError) -> None:
         if self._port.ready:  # else the sandbox is on its way out, which says why
-            self._ladder.end(request, error)
+            self._escalation.end(request, error)
 
     def patience_is_lost(self, request: PendingRequest) -> None:
         self._completion.give_up(request)

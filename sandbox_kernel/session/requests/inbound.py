@@ -1,55 +1,61 @@
 """What a kernel says, sent on its way: each message to the request it belongs to, or nowhere.
 
-It passes the requests that are known, the limits and the output policy, in that order; the tables of `protocol` come
-before, and what is left leaves with a parent header that the host itself received.
+It passes the tables of `protocol`, the requests that are known, the limits and the output policy, in that order; what
+is left leaves with a parent header that the host itself received. What takes long is done in another thread, one
+message at a time, so that an interrupt need not wait for it. Knows neither links nor containers; whether a kernel is
+ready is said elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 
-from ..core.codes import Code, EndCode, MessageCode, Note
-from ..core.errors import OutputLimit
-from ..core.model import Limits, Message, format_bytes
-from ..policy import Verdict, cut
-from ..policy.plain import count
-from . import protocol
-from .agent_words import Oversized
-from .clock import Clocks
+from ...core.allowance import MEMORY_FACTOR
+from ...core.codes import Code, EndCode, MessageCode, Note
+from ...core.errors import OutputLimit, ProtocolError
+from ...core.model import Limits, Message, format_bytes
+from ...policy import Verdict, cut
+from ...policy.plain import count
+from .. import protocol
+from ..agent_words import Oversized
+from .clocks import Clocks
 from .completion import Completion
 from .debugger import Debugger
-from .ladder import Ladder
-from .publisher import Publisher
+from .escalation import Escalation
+from .outbound import Outbound
+from .queue import PendingRequest, RequestQueue
 from .quota import SMALL, Quota, too_much
-from .requests import PendingRequest, RequestQueue
 
 REWRITES = frozenset({"clear_output", "error", "execute_result"})
 """What a cell may publish only while it runs."""
+LARGE, MEDIUM = 1 << 20, 1 << 15
+"""Bytes from which a message is parsed, and filtered, in another thread: an interrupt must not wait for that."""
 MAX_TOLD_CHARACTERS = 1000
 """Of one line that the host says in a cell."""
 
 
-class Outputs:
+class Inbound:
     """The messages of a session's kernels, one after another."""
 
     def __init__(
         self,
         limits: Limits,
         requests: RequestQueue,
-        publisher: Publisher,
+        outbound: Outbound,
         clocks: Clocks,
         *,
-        ladder: Ladder,
+        escalation: Escalation,
         completion: Completion,
     ) -> None:
         self._limits = limits
         self._requests = requests
-        self._publisher = publisher
+        self._outbound = outbound
         self._clocks = clocks
-        self._ladder = ladder
+        self._escalation = escalation
         self._completion = completion
         self.debugger = Debugger(requests, clocks)
-        self._quota = Quota(limits, publisher, ladder)
+        self._quota = Quota(limits, outbound, escalation)
         self._kernel_worked = False
 
     @property
@@ -67,9 +73,35 @@ class Outputs:
         self._kernel_worked = False
         self._quota.forget_kernel()
         self.debugger.forget_kernel()
-        self._publisher.forget_kernel()
+        self._outbound.forget_kernel()
 
-    # --- what comes ---
+    # --- what comes: whoever calls waits for one message of a container before the next ---
+
+    async def parse(self, kind: int, parts: list[bytes], size: int) -> Message | None:
+        """Return the message of a frame of `size` bytes, None for one that may not pass; empties `parts`."""
+        most = self._limits.message_bytes
+        try:
+            if size < LARGE:
+                message = protocol.decode(kind, parts, most)
+            else:
+                message = await asyncio.to_thread(protocol.decode, kind, parts, most)
+        except protocol.TooHeavyError as error:
+            parts.clear()
+            self.too_heavy(error, size)
+            return None
+        except ProtocolError as error:
+            self.drop(Note(error.code, error.message), size)
+            return None
+        parts.clear()  # before the message is written anew: what came and what goes are not held together
+        return message
+
+    async def pass_on(self, message: Message, size: int) -> None:
+        """Give a message of a kernel that is ready to the request it belongs to.
+
+        What it becomes in memory counts as well as what came: a cell may send many messages, and a program keeps them.
+        """
+        verdict = await asyncio.to_thread(self.judge, message) if size >= MEDIUM else None
+        self.receive(message, max(size, message.memory // MEMORY_FACTOR), verdict)
 
     def judge(self, message: Message) -> Verdict | None:
         """Apply the output policy to a large message ahead of `receive`; may run in another thread, one at a time."""
@@ -77,7 +109,7 @@ class Outputs:
         if message.parent and (request is None or not request.sent or request.over_budget):
             return None
         begun = time.thread_time()
-        verdict = self._publisher.judge(message, request)
+        verdict = self._outbound.judge(message, request)
         if request is not None:
             request.allowance(self._limits).spend(time.thread_time() - begun)
         return verdict
@@ -110,7 +142,7 @@ class Outputs:
                 value=f"more than that, from {format_bytes(size)} as it came",
                 setting="message_limit",
             )
-            self._ladder.end(request, limit)
+            self._escalation.end(request, limit)
 
     def oversized(self, message: Oversized | None, size: int) -> None:
         """End the cell that sent a message which its agent did not even pass on; its word came in `size` bytes."""
@@ -124,7 +156,7 @@ class Outputs:
             value=format_bytes(message.size),
             setting="message_limit",
         )
-        self._ladder.end(request, error)
+        self._escalation.end(request, error)
 
     def tell(self, text: str) -> None:
         """Say one line of the host's own on stderr of the cell that began last, within what the cell may send."""
@@ -132,7 +164,7 @@ class Outputs:
         for request in reversed(list(self._requests.running_cells())):
             if request.is_heard and request.sent and not request.finished and request.tell():
                 if self._quota.allows("stream", request, len(line)):
-                    self._publisher.tell(line, request)
+                    self._outbound.tell(line, request)
                 return
 
     def drop(self, why: Code | Note, size: int, kind: str = "", *, quietly: bool = False) -> None:
@@ -163,7 +195,7 @@ class Outputs:
                 request.keep_traceback(cut(message.content["traceback"]))
                 return
             self._clocks.prolong(request)
-        self._publisher.publish(message, request, verdict or self.judge(message))
+        self._outbound.publish(message, request, verdict or self.judge(message))
 
     def _input(self, message: Message, request: PendingRequest, size: int) -> None:
         """Say which cell runs, once; what that is, the host knows better."""
@@ -172,8 +204,8 @@ class Outputs:
             self.drop(MessageCode.OUT_OF_TURN, size, message.type)
         elif self._quota.allows(message.type, request, size, owed=True):
             request.number(int(number))
-            self._publisher.input(request)
-            self._publisher.say_notices(request)
+            self._outbound.input(request)
+            self._outbound.say_notices(request)
 
     def _status(self, message: Message, request: PendingRequest | None, size: int) -> None:
         state = message.content["execution_state"]
@@ -188,7 +220,7 @@ class Outputs:
                 request.mark_started(time.monotonic())
                 self._clocks.start(request, self._limits.cell_seconds)
             self._completion.began(request)
-            self._publisher.status("busy", request)
+            self._outbound.status("busy", request)
         elif state == "idle" and request.busy and not request.idle:
             request.mark_idle()
             self._completion.look(request)
@@ -202,9 +234,9 @@ class Outputs:
             self.drop(MessageCode.SECOND_REPLY, size, message.type)
         else:
             if self._quota.allows(message.type, request, size, owed=True):
-                reply = self._publisher.kept(message, self._requests, request, size, verdict)
+                reply = self._outbound.kept(message, self._requests, request, size, verdict)
             else:
-                reply = self._publisher.ours(request, request.verdict or too_much())
+                reply = self._outbound.ours(request, request.verdict or too_much())
             request.answer(reply)
             self._completion.look(request)
 
@@ -214,7 +246,7 @@ class Outputs:
             return
         if not self._quota.allows(message.type, request, size):
             return
-        if (allowed := self._publisher.allowed(message, request)) is not None:
+        if (allowed := self._outbound.allowed(message, request)) is not None:
             request.ask()
             self._clocks.pause(request)
-            self._publisher.ask(allowed, request)
+            self._outbound.ask(allowed, request)

@@ -5,8 +5,8 @@ Only while a front end has attached one: a cell can forge the debugger's words.
 
 from __future__ import annotations
 
-from .clock import Clocks
-from .requests import RequestQueue
+from .clocks import Clocks
+from .queue import RequestQueue
 
 GO_ON = frozenset({"continue", "next", "stepIn", "stepOut", "disconnect", "terminate"})
 """Commands after which a cell runs again."""
