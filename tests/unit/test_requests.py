@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sandbox_kernel.core.model import Channel, Message
 from sandbox_kernel.session.requests import queue as module
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue, parent_of
+from sandbox_kernel.session.requests.transitions import TABLE, Event, ImpossibleError, State, following
 
 
 def message(identity: str, kind: str = "execute_request", channel: Channel = "shell", **header: Any) -> Message:
@@ -25,7 +27,7 @@ def send(queue: RequestQueue) -> list[str]:
     """Take what may be sent, as the scheduler does, and return its ids."""
     ready = queue.take_sendable()
     for request in ready:
-        request.mark_sent(1.0)
+        queue.advance(request, Event.SEND)
     return [request.id for request in ready]
 
 
@@ -34,9 +36,9 @@ def test_one_cell_at_a_time() -> None:
     first, second = fill(queue, message("1"), message("2"))
     assert send(queue) == ["1"]
     assert send(queue) == []
-    queue.finish(first)
+    queue.advance(first, Event.END)
     assert send(queue) == ["2"]
-    queue.finish(second)
+    queue.advance(second, Event.END)
     assert not queue.active
 
 
@@ -46,7 +48,7 @@ def test_subshells_have_queues_of_their_own() -> None:
         queue, message("1"), message("2", subshell_id="a"), message("3", subshell_id="b"), message("4", subshell_id="a")
     )
     assert send(queue) == ["1", "2", "3"]
-    queue.finish(queue.in_flight[1])
+    queue.advance(queue.in_flight[1], Event.END)
     assert send(queue) == ["4"]
 
 
@@ -61,11 +63,11 @@ def test_other_requests_wait_for_the_cell_before_them_and_hold_up_the_next() -> 
     queue = RequestQueue()
     fill(queue, message("1"), message("2", "complete_request"), message("3", "inspect_request"), message("4"))
     assert send(queue) == ["1"]
-    queue.finish(queue.in_flight[0])
+    queue.advance(queue.in_flight[0], Event.END)
     assert send(queue) == ["2", "3"]
     for request in queue.in_flight:
         assert send(queue) == []
-        queue.finish(request)
+        queue.advance(request, Event.END)
     assert send(queue) == ["4"]
 
 
@@ -83,11 +85,11 @@ def test_a_comm_is_under_way_only_while_the_kernel_says_so() -> None:
     (comm,) = fill(queue, message("1", "comm_msg"))
     assert send(queue) == ["1"]
     assert not queue.active
-    queue.mark_busy(comm)
+    queue.advance(comm, Event.START)
     assert queue.in_flight == [comm]
     fill(queue, message("2"))
     assert send(queue) == []
-    queue.finish(comm)
+    queue.advance(comm, Event.END)
     assert send(queue) == ["2"]
 
 
@@ -96,7 +98,7 @@ def test_an_id_is_used_once() -> None:
     (first,) = fill(queue, message("1"))
     assert queue.add(message("1"), b"other client") is None
     send(queue)
-    queue.finish(first)
+    queue.advance(first, Event.END)
     assert queue.add(message("1"), b"client") is None
     assert queue.find("1") is first
 
@@ -124,7 +126,7 @@ def test_ten_thousand_requests_are_remembered_and_no_more() -> None:
     for number in range(module.MAX_REMEMBERED + 1):
         (request,) = fill(queue, message(str(number)))
         send(queue)
-        queue.finish(request)
+        queue.advance(request, Event.END)
     assert queue.find("0") is None
     assert queue.find("1") is not None
     assert queue.find(str(module.MAX_REMEMBERED)) is not None
@@ -138,7 +140,7 @@ def test_what_is_not_finished_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) 
     for number in range(10):
         (request,) = fill(queue, message(str(number), "debug_request", "control"))
         send(queue)
-        queue.finish(request)
+        queue.advance(request, Event.END)
     assert queue.find("running") is running
     assert queue.find("8") is not None
     assert queue.find("7") is None
@@ -161,7 +163,7 @@ def test_a_failed_cell_takes_the_cells_behind_it_out_of_its_own_queue() -> None:
     fill(queue, message("6", subshell_id="a"))
     send(queue)
     assert [request.id for request in queue.take_waiting_cells("shell")] == ["2", "4"]
-    queue.finish(queue.in_flight[0])
+    queue.advance(queue.in_flight[0], Event.END)
     assert send(queue) == ["3"]
     assert queue.take_waiting_cells("shell x") == []
 
@@ -185,3 +187,37 @@ def test_the_parent_is_the_header_that_came_from_the_front_end() -> None:
         "date": "2000-01-01T00:00:00Z",
     }
     assert parent_of(None) == {}
+
+
+def test_no_request_goes_back_and_each_has_one_end() -> None:
+    """From each state on which something follows, an end does; and after it nothing but that its front end is told."""
+    for state, after in TABLE.items():
+        assert all(state < following for following in after.values())
+        assert (Event.END in after) == (state < State.ENDED)
+    assert list(TABLE[State.ENDED]) == [Event.CLOSE]
+    assert TABLE[State.CLOSED] == {}
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_what_is_not_in_the_table_is_refused(state: State, event: Event) -> None:
+    if event in TABLE[state]:
+        assert following(state, event) is TABLE[state][event]
+        return
+    with pytest.raises(ImpossibleError, match=f"{event.name} .*{state.name}"):
+        following(state, event)
+
+
+def test_each_change_is_told_with_the_state_before_and_a_closed_request_keeps_no_content() -> None:
+    queue = RequestQueue()
+    told: list[tuple[str, State, State]] = []
+    queue.listeners.append(lambda request, before: told.append((request.id, before, request.state)))
+    (cell,) = fill(queue, replace(message("1"), content={"code": "secret"}))
+    send(queue)
+    for event in (Event.START, Event.STOP, Event.END, Event.CLOSE):
+        assert cell.message.content == {"code": "secret"}
+        queue.advance(cell, event)
+    assert [(before, after) for _, before, after in told] == [(one, State(one + 1)) for one in list(State)[:-1]]
+    assert cell.message.content == {}
+    assert cell.reached is State.IDLE
+    assert cell.busy

@@ -1,5 +1,6 @@
 """The requests of a session's front ends, from their arrival to the reply that each of them gets.
 
+- `transitions`: The states of one request, and what may follow what.
 - `queue`: Which requests are open, how far each has come, and which may be sent.
 - `clocks`: How long a request may run, wait for a person, and be half done.
 - `inbound`: What a kernel says: parsed, judged, and given to the request it belongs to.

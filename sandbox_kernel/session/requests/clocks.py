@@ -14,6 +14,7 @@ from ...core.codes import EndCode, Note
 from ...core.errors import CellTimeout, SandboxError
 from ...core.model import Limits
 from .queue import PendingRequest
+from .transitions import State
 
 PATIENCE_SECONDS = 10.0
 """How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
@@ -176,6 +177,16 @@ class Clocks:
         self._alarm = alarm
         self._clocks: dict[PendingRequest, Clock] = {}
         self._frozen = False
+
+    def changed(self, request: PendingRequest, _: State) -> None:
+        """Run from when a request is sent, a comm message from when it is taken up, to its end."""
+        every = self._limits.cell_seconds
+        if request.state is State.SENT and not request.is_comm:
+            self.start(request, min(every, request.seconds or every))
+        elif request.state is State.BUSY and request.is_comm:
+            self.start(request, every)
+        elif request.state is State.ENDED:
+            self.stop(request)
 
     def start(self, request: PendingRequest, seconds: float) -> None:
         self._of(request).start(seconds)

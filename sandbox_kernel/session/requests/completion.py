@@ -16,10 +16,10 @@ from ...core.model import Limits, Message
 from ...core.tasks import Tasks
 from ..hints import Failure, Hints
 from .clocks import Clocks
-from .escalation import Escalation
 from .outbound import Notes, Outbound
 from .queue import PendingRequest, RequestQueue
 from .recorder import Recorder
+from .transitions import Event
 
 LOOK_SECONDS = 2.0
 """How long a cell's end waits at most for a look at the notebook's folder."""
@@ -37,22 +37,17 @@ class Completion:
         requests: RequestQueue,
         outbound: Outbound,
         clocks: Clocks,
-        escalation: Escalation,
         *,
         tasks: Tasks,
         recorder: Recorder,
-        ended: Callable[[PendingRequest], None],
         hints: Hints,
     ) -> None:
-        """`ended` is called with the end of each request: the next one may go."""
         self._limits = limits
         self._requests = requests
         self._outbound = outbound
         self._clocks = clocks
-        self._escalation = escalation
         self._tasks = tasks
         self._recorder = recorder
-        self._ended = ended
         self._hints = hints
         self._hooks: list[Hook] = []
 
@@ -62,11 +57,6 @@ class Completion:
             self._hooks.insert(0, hook)
 
     # --- as the kernel says ---
-
-    def began(self, request: PendingRequest) -> None:
-        """Note that the kernel has taken up a request."""
-        if request.is_execute:
-            self._recorder.began()
 
     def look(self, request: PendingRequest) -> None:
         """End a request if the kernel has said all that it owes, and else wait for the rest of it."""
@@ -125,7 +115,7 @@ class Completion:
             # What was sent before this cell's end is known must be known too: its failure may abort it. That comes
             # first, for a cell that is submitted after `finish` is sent.
             self._outbound.front.drain()
-        self._finish(request)
+        self._requests.advance(request, Event.END)
         if not request.busy:
             self._outbound.status("busy", request)
         reply = self._reply(request)
@@ -137,11 +127,10 @@ class Completion:
         if request.is_execute:
             self._recorder.ended(request, reply)
         stop = failed and request.is_execute and request.message.content.get("stop_on_error", True)
-        request.forget_content()
         if stop:
             for waiting in self._requests.take_waiting_cells(request.queue):
                 self.abort(waiting)
-        self._ended(request)
+        self._requests.advance(request, Event.CLOSE)
 
     def condemn_and_end(self, request: PendingRequest, error: SandboxError) -> None:
         """End a request at once, with a reason, without a step towards the kernel."""
@@ -159,14 +148,9 @@ class Completion:
 
     def abort(self, request: PendingRequest) -> None:
         """End a cell that does not run, since one before it failed."""
-        self._finish(request)
+        self._requests.advance(request, Event.END)
         self._outbound.abort(request)
-        request.forget_content()
-
-    def _finish(self, request: PendingRequest) -> None:
-        self._requests.finish(request)
-        self._clocks.stop(request)
-        self._escalation.finished(request)
+        self._requests.advance(request, Event.CLOSE)
 
     def _reply(self, request: PendingRequest) -> Message | None:
         """Return the reply that a request gets, and say of a cell why it was ended or why it failed."""

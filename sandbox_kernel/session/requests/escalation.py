@@ -16,6 +16,7 @@ from ...core.tasks import Tasks
 from .clocks import Clocks
 from .outbound import Audit
 from .queue import PendingRequest
+from .transitions import State
 
 KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""
@@ -80,9 +81,9 @@ class Escalation:
         work = self._end(request, error, interrupt)
         self._tasks.start(work, "the end of a cell", failed=lambda _: self._end_sandbox(error))
 
-    def finished(self, request: PendingRequest) -> None:
-        """Note that a request has its end, which makes the next step needless."""
-        if request in self._ending:
+    def changed(self, request: PendingRequest, _: State) -> None:
+        """Note the end of a request, which makes the next step needless."""
+        if request.state is State.ENDED and request in self._ending:
             self._ending[request].set()
 
     async def calm(self) -> None:

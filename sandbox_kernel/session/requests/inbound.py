@@ -26,6 +26,7 @@ from .escalation import Escalation
 from .outbound import Outbound
 from .queue import PendingRequest, RequestQueue
 from .quota import SMALL, Quota, too_much
+from .transitions import Event
 
 REWRITES = frozenset({"clear_output", "error", "execute_result"})
 """What a cell may publish only while it runs."""
@@ -214,15 +215,13 @@ class Inbound:
             return
         self._quota.charge_status(size)
         if state == "busy" and not request.busy:
-            self._requests.mark_busy(request)
-            self._kernel_worked = self._kernel_worked or request.is_execute
             if request.is_comm:
-                request.mark_started(time.monotonic())
-                self._clocks.start(request, self._limits.cell_seconds)
-            self._completion.began(request)
+                request.start(time.monotonic())
+            self._requests.advance(request, Event.START)
+            self._kernel_worked = self._kernel_worked or request.is_execute
             self._outbound.status("busy", request)
         elif state == "idle" and request.busy and not request.idle:
-            request.mark_idle()
+            self._requests.advance(request, Event.STOP)
             self._completion.look(request)
         else:
             self.drop(MessageCode.STATUS_OUT_OF_TURN, size, message.type)

@@ -6,9 +6,8 @@ long after its end too, because a thread may print late; how many are remembered
 
 from __future__ import annotations
 
-import enum
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
 from ...policy import CellBudget
 from .. import protocol
+from .transitions import Event, State, following
 
 if TYPE_CHECKING:
     from ...core.finding import Finding
@@ -28,18 +28,9 @@ MAX_TOLD = 20
 """Lines of the host's own in one cell while it runs; the audit has them all."""
 
 
-class Progress(enum.IntEnum):
-    """How far a request has come, as the kernel says; each step follows the one before it."""
-
-    QUEUED = 0
-    SENT = 1
-    BUSY = 2
-    IDLE = 3
-
-
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """One request of a front end and what became of it. Everybody may read it; its methods alone change it."""
+    """One request of a front end and what became of it. Everybody may read it; its methods and its queue change it."""
 
     message: Message
     client: bytes
@@ -48,9 +39,9 @@ class PendingRequest:
     """A time limit of its own; it never extends the one that every cell has."""
     reads: str | None = None
     """Of a cell of this host's own: what it does for its caller, which the screen reads in place of its code."""
-    progress: Progress = Progress.QUEUED
-    finished: bool = False
-    """Whether its front end has been told its end; the kernel may not have come so far."""
+    state: State = State.WAITING
+    reached: State = State.WAITING
+    """The last state before its end: how far it came."""
     started: float = 0.0
     """When it was sent, or a comm message was taken up, by `time.monotonic`; 0 before that."""
     reply: Message | None = None
@@ -98,16 +89,21 @@ class PendingRequest:
 
     @property
     def sent(self) -> bool:
-        return self.progress >= Progress.SENT
+        return self.reached >= State.SENT
 
     @property
     def busy(self) -> bool:
         """Whether the kernel took it up, be it done with it or not."""
-        return self.progress >= Progress.BUSY
+        return self.reached >= State.BUSY
 
     @property
     def idle(self) -> bool:
-        return self.progress is Progress.IDLE
+        return self.reached is State.IDLE
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has its end; the kernel may not have come so far."""
+        return self.state >= State.ENDED
 
     @property
     def over_budget(self) -> bool:
@@ -118,16 +114,16 @@ class PendingRequest:
         """Whether the kernel has said everything it owes."""
         return self.idle and (self.reply is not None or self.reply_type is None)
 
-    def mark_sent(self, now: float) -> None:
-        self.progress, self.started = Progress.SENT, now
+    def advance(self, event: Event) -> None:
+        """Go on to the state that follows. Raises `ImpossibleError` for what cannot happen to it."""
+        self.state = following(self.state, event)
+        if not self.finished:
+            self.reached = self.state
+        if self.state is State.CLOSED:
+            self.forget_content()
 
-    def mark_busy(self) -> None:
-        self.progress = Progress.BUSY
-
-    def mark_idle(self) -> None:
-        self.progress = Progress.IDLE
-
-    def mark_started(self, now: float) -> None:
+    def start(self, now: float) -> None:
+        """Note when it was sent, or a comm message was taken up."""
         self.started = now
 
     def answer(self, reply: Message) -> None:
@@ -173,9 +169,6 @@ class PendingRequest:
     def keep_traceback(self, lines: tuple[str, ...]) -> None:
         self.traceback = lines
 
-    def finish(self) -> None:
-        self.finished = True
-
     def allowance(self, limits: Limits) -> CellBudget:
         """Return what it may still send."""
         if self.budget is None:
@@ -188,6 +181,10 @@ class PendingRequest:
         self.reply, self.traceback, self.held_bytes = None, (), 0
 
 
+Changed = Callable[[PendingRequest, State], None]
+"""Takes a request that has changed, and its state before."""
+
+
 class RequestQueue:
     """All requests of one session, in queues: one for each subshell, and one for the control channel.
 
@@ -197,6 +194,8 @@ class RequestQueue:
     """
 
     def __init__(self) -> None:
+        self.listeners: list[Changed] = []
+        """Called with each change, in this order, after the queue itself knows."""
         self._known: OrderedDict[str, PendingRequest] = OrderedDict()
         self._waiting: dict[str, deque[PendingRequest]] = {}
         self._in_flight: dict[str, PendingRequest] = {}
@@ -238,22 +237,24 @@ class RequestQueue:
                 else:
                     ready.append(request)
                     busy.append(request)
-                    self._in_flight[request.id] = request
             self._waiting[name] = kept
         self._waiting = {name: waiting for name, waiting in self._waiting.items() if waiting}
+        for request in ready:
+            self.advance(request, Event.TAKE)
         return ready
 
-    def mark_busy(self, request: PendingRequest) -> None:
-        """Note that the kernel works on a request; a comm message counts as under way only from here on.
-
-        ipykernel handles one without any status while a cell awaits, so it may never be heard of again.
-        """
-        request.mark_busy()
-        self._in_flight[request.id] = request
-
-    def finish(self, request: PendingRequest) -> None:
-        request.finish()
-        self._in_flight.pop(request.id, None)
+    def advance(self, request: PendingRequest, event: Event) -> None:
+        """Have something happen to a request, and tell it. Raises `ImpossibleError` for what cannot happen to it."""
+        before = request.state
+        request.advance(event)
+        # A comm message counts as under way only once the kernel works on it: ipykernel handles one without any status
+        # while a cell awaits, so it may never be heard of again.
+        if request.state is State.BUSY or (request.state is State.NEXT and not request.is_comm):
+            self._in_flight[request.id] = request
+        elif request.finished:
+            self._in_flight.pop(request.id, None)
+        for listener in self.listeners:
+            listener(request, before)
 
     def take_waiting(self, request: PendingRequest) -> bool:
         """Take one request out of its queue; return whether it was still waiting there."""

@@ -28,6 +28,7 @@ from .inbound import Inbound
 from .outbound import Audit, Front, Notes, Outbound
 from .queue import PendingRequest, RequestQueue
 from .recorder import Recorder
+from .transitions import Event, State
 
 
 class CellObserver(Protocol):
@@ -95,12 +96,11 @@ class Scheduler:
             self.queue,
             self._outbound,
             self._clocks,
-            self._escalation,
             tasks=self._tasks,
             recorder=self.recorder,
-            ended=self._ended,
             hints=hints or Hints(limits),
         )
+        self.queue.listeners.extend([self._clocks.changed, self._escalation.changed, self._changed])
         if after_cell is not None:
             self._completion.add_hook(after_cell)
         self.inbound = Inbound(
@@ -139,7 +139,8 @@ class Scheduler:
 
     def go_on(self, request: PendingRequest, elapsed: float, left: float) -> None:
         """Take up a cell that another process sent to this kernel, `elapsed` seconds ago; so many are `left` to it."""
-        request.mark_sent(time.monotonic() - elapsed)
+        request.start(time.monotonic() - elapsed)
+        self.queue.advance(request, Event.SEND)
         self._clocks.start(request, left)
 
     def seconds_left(self) -> float | None:
@@ -170,7 +171,7 @@ class Scheduler:
             while self._pump_again and self._port.ready and not self._escalation.is_killing:
                 self._pump_again = False
                 for request in self.queue.take_sendable():
-                    if not self._passes(request):
+                    if request.finished or not self._passes(request):
                         continue
                     if request.is_execute and self._before_cell is not None:
                         work = self._prepare_and_transmit(request, self._before_cell)
@@ -258,8 +259,9 @@ class Scheduler:
             self._transmit(request)
 
     def _transmit(self, request: PendingRequest) -> None:
-        request.mark_sent(time.monotonic())
-        if request.is_execute:
+        request.start(time.monotonic())
+        self.queue.advance(request, Event.SEND)
+        if request.is_execute:  # and not by `changed`: whoever took a cell over has not sent it
             for observer in self.observers:
                 observer.cell_sent(request)
         try:
@@ -274,9 +276,6 @@ class Scheduler:
             return
         if request.is_comm:
             request.forget_content()  # it may never be heard of again
-        else:
-            every = self._limits.cell_seconds
-            self._clocks.start(request, min(every, request.seconds or every))
 
     def _input_reply(self, reply: Message, client: bytes) -> None:
         for request in self.queue.in_flight:
@@ -326,12 +325,16 @@ class Scheduler:
         self._port.touch()
         self.pump()
 
-    def _ended(self, request: PendingRequest) -> None:
-        if request.is_execute and request.sent:
-            for observer in self.observers:
-                observer.cell_ended(request)
-        self._port.touch()
-        self.pump()
+    def _changed(self, request: PendingRequest, _: State) -> None:
+        """Tell of a cell that is taken up or has ended; the next request may go when one is closed."""
+        if request.is_execute and request.state is State.BUSY:
+            self.recorder.began()
+        elif request.state is State.CLOSED:
+            if request.is_execute and request.sent:
+                for observer in self.observers:
+                    observer.cell_ended(request)
+            self._port.touch()
+            self.pump()
 
     # --- the clocks' alarm ---
 

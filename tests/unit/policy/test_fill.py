@@ -23,6 +23,7 @@ from sandbox_kernel.policy import OutputPolicy, svg, tex
 from sandbox_kernel.policy.page import MAX_ERRORS
 from sandbox_kernel.session.requests.outbound import Outbound
 from sandbox_kernel.session.requests.queue import PendingRequest
+from sandbox_kernel.session.requests.transitions import Event, State
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.policy.messages import CELL, filtered, message, model, update
@@ -298,8 +299,8 @@ def test_threads_of_cells_long_gone_share_a_page() -> None:
     for n in range(300):
         name = {"msg_id": f"cell {n}"}
         tab.send(replace(text, parent=name), replace(message("status", {"execution_state": "idle"}), parent=name))
-        tab.requests[f"cell {n}"].mark_busy()
-        tab.requests[f"cell {n}"].finish()
+        for event in (Event.TAKE, Event.SEND, Event.START, Event.END):
+            tab.requests[f"cell {n}"].advance(event)
     tab.shown.clear()
     for n in range(300):
         tab.send(replace(text, parent={"msg_id": f"cell {n}"}))
@@ -313,7 +314,7 @@ def test_control_cells_that_were_never_run_are_all_told_why() -> None:
     for n in range(300):
         name = {"msg_id": f"cell {n}"}
         header = {**name, "msg_type": "execute_request"}
-        request = PendingRequest(Message(channel="shell", header=header), b"", "shell", finished=True)
+        request = PendingRequest(Message(channel="shell", header=header), b"", "shell", state=State.ENDED)
         tab.requests[f"cell {n}"] = request
         told = replace(message("error", {"ename": "a", "evalue": "b", "traceback": ["c\n" * 50]}), parent=name)
         assert tab.send(told) == 1

@@ -1,0 +1,61 @@
+"""The states of one request, from its arrival to its reply, and what may follow what.
+
+Pure: one table. What is not in it is a defect of ours, and refused: whoever hears a kernel asks for the state first.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class State(enum.IntEnum):
+    """How far a request has come; none goes back."""
+
+    WAITING = 0
+    """In its queue."""
+    NEXT = 1
+    """It was taken out of its queue: what comes before it is done, such as copying files."""
+    SENT = 2
+    """On its way to the kernel."""
+    BUSY = 3
+    """The kernel has taken it up."""
+    IDLE = 4
+    """The kernel is done with it; its reply may come later."""
+    ENDED = 5
+    """Nothing more is heard of it, but for what a thread prints late; its front end is being told."""
+    CLOSED = 6
+    """Its front end has its reply. Nothing of its content is left."""
+
+
+class Event(enum.Enum):
+    """What happens to a request."""
+
+    TAKE = "its turn has come"
+    SEND = "it goes to the kernel"
+    START = "the kernel says that it works on it"
+    STOP = "the kernel says that it is done with it"
+    END = "the host ends it, for whatever reason"
+    CLOSE = "its front end was told"
+
+
+TABLE: dict[State, dict[Event, State]] = {
+    State.WAITING: {Event.TAKE: State.NEXT, Event.END: State.ENDED},
+    State.NEXT: {Event.SEND: State.SENT, Event.END: State.ENDED},
+    State.SENT: {Event.START: State.BUSY, Event.END: State.ENDED},
+    State.BUSY: {Event.STOP: State.IDLE, Event.END: State.ENDED},
+    State.IDLE: {Event.END: State.ENDED},
+    State.ENDED: {Event.CLOSE: State.CLOSED},
+    State.CLOSED: {},
+}
+
+
+class ImpossibleError(Exception):
+    """Something happened that cannot happen in that state: a defect of ours."""
+
+
+def following(state: State, event: Event) -> State:
+    """Return the state that follows. Raises `ImpossibleError` for what is not in the table."""
+    try:
+        return TABLE[state][event]
+    except KeyError:
+        raise ImpossibleError(f"{event.name} cannot happen to a request that is {state.name}") from None
