@@ -17,13 +17,9 @@ const INFO_MS = 120_000;
 /** Between two looks that a kernel's messages bring about. */
 const GAP_MS = 1500;
 
-/** What is started in place of the package where a broker may have a kernel prepared. */
-const LAUNCHER = '/sandbox_kernel/kernel/launch.py';
-
 export function isOurs(spec: KernelSpec.ISpecModel | null | undefined): boolean {
   const argv: unknown = spec?.argv;
-  const starts = (word: unknown) => word === '-m' || (typeof word === 'string' && word.endsWith(LAUNCHER));
-  return Array.isArray(argv) && argv.some((word, place) => starts(word) && argv[place + 1] === 'sandbox_kernel');
+  return Array.isArray(argv) && argv.some((word, place) => word === '-m' && argv[place + 1] === 'sandbox_kernel');
 }
 
 export class Current {

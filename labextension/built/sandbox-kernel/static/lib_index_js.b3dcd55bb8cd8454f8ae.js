@@ -431,12 +431,9 @@ const EVERY_MS = 5000;
 const INFO_MS = 120_000;
 /** Between two looks that a kernel's messages bring about. */
 const GAP_MS = 1500;
-/** What is started in place of the package where a broker may have a kernel prepared. */
-const LAUNCHER = '/sandbox_kernel/kernel/launch.py';
 function isOurs(spec) {
     const argv = spec?.argv;
-    const starts = (word) => word === '-m' || (typeof word === 'string' && word.endsWith(LAUNCHER));
-    return Array.isArray(argv) && argv.some((word, place) => starts(word) && argv[place + 1] === 'sandbox_kernel');
+    return Array.isArray(argv) && argv.some((word, place) => word === '-m' && argv[place + 1] === 'sandbox_kernel');
 }
 class Current {
     specs;
