@@ -26,7 +26,7 @@ from sandbox_kernel.core.model import Settings
 
 from .memory import containers_of
 
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 """How long anything here may take."""
 
 CALLER = """
@@ -75,13 +75,13 @@ class Watch:
             for fd in self.fds:
                 selector.register(fd, selectors.EVENT_READ)
             while selector.get_map():
-                if not (ready := selector.select(max(0.0, begin + MOST_SECONDS - time.monotonic()))):
-                    raise TimeoutError(f"{len(selector.get_map())} processes are left after {MOST_SECONDS:g} s")
+                if not (ready := selector.select(max(0.0, begin + MAX_SECONDS - time.monotonic()))):
+                    raise TimeoutError(f"{len(selector.get_map())} processes are left after {MAX_SECONDS:g} s")
                 for key, _ in ready:
                     selector.unregister(key.fd)
         dead_at = time.monotonic()
-        if not self.gone.wait(begin + MOST_SECONDS - time.monotonic()):
-            raise TimeoutError(f"containers are left after {MOST_SECONDS:g} s")
+        if not self.gone.wait(begin + MAX_SECONDS - time.monotonic()):
+            raise TimeoutError(f"containers are left after {MAX_SECONDS:g} s")
         return Sample(dead_at - begin, self.gone_at - begin)
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
         parser.error("one sandbox and one repetition are the least")
     settings = {"memory": options.memory, "image": options.image, "runtime": options.runtime}
     ours, floor = [], []
-    with closing(docker.from_env(timeout=MOST_SECONDS)) as engine:
+    with closing(docker.from_env(timeout=MAX_SECONDS)) as engine:
         for _ in range(options.repetitions):
             ours.append(sandboxes(engine, options.sandboxes, settings))
             floor.append(empty(engine, options.sandboxes, options.image))

@@ -23,7 +23,7 @@ FORM = re.compile(
 FIXED = ("api.example.test", "*.example.org", "GET data.example.test", "10.0.0.7", "[fd00::7]:8080")
 OWN = IPv4Address("93.184.215.14")
 METADATA = (b"\xa9\xfe\xa9\xfe", b"\xa8\x3f\x81\x10", b"\x64\x64\x64\xc8")
-MOST_BYTES = 20_000
+MAX_BYTES = 20_000
 
 _usual: NetworkPolicy
 
@@ -181,7 +181,7 @@ def _say(policy: NetworkPolicy, target: Target, later: bytes) -> None:
 
 def seeds() -> Iterator[bytes]:
     def raw(text: bytes | str) -> bytes:
-        return (text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)[:MOST_BYTES].replace(
+        return (text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)[:MAX_BYTES].replace(
             b"\xff", b""
         )
 

@@ -29,7 +29,7 @@ PLACEHOLDERS = tuple((b"%d" % number + LETTERS)[: len(value)] for number, value 
 NAMES = tuple(sorted(SPELLINGS))
 INSERTED = 0xFE
 """Before a byte that says which spelling of the value stands here."""
-MOST_INSERTED = 3
+MAX_INSERTED = 3
 """Spellings in one text: two that touch, and one elsewhere. More are more of the same, and take as much longer."""
 RUN = 8
 """Letters: no spelling that is looked for has fewer."""
@@ -67,7 +67,7 @@ def answer(number: int, step: int, data: bytes) -> None:
         end = data.find(bytes((INSERTED,)), at)
         end = len(data) if end < 0 else end
         pieces.append((data[at:end], ""))
-        if end + 1 < len(data) and len(pieces) <= 4 * (MOST_INSERTED - 1):
+        if end + 1 < len(data) and len(pieces) <= 4 * (MAX_INSERTED - 1):
             name = NAMES[data[end + 1] % len(NAMES)]
             pieces += [(b"\n//\n", ""), (SPELLINGS[name].write(value), name), (b"\n//\n", "")]
         at = end + 2

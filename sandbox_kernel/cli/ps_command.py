@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..engines.about import Inspectable, Listed
 
 SECONDS_FOR_USE = 0.5
-MOST_ASKED = 200
+MAX_ASKED = 200
 """Sandboxes of a list whose use is asked for, one after another."""
 
 
@@ -57,7 +57,7 @@ async def _used(engine: Inspectable, containers: list[str]) -> list[int | None]:
         except (EngineError, TimeoutError):
             return None
 
-    return [await one(container) for container in containers[:MOST_ASKED]] + [None] * len(containers[MOST_ASKED:])
+    return [await one(container) for container in containers[:MAX_ASKED]] + [None] * len(containers[MAX_ASKED:])
 
 
 def for_people(row: Listed, used: int | None) -> dict[str, str]:

@@ -30,7 +30,7 @@ STEP_SECONDS = 0.05
 """How soon the end of a command is seen whose children keep its streams open."""
 HEARD_SECONDS = 10.0
 """After so long nobody listens: a command goes on then, and of what it says the oldest is dropped."""
-MOST = 200
+MAX_COMMANDS = 200
 """Commands that are remembered; of those that have ended, the oldest are forgotten."""
 OUT, ERR, TERMINAL = 1, 2, 3
 _OF_THE_KERNEL = frozenset(
@@ -232,7 +232,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _start(**fields: Any) -> dict[str, Any]:
-    for pid in [pid for pid, command in COMMANDS.items() if command.ended][: max(0, len(COMMANDS) - MOST)]:
+    for pid in [pid for pid, command in COMMANDS.items() if command.ended][: max(0, len(COMMANDS) - MAX_COMMANDS)]:
         del COMMANDS[pid]
     command = Command(fields)
     COMMANDS[command.pid] = command

@@ -22,7 +22,7 @@ PORTS = ((wire.SHELL, 1), (wire.STDIN, 3), (wire.CONTROL, 4), (wire.IOPUB, 2))
 PIECE = 4 << 20
 """Bytes of a stream that go in one message."""
 SHORT = 64
-MOST_HEADER = 4096
+MAX_HEADER = 4096
 """Bytes that hold the content of a status message."""
 
 _STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
@@ -47,7 +47,7 @@ def precedes(kind: int, parts: Sequence[bytes]) -> bool:
     if kind != wire.IOPUB or len(parts) < 4:
         return bool(kind == wire.SHELL)
     # Of something long, these would be looked for item by item.
-    if len(parts[0]) < MOST_HEADER and b'"execute_input"' in bytes(parts[0]):
+    if len(parts[0]) < MAX_HEADER and b'"execute_input"' in bytes(parts[0]):
         return True
     return len(parts[3]) < SHORT and b'"busy"' in bytes(parts[3])
 

@@ -23,7 +23,7 @@ from typing import Any
 MODULE = "sandbox_tools"
 PREAMBLE = b"\0sandbox-tools\n"
 """The first bytes of a connection, by which the host tells it from one to a network."""
-MOST_IDLE = 16
+MAX_IDLE = 16
 """Connections that are kept for later calls: each costs the host one of those that a session may have."""
 _LENGTH = struct.Struct("!I")
 
@@ -93,7 +93,7 @@ class Client:
                 raise ToolError("the host broke the connection: %s" % error, "tool-stopped") from None
             raise
         with self.lock:
-            if len(self.idle) < MOST_IDLE:
+            if len(self.idle) < MAX_IDLE:
                 self.idle.append(connection)
                 return answer
         connection.close()

@@ -24,9 +24,9 @@ AT_FIRST = 1 << 20
 """Bytes that a frame gets before as many have come: how long it says it is may be a lie."""
 LONGEST, LONGEST_COMMAND = 1 << 40, 4096
 """Bytes of a frame, and of a command: who claims more is no kernel."""
-MOST_PARTS = 5000
+MAX_PARTS = 5000
 """Parts that are kept of a message; the host takes fewer."""
-MOST_WAITING = 100_000
+MAX_WAITING = 100_000
 """Messages that wait for a kernel which takes none."""
 AHEAD = 12 << 20
 """Bytes of messages that are read while nobody takes any: they are here if the kernel dies."""
@@ -49,7 +49,7 @@ class Broken(ValueError):
 class Decoder:
     """Turns what comes after the handshake, cut anywhere, into messages: their parts, and how many bytes they had.
 
-    Of a message of more than `most` bytes, the rest is counted and not kept, nor is a part after `MOST_PARTS`.
+    Of a message of more than `most` bytes, the rest is counted and not kept, nor is a part after `MAX_PARTS`.
     """
 
     def __init__(self, most: int) -> None:
@@ -120,7 +120,7 @@ class Decoder:
                 break
             self._size += length
             self._more = bool(flags & MORE)
-            if self._size > self._most or len(self._parts) >= MOST_PARTS:
+            if self._size > self._most or len(self._parts) >= MAX_PARTS:
                 at = min(stop, end)
                 self._skipping = stop - at
                 if self._skipping:
@@ -216,7 +216,7 @@ class Channel:
 
     def send(self, parts: Sequence[bytes]) -> bool:
         """Send a message now, or when that can be; return False, and do nothing, if too many wait."""
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             return False
         self._waiting.append(encode(parts))
         self.flush()

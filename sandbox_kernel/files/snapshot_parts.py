@@ -27,7 +27,7 @@ VERSION = 1
 HEAD, CONTENT, NEW, LOCK = "head", "content", ".new-", ".lock"
 MAX_HEAD = 8 << 20
 PIECE = 4 << 20
-MOST_NAMES = 10_000
+MAX_NAMES = 10_000
 """Entries of the folder that are looked at."""
 LOCK_SECONDS, LOCK_PAUSE = 10.0, 0.02
 """The lock is held for a look and a rename, never while a snapshot is written."""
@@ -84,7 +84,7 @@ def names(folder: Folder, *, every: bool = False) -> list[str]:
     found: list[str] = []
     with os.scandir(folder.handle) as entries:
         for entry in entries:
-            if len(found) >= MOST_NAMES:
+            if len(found) >= MAX_NAMES:
                 break
             if entry.name != LOCK and (every or not entry.name.startswith(".")):
                 found.append(entry.name)

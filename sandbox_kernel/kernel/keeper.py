@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 DOORS = "doors"
 """Of the state, the names of further descriptors that come along: sockets on which the front end's clients knock."""
-MOST_DOORS = 8
+MAX_DOORS = 8
 HOLD_SECONDS = 20.0
 """How long a successor may take to come: starting a Python process, on a busy machine."""
 MEET_SECONDS = 2.0
@@ -167,7 +167,7 @@ def _unlink(name: str, folder: int) -> None:
 
 def _received(peer: socket.socket) -> tuple[int, dict[str, Any]] | None:
     try:
-        head, fds, _, _ = socket.recv_fds(peer, 4, 1 + MOST_DOORS)
+        head, fds, _, _ = socket.recv_fds(peer, 4, 1 + MAX_DOORS)
     except OSError:
         return None
     data = bytearray()

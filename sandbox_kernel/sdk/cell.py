@@ -23,7 +23,7 @@ from .values import CellUsage, NetworkDenial
 
 Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
-MOST_DENIALS = 100
+MAX_DENIALS = 100
 """Of one cell, that its execution lists."""
 SILENT_SECONDS = 60.0
 """What a cell of ours may take at most; an honest one needs milliseconds."""
@@ -199,7 +199,7 @@ class Cell:
 
     def hear(self, denial: NetworkDenial) -> None:
         """Note that one of its connections was not let out."""
-        if len(self._denied) < MOST_DENIALS:
+        if len(self._denied) < MAX_DENIALS:
             self._denied.append(denial)
 
     def give_up(self) -> None:

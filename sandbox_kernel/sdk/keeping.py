@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ..session.session import Session
 
 LIFETIME_SECONDS = 3600.0
-MOST_READS = 200
-MOST_CODE = 8 << 10
+MAX_READS = 200
+MAX_CODE = 8 << 10
 """Characters of a cell's code that the next owner is told."""
 AGAIN_SECONDS = 60.0
 """For what a cell that has ended sent to be heard again."""
@@ -138,14 +138,14 @@ class Detached(Ownership):
     def note(self, session: Session, request: PendingRequest) -> None:
         """Leave word of a cell that is sent now, and of all that it takes to go on with it."""
         content = dict(request.message.content)
-        content["code"] = str(content.get("code", ""))[:MOST_CODE]
+        content["code"] = str(content.get("code", ""))[:MAX_CODE]
         every = session.limits.cell_seconds
         cell = {
             "id": request.id,
             "seconds": min(every, request.seconds or every) + session.limits.interrupt_grace_seconds,
             "header": dict(request.message.header),
             "content": content,
-            "reads": request.reads[:MOST_READS] if request.reads else request.reads,
+            "reads": request.reads[:MAX_READS] if request.reads else request.reads,
         }
         if words.note({"cell": cell}) is None:  # what it is escaped to is longer than it is
             cell["content"] = {**content, "code": ""}

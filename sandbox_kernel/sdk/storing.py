@@ -21,7 +21,7 @@ from ..session import remembered
 from .instance import Instance, Origin
 from .opening import OF_A_SERVICE, Opening
 
-MOST_FORKS = 20
+MAX_FORKS = 20
 """At a time."""
 
 
@@ -67,8 +67,8 @@ class Snapshots:
 
     async def fork(self, count: int, make: Callable[[Origin], S]) -> list[S]:
         """Return `count` sandboxes that have started, which `make` makes from where they go on."""
-        if type(count) is not int or not 1 <= count <= MOST_FORKS:
-            why = f"count must be a whole number from 1 to {MOST_FORKS}, not {count!r}"
+        if type(count) is not int or not 1 <= count <= MAX_FORKS:
+            why = f"count must be a whole number from 1 to {MAX_FORKS}, not {count!r}"
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="count")
         self._instance.check()
         self.require(Ability.FORK)

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 
 LONGEST_SECONDS = 1e9
-MOST_BYTES = 1 << 60
-MOST_PROCESSES = 1 << 22
+MAX_BYTES = 1 << 60
+MAX_PROCESSES = 1 << 22
 """Linux has no more of them (PID_MAX_LIMIT)."""
-MOST_KILLS = 1 << 31
+MAX_KILLS = 1 << 31
 TAIL = 8192
 """Characters of a kernel's last words, of which the agent keeps as many bytes."""
 PARENT = 4096
@@ -50,10 +50,10 @@ class Usage:
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Usage:
         return cls(
-            memory_bytes=count(said.get("memory_used"), MOST_BYTES),
+            memory_bytes=count(said.get("memory_used"), MAX_BYTES),
             cpu_seconds=seconds(said.get("cpu_seconds")),
-            processes=count(said.get("pids_used"), MOST_PROCESSES),
-            scratch_bytes=count(said.get("scratch_used"), MOST_BYTES),
+            processes=count(said.get("pids_used"), MAX_PROCESSES),
+            scratch_bytes=count(said.get("scratch_used"), MAX_BYTES),
         )
 
 
@@ -83,7 +83,7 @@ class Death:
         return cls(
             code=count(event.get("code"), 255),
             signal=count(event.get("signal"), 64),
-            ooms=count(event.get("ooms"), MOST_KILLS) or 0,
+            ooms=count(event.get("ooms"), MAX_KILLS) or 0,
             tail=text(event.get("tail"), TAIL),
         )
 
@@ -97,7 +97,7 @@ class Oversized:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Oversized | None:
-        size = count(event.get("bytes"), MOST_BYTES)
+        size = count(event.get("bytes"), MAX_BYTES)
         return None if size is None else cls(size, text(event.get("parent"), PARENT))
 
     @property

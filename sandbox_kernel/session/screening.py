@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..core.finding import Finding, Screened
     from ..policy.screen import Screen
 
-MOST_EXPRESSIONS = 100
+MAX_EXPRESSIONS = 100
 """Of one request; one with more is not let through where the screen blocks."""
-MOST_NOTED = 50
+MAX_NOTED = 50
 """Findings of one cell that the audit lists."""
 _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "value"}
 """Questions of a debugger that run code, and where it stands."""
@@ -62,10 +62,10 @@ class Screening:
         code, expressions = _code_of(message) if reads is None else (reads, ())
         if code is None:
             return (), None
-        found = self._screen.look(code, expressions[:MOST_EXPRESSIONS], runs=False)
+        found = self._screen.look(code, expressions[:MAX_EXPRESSIONS], runs=False)
         if reads is not None and reads.startswith("%%"):
             found = found.without_first(1)
-        many = len(expressions) > MOST_EXPRESSIONS
+        many = len(expressions) > MAX_EXPRESSIONS
         blocked = self._settings.screen == "block" and (many or found.score >= self._settings.screen_threshold)
         if not blocked:
             self._screen.ran(code)
@@ -87,7 +87,7 @@ class Screening:
             code=EndCode.SCREEN_BLOCKED.code if blocked else None,
             blocked=blocked,
             score=found.score,
-            findings=[{"code": one.code, "line": one.line} for one in found.counted[:MOST_NOTED]],
+            findings=[{"code": one.code, "line": one.line} for one in found.counted[:MAX_NOTED]],
             allowed=[
                 {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
             ],

@@ -22,7 +22,7 @@ from .link import Link
 from .requests.outbound import Audit
 from .requests.scheduler import Scheduler
 
-MOST_TRIES = 3
+MAX_TRIES = 3
 """A snapshot is begun anew if it met the sandbox in the midst of a message: whoever goes on from it could not."""
 TURNS = 20
 CALM_SECONDS = 15.0
@@ -95,7 +95,7 @@ class Standstill:
             container = link.container
             if link.is_held:
                 raise SandboxPaused(EndCode.SANDBOX_PAUSED)
-            for _ in range(MOST_TRIES):
+            for _ in range(MAX_TRIES):
                 if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
                     raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a cell runs, or its kernel is on its way"))
                 self._touch()

@@ -24,7 +24,7 @@ from ..engines.select import root_folders
 
 FORMAT = 1
 _FOLDER_MODE = 0o755
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Of a root.json that is looked at."""
 
 
@@ -42,7 +42,7 @@ def read(folder: Path) -> dict[str, Any]:
     """Return what the root.json in a folder says; nothing if there is none that can be read."""
     try:
         with (folder / "root.json").open("rb") as file:
-            values = json.loads(file.read(MOST_BYTES))
+            values = json.loads(file.read(MAX_BYTES))
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) and _is_sound(values) else {}

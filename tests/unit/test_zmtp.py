@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sandbox_kernel.container import messages, wire, zmtp
 from tests.support.cases import each
 
-MOST = 1 << 20
+BOUND = 1 << 20
 MIB = 1 << 20
 SECONDS = 20
 EMPTY = b"\0\0"
@@ -44,7 +44,7 @@ def head(length: int, flags: int = 0) -> bytes:
 class Loop:
     """A loop as the agent's is, around one channel."""
 
-    def __init__(self, address: Path | str, kind: bytes = zmtp.DEALER, most: int = MOST) -> None:
+    def __init__(self, address: Path | str, kind: bytes = zmtp.DEALER, most: int = BOUND) -> None:
         self.poller = select.poll()
         self.channel = zmtp.Channel(str(address), kind, b"agent-1", most, self.poller)
 
@@ -148,7 +148,7 @@ def test_a_message_that_was_cut_off_is_sent_again_in_full(loop: Loop, tmp_path: 
 
 
 def test_as_many_messages_wait_as_may_and_no_more(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zmtp, "MOST_WAITING", 3)
+    monkeypatch.setattr(zmtp, "MAX_WAITING", 3)
     assert [loop.channel.send([b"x"]) for _ in range(5)] == [True, True, True, False, False]
 
 
@@ -189,7 +189,7 @@ def test_an_end_that_may_not_be_read_yet_is_not_told_again_and_again(
 
 @given(spoken, st.lists(st.integers(min_value=0, max_value=5000)))
 def test_messages_come_out_as_they_went_in_wherever_they_are_cut(sent: list[list[bytes]], cuts: list[int]) -> None:
-    stream, decoder = stream_of(sent), zmtp.Decoder(MOST)
+    stream, decoder = stream_of(sent), zmtp.Decoder(BOUND)
     received: list[tuple[list[Any], int]] = []
     for start, end in pairwise([0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]):
         received += decoder.feed(stream[start:end])
@@ -317,7 +317,7 @@ ENDLESS = {
     "greeting": (b"", zmtp.GREETING[:63], MIB),
     "handshake": (zmtp.GREETING, head(4096, zmtp.COMMAND) + bytes(4000), MIB),
     "parts": (zmtp.GREETING + ready(), b"\x01\x05parts" * 50_000, MIB),
-    "large parts": (zmtp.GREETING + ready(), (b"\x03" + (50_000).to_bytes(8, "big") + bytes(50_000)) * 200, 3 * MOST),
+    "large parts": (zmtp.GREETING + ready(), (b"\x03" + (50_000).to_bytes(8, "big") + bytes(50_000)) * 200, 3 * BOUND),
     "frame": (zmtp.GREETING + ready() + head(1 << 40), bytes(10 * MIB), MIB),
     "commands": (zmtp.GREETING + ready(), b"\x04\x05\x04PING" * 50_000, MIB),
     "messages": (zmtp.GREETING + ready(), EMPTY * 100_000, 8 * MIB),
@@ -392,7 +392,7 @@ def test_a_message_of_which_parts_are_missing_is_not_taken_for_another() -> None
     """Of too many parts, some are not kept. Where the message begins, enough are left for the host to refuse it."""
     many = [messages.DELIMITER, b"", *[b"x"] * 6000]
     for before, whole in ((0, True), (messages.NAMES - 1, True), (messages.NAMES, False), (4999, False)):
-        ((parts, _),) = zmtp.Decoder(MOST).feed(stream_of([[b"id"] * before + many]))
+        ((parts, _),) = zmtp.Decoder(BOUND).feed(stream_of([[b"id"] * before + many]))
         found = messages.whole(parts)
         assert (found is not None) == whole
         assert found is None or len(found) > wire.MAX_PARTS
