@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ..engines.base import Lendable
 
 ADRIFT_SECONDS = 40.0
-"""How long a sandbox that its owner left waits for the next one: as long as a keeper and a kernel's start can take."""
+"""How long a sandbox that its owner left waits for the next one: as long as a pipe holder and a kernel's start can
+take.
+"""
 
 
 class Lent:

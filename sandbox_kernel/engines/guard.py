@@ -21,7 +21,7 @@ WATCH, FORGET, HANDED_OVER, REMOVE = "+", "-", "=", "!"
 GRACE_SECONDS = 0.3
 """For a container to end by itself."""
 HANDED_OVER_SECONDS = 40.0
-"""What a keeper and its successor need to be there; the successor then has a guard of its own."""
+"""What a pipe holder and its successor need to be there; the successor then has a guard of its own."""
 GIVE_UP_SECONDS = 1800.0
 SILENT_SECONDS = 20.0
 """An engine that is gone for this long has ended its containers, or lost their pipes."""
@@ -166,7 +166,8 @@ class Charge:
             return
         begin = changed = time.monotonic()
         first = last = None
-        # Each restart has a keeper, which is gone before the next process has put its own name: also the second one's.
+        # Each restart has a pipe holder, which is gone before the next process has put its own name: also the second
+        # one's.
         patience = HANDED_OVER_SECONDS if handed_over else GRACE_SECONDS
         for found in self._while_there():
             owner = _owners().Owner.parse(str(found.get("Name")))

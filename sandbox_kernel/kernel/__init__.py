@@ -1,6 +1,6 @@
 """A door: the kernel process that a front end starts.
 
-- `keeper`: A process that holds the pipe for the seconds between two kernel processes of a restart.
+- `pipe_holder`: A process that holds the pipe for the seconds between two kernel processes of a restart.
 - `handover`: A container parked by one kernel process and taken by the next one.
 - `heap`: Memory that large messages took, kept for the next one.
 - `guests`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.

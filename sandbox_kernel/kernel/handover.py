@@ -1,6 +1,6 @@
-"""A session's container given to the kernel process that follows this one, through a keeper, and taken from it.
+"""A session's container given to the kernel process that follows this one, through a pipe holder, and taken from it.
 
-Imports keeper, what finds engines, and the types of a session; what is handed over is the session's to say.
+Imports pipe_holder, what finds engines, and the types of a session; what is handed over is the session's to say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.resources import start_helper
 from ..engines.select import AUTO, make_engine, of_session
-from . import keeper
+from . import pipe_holder
 from .doors import NO_DOORS
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class Left(NamedTuple):
     """The address of the container's engine."""
 
 
-def collect(settings: Settings, place: keeper.Place, *, wanted: bool = True) -> Left | None:
+def collect(settings: Settings, place: pipe_holder.Place, *, wanted: bool = True) -> Left | None:
     """Return what was left at `place`. A container that is not `wanted`, or has other settings, ends."""
-    left = keeper.collect(place)
+    left = pipe_holder.collect(place)
     if left is None:
         return None
     fd, state = left
-    doors = state.get(keeper.DOORS) or {}
+    doors = state.get(pipe_holder.DOORS) or {}
     if wanted and state.get("settings") == _digest(settings):
         listeners, engine = int(state.get("listeners", 0)), str(state.get("engine", ""))
         return Left(fd, state["container"], state.get("way_out"), listeners, doors, engine)
@@ -63,28 +63,28 @@ def engine_of(settings: Settings, left: Left | None) -> Inspectable:
 
 async def leave(
     session: Session,
-    place: keeper.Place,
+    place: pipe_holder.Place,
     way_out: dict[str, Any] | None = None,
     *,
     listeners: int = 0,
     doors: Mapping[str, int] = NO_DOORS,
 ) -> int:
-    """Leave the session's container at `place`, with a keeper, and return the number of its process.
+    """Leave the session's container at `place`, with a pipe holder, and return the number of its process.
 
-    `way_out` is what only the two processes and the keeper get to know, in memory; `doors` are sockets that listen, and
-    stay the caller's. Raises `SandboxError` or `OSError` if it cannot be left: it ends, then.
+    `way_out` is what only the two processes and the pipe holder get to know, in memory; `doors` are sockets that
+    listen, and stay the caller's. Raises `SandboxError` or `OSError` if it cannot be left: it ends, then.
     """
-    listener, path = keeper.listen(place)
+    listener, path = pipe_holder.listen(place)
     with listener, contextlib.ExitStack() as undo:
-        undo.callback(keeper.forget, path)
+        undo.callback(pipe_holder.forget, path)
         given = await session.park()
         try:
             known = {"settings": _digest(session.settings), "container": given.state, "way_out": way_out}
             engine = getattr(session.engine, "address", "")
-            state = {**known, "listeners": listeners, "engine": engine, keeper.DOORS: [*doors]}
+            state = {**known, "listeners": listeners, "engine": engine, pipe_holder.DOORS: [*doors]}
             files = (given.fd, *doors.values())
             arguments = (str(listener.fileno()), path, *map(str, files))
-            process = start_helper(keeper.__file__, *arguments, files=(listener.fileno(), *files))
+            process = start_helper(pipe_holder.__file__, *arguments, files=(listener.fileno(), *files))
             if process.stdin is not None:
                 with process.stdin as pipe:
                     pipe.write(json.dumps(state).encode())

@@ -1,7 +1,7 @@
 """What a kernel process loads, and when: the engine is asked for its container first, and works meanwhile.
 
 Both take about as long. Nothing here is needed for a start: without it the session asks, and meets what is wrong.
-Imports the keeper and the engine's spec; neither asyncio nor what does.
+Imports the pipe holder and the engine's spec; neither asyncio nor what does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..core.errors import ConfigurationError, SandboxError
 from ..core.resources import keep_ends_of_children
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec
-from . import keeper
+from . import pipe_holder
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -72,7 +72,7 @@ def head_start(connection_file: str, settings: Settings) -> HeadStart:
     """Ask for the first container; for none if the kernel process before may have left one, or it cannot be."""
     try:
         connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
-        if keeper.left(keeper.place(connection_file, str(connection.get("key", "")))):
+        if pipe_holder.left(pipe_holder.place(connection_file, str(connection.get("key", "")))):
             return NOTHING_BEGUN
         way_out = way_out_of(settings)
         inside = way_out.inside if way_out is not None else None

@@ -21,7 +21,7 @@ from ..engines.base import Engine
 from ..engines.refusal import Refusal
 from ..session import protocol
 from ..session.session import Session
-from . import doors, handover, keeper
+from . import doors, handover, pipe_holder
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
@@ -60,7 +60,7 @@ class Proxy:
         self.connection = connection
         self.problem = _until_mended(settings) if isinstance(settings, ConfigurationError) else None
         self.settings = Settings() if isinstance(settings, ConfigurationError) else settings
-        self.meeting_place = keeper.place(connection_file, str(connection.get("key", "")))
+        self.meeting_place = pipe_holder.place(connection_file, str(connection.get("key", "")))
         ahead = begun.ahead if asked is not None else None
         self._left = None
         if asked is None:

@@ -133,7 +133,7 @@ def test_a_broker_without_room_for_its_socket_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["left", "adopted"])
 async def test_a_caller_that_dies_between_two_owners_leaves_nothing(step: str) -> None:
-    """Somebody has the pipe still, as a keeper has; the sandbox ends all the same, and counts no more."""
+    """Somebody has the pipe still, as a pipe holder has; the sandbox ends all the same, and counts no more."""
     spec = new_spec(Settings(image=IMAGE))
     asked = {"op": "start", "n": 1, "protocol": words.VERSION, "agent": digest(spec), "spec": words.asked(spec)}
     adrift = "1" if step == "left" else "100"

@@ -184,8 +184,8 @@ def test_restart_in_the_middle_of_a_cell(start_kernel: Start) -> None:
     assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
 
 
-def keepers() -> set[psutil.Process]:
-    return {p for p in psutil.process_iter(["cmdline"]) if "keeper.py" in " ".join(p.info["cmdline"] or [])}
+def pipe_holders() -> set[psutil.Process]:
+    return {p for p in psutil.process_iter(["cmdline"]) if "pipe_holder.py" in " ".join(p.info["cmdline"] or [])}
 
 
 def processes_of(kernel: Kernel) -> set[int]:
@@ -209,14 +209,14 @@ def is_gone(container: str) -> bool:
 
 
 def test_shutdown_after_a_restart_leaves_nothing(start_kernel: Start) -> None:
-    before = keepers()  # of another kernel on this machine, which may wait for its successor
+    before = pipe_holders()  # of another kernel on this machine, which may wait for its successor
     kernel = start_kernel()
     container = restarted(kernel)
     kernel.client.stop_channels()
     kernel.manager.shutdown_kernel()
     eventually(lambda: is_gone(container), 5, "the container is gone")
     eventually(lambda: not processes_of(kernel), 5, "its process is gone")
-    eventually(lambda: keepers() <= before, 5, "its keeper is gone")
+    eventually(lambda: pipe_holders() <= before, 5, "its pipe holder is gone")
 
 
 def test_restart_after_restart_is_alike(start_kernel: Start) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.kernel import handover, keeper
+from sandbox_kernel.kernel import handover, pipe_holder
 from sandbox_kernel.kernel.doors import NO_DOORS, open_doors
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import eventually
@@ -29,7 +29,7 @@ class Parting:
         self.settings = settings
         self.engine = self
         self.read, self._write = os.pipe()
-        self.keeper = 0
+        self.pipe_holder = 0
 
     async def park(self) -> Any:
         return SimpleNamespace(fd=self._write, state={"name": "a container"})
@@ -45,23 +45,23 @@ class Parting:
 
 
 def leave(
-    old: Parting, place: keeper.Place, way_out: dict[str, Any] | None = None, doors: Mapping[str, int] = NO_DOORS
+    old: Parting, place: pipe_holder.Place, way_out: dict[str, Any] | None = None, doors: Mapping[str, int] = NO_DOORS
 ) -> None:
-    """Leave a container with a keeper; the doors stay open here."""
-    old.keeper = asyncio.run(handover.leave(cast("Session", old), place, way_out, doors=doors))
+    """Leave a container with a pipe holder; the doors stay open here."""
+    old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, way_out, doors=doors))
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> keeper.Place:
-    return keeper.place(str(tmp_path / "connection.json"), "key")
+def place(tmp_path: Path) -> pipe_holder.Place:
+    return pipe_holder.place(str(tmp_path / "connection.json"), "key")
 
 
-def test_the_way_out_goes_from_process_to_process_in_memory(place: keeper.Place, tmp_path: Path) -> None:
-    """Not over a file, a command line or an environment; and the keeper writes no core file."""
+def test_the_way_out_goes_from_process_to_process_in_memory(place: pipe_holder.Place, tmp_path: Path) -> None:
+    """Not over a file, a command line or an environment; and the pipe holder writes no core file."""
     old = Parting(Settings(network=("api.example.org",)))
     leave(old, place, {"key": KEY})
-    process = Path(f"/proc/{old.keeper}")
-    eventually(lambda: b"keeper.py" in (process / "cmdline").read_bytes(), 10, "the keeper's own program")
+    process = Path(f"/proc/{old.pipe_holder}")
+    eventually(lambda: b"pipe_holder.py" in (process / "cmdline").read_bytes(), 10, "the pipe holder's own program")
     assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
     eventually(lambda: limit_of_core_files(process) == ["0", "0"], 10, "its limit of core files")
     assert [path for path in tmp_path.rglob("*") if path.is_file() and KEY in path.read_text()] == []
@@ -83,12 +83,12 @@ def limit_of_core_files(process: Path) -> list[str]:
     [(Settings(), True), (Settings(network=("api.example.org", "other.example.org")), True), (None, False)],
     ids=["nothing allowed now", "more allowed now", "wrong settings"],
 )
-def test_a_container_of_other_settings_ends(place: keeper.Place, settings: Settings | None, wanted: bool) -> None:
+def test_a_container_of_other_settings_ends(place: pipe_holder.Place, settings: Settings | None, wanted: bool) -> None:
     """The rules of a session are those that it was started with: a container does not get others later."""
     old = Parting(Settings(network=("api.example.org",)))
     leave(old, place, {"key": KEY})
     assert handover.collect(settings or old.settings, place, wanted=wanted) is None
-    eventually(lambda: not old.is_held, 10, "the end of the keeper")
+    eventually(lambda: not old.is_held, 10, "the end of the pipe holder")
     os.close(old.read)
 
 
@@ -124,7 +124,7 @@ def test_the_doors_of_a_process_are_its_sockets_that_listen_on_the_kernel_s_port
 
 @pytest.mark.parametrize(("changed", "open_still"), [({}, True), ({"cell_timeout": 7.0}, False)])
 def test_who_knocks_between_two_processes_waits_at_an_open_door(
-    changed: dict[str, Any], open_still: bool, place: keeper.Place
+    changed: dict[str, Any], open_still: bool, place: pipe_holder.Place
 ) -> None:
     """A process with other settings gets nothing, and finds the port free."""
     settings = resolve({})
@@ -132,7 +132,7 @@ def test_who_knocks_between_two_processes_waits_at_an_open_door(
     address = shell.getsockname()
     leave(old, place, doors={"shell": shell.fileno()})
     shell.close()
-    knocking = socket.create_connection(address)  # nobody but the keeper has the socket now
+    knocking = socket.create_connection(address)  # nobody but the pipe holder has the socket now
     left = handover.collect(resolve(changed), place)
     with knocking:
         if not open_still:

@@ -22,7 +22,7 @@ import zmq
 
 from sandbox_kernel.core.listening import Door
 from sandbox_kernel.engines.broker.engine import BrokerEngine
-from sandbox_kernel.kernel import keeper
+from sandbox_kernel.kernel import pipe_holder
 from tests.support.cases import each
 from tests.support.kernels import WAIT, eventually
 from tests.support.patience import within
@@ -147,7 +147,7 @@ def test_a_broker_takes_as_many_file_descriptors_as_it_may(a_broker: tuple[subpr
     assert soft == min(hard, 1 << 16)
 
 
-def test_a_keeper_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -> None:
+def test_a_pipe_holder_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -> None:
     """Else a restart of a kernel on a busy machine would end its sandbox."""
     sock = Scarce(socket.AF_UNIX)
     sock.bind(str(tmp_path / "socket"))
@@ -167,7 +167,7 @@ def test_a_keeper_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -
     ):
         patch.setattr(time, "sleep", sleep)
         peer.connect(str(tmp_path / "socket"))
-        assert keeper.keep(sock, file.fileno(), b"{}", WAIT)
+        assert pipe_holder.keep(sock, file.fileno(), b"{}", WAIT)
         _, fds, _, _ = socket.recv_fds(peer, 4, 1)
         os.close(fds[0])
     assert len(slept) == 1

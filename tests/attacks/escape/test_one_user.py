@@ -38,7 +38,7 @@ from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import OF_A_USER
-from sandbox_kernel.kernel import keeper
+from sandbox_kernel.kernel import pipe_holder
 from tests.attacks.escape.weaker import NO_FILTER
 from tests.support.engines import Bubblewrap, new_spec, receive_line
 from tests.support.kernels import Kernel, install
@@ -390,18 +390,18 @@ def kept(folder: Path) -> None:
     import threading
 
     folder.chmod(0o700)
-    meeting = keeper.place(str(folder / "kernel.json"), "key")
-    listener, path = keeper.listen(meeting)
+    meeting = pipe_holder.place(str(folder / "kernel.json"), "key")
+    listener, path = pipe_holder.listen(meeting)
     read, write = os.pipe()
     left = []
-    thread = threading.Thread(target=lambda: left.append(keeper.keep(listener, read, b"{}", 10)))
+    thread = threading.Thread(target=lambda: left.append(pipe_holder.keep(listener, read, b"{}", 10)))
     thread.start()
     try:
-        found = keeper.collect(meeting)
+        found = pipe_holder.collect(meeting)
     finally:
         thread.join()
         listener.close()
-        keeper.forget(path)
+        pipe_holder.forget(path)
         os.close(read)
         os.close(write)
     assert left == [True]

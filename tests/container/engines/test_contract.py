@@ -272,7 +272,7 @@ async def test_more_cpus_than_the_machine_has_are_no_error(launch: Launch, under
 
 # --- other owners ---------------------------------------------------------------------------------------------------
 
-KEEPER = """
+PIPE_HOLDER = """
 import socket, sys
 with socket.socket(fileno=int(sys.argv[1])) as way:
     state, (fd,), _, _ = socket.recv_fds(way, 65536, 1)
@@ -283,24 +283,24 @@ with socket.socket(fileno=int(sys.argv[1])) as way:
 
 
 async def test_another_process_keeps_it_and_a_third_adopts_it(under_test: EngineUnderTest) -> None:
-    """The pipe survives in a keeper when its first owner lets go, unread bytes included."""
+    """The pipe survives in a pipe holder when its first owner lets go, unread bytes included."""
     engine, spec = under_test.make(), under_test.spec()
     container = await engine.start(spec)
     mine, theirs = socket.socketpair()
     with mine, theirs:
-        keeper = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", KEEPER, str(theirs.fileno()), pass_fds=[theirs.fileno()]
+        pipe_holder = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PIPE_HOLDER, str(theirs.fileno()), pass_fds=[theirs.fileno()]
         )
         await container.send(b"unread\n")
         given = container.detach()
-        await engine.pass_on(given.state, keeper.pid)
+        await engine.pass_on(given.state, pipe_holder.pid)
         socket.send_fds(mine, [json.dumps(given.state).encode()], [given.fd])
         assert await asyncio.to_thread(mine.recv, 4) == b"mine"
         os.close(given.fd)
         assert len(await under_test.left(spec.session_id)) == 1
         mine.sendall(b"x")
         state, (fd,), _, _ = await asyncio.to_thread(socket.recv_fds, mine, 65536, 1)
-        await keeper.wait()
+        await pipe_holder.wait()
     adopted = await under_test.make().adopt(fd, json.loads(state))
     try:
         assert await receive_line(adopted) == b"unread\n"

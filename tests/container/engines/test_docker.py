@@ -535,7 +535,7 @@ async def test_reap_takes_the_dead_owner_s_and_leaves_the_living_one_s(
 async def test_reap_leaves_what_is_on_its_way_to_the_next_process(
     make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, comes: bool
 ) -> None:
-    """Its keeper gave the pipe away and ended; the process that has it now puts its own name a moment later."""
+    """Its pipe holder gave the pipe away and ended; the process that has it now puts its own name a moment later."""
     spec = make_spec()
     given = (await DockerEngine().start(spec)).detach()
     adopted: list[DockerContainer] = []

@@ -131,5 +131,7 @@ def test_python_m_imports_nothing_of_the_folder(repo: Path) -> None:
 
 def test_control_another_module_of_the_package_run_so_does_import_them(repo: Path) -> None:
     (repo / "json.py").write_text("open('ran', 'w')\n")
-    subprocess.run([sys.executable, "-m", "sandbox_kernel.kernel.keeper"], cwd=repo, capture_output=True, check=False)
+    subprocess.run(
+        [sys.executable, "-m", "sandbox_kernel.kernel.pipe_holder"], cwd=repo, capture_output=True, check=False
+    )
     assert (repo / "ran").exists()

@@ -1,4 +1,4 @@
-"""The keeper between two kernel processes: only the right successor gets the pipe, and nobody waits for ever."""
+"""The pipe holder between two kernel processes: only the right successor gets the pipe, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sandbox_kernel.kernel import keeper
+from sandbox_kernel.kernel import pipe_holder
 from tests.support.kernels import Kernel, all_containers, arguments_of, connect, eventually
 from tests.support.patience import Stopwatch
 
@@ -30,16 +30,16 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> keeper.Place:
-    return keeper.place(str(tmp_path / "connection.json"), secrets.token_hex())
+def place(tmp_path: Path) -> pipe_holder.Place:
+    return pipe_holder.place(str(tmp_path / "connection.json"), secrets.token_hex())
 
 
 @pytest.fixture
-def open_place() -> Iterator[keeper.Place]:
+def open_place() -> Iterator[pipe_holder.Place]:
     """A meeting place that another user can reach, as no real one is: what is left is who they are."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        yield keeper.Place((folder,), "meeting")
+        yield pipe_holder.Place((folder,), "meeting")
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
     """Return a function that keeps the pipe's writing end in a thread; what that returns waits for the outcome."""
     threads: list[threading.Thread] = []
 
-    def begin(place: keeper.Place, state: bytes = b'{"kept": 1}', seconds: float = 10.0) -> Callable[[], bool]:
+    def begin(place: pipe_holder.Place, state: bytes = b'{"kept": 1}', seconds: float = 10.0) -> Callable[[], bool]:
         outcome: list[bool] = []
-        listener, path = keeper.listen(place)
+        listener, path = pipe_holder.listen(place)
         Path(path).chmod(0o666)
 
         def run() -> None:
             with listener:
-                outcome.append(keeper.keep(listener, pipe[1], state, seconds))
+                outcome.append(pipe_holder.keep(listener, pipe[1], state, seconds))
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
@@ -82,9 +82,9 @@ def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
 Keep = Callable[..., Callable[[], bool]]
 
 
-def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: keeper.Place, pipe: tuple[int, int]) -> None:
+def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: pipe_holder.Place, pipe: tuple[int, int]) -> None:
     given = keep(place)
-    found = keeper.collect(place)
+    found = pipe_holder.collect(place)
     assert found is not None
     fd, state = found
     os.write(fd, b"through the pipe")
@@ -92,12 +92,12 @@ def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: keeper.Pla
     assert os.read(pipe[0], 100) == b"through the pipe"
     assert state == {"kept": 1}
     assert given()
-    assert keeper.collect(place) is None
+    assert pipe_holder.collect(place) is None
 
 
-def test_a_large_state_arrives_whole(keep: Keep, place: keeper.Place) -> None:
+def test_a_large_state_arrives_whole(keep: Keep, place: pipe_holder.Place) -> None:
     given = keep(place, b'{"text": "%s"}' % (b"x" * 3_000_000))
-    found = keeper.collect(place)
+    found = pipe_holder.collect(place)
     assert found is not None
     os.close(found[0])
     assert len(found[1]["text"]) == 3_000_000
@@ -107,16 +107,18 @@ def test_a_large_state_arrives_whole(keep: Keep, place: keeper.Place) -> None:
 @pytest.mark.parametrize("changed", ["key", "file"])
 def test_who_does_not_know_the_key_finds_nothing(tmp_path: Path, changed: str) -> None:
     path = tmp_path / "connection.json"
-    other = {"key": keeper.place(str(path), "other"), "file": keeper.place(str(path) + "x", "secret")}[changed]
-    with keeper.listen(keeper.place(str(path), "secret"))[0]:
-        assert keeper.collect(other) is None
+    other = {"key": pipe_holder.place(str(path), "other"), "file": pipe_holder.place(str(path) + "x", "secret")}[
+        changed
+    ]
+    with pipe_holder.listen(pipe_holder.place(str(path), "secret"))[0]:
+        assert pipe_holder.collect(other) is None
 
 
-def test_nobody_left_anything(place: keeper.Place) -> None:
-    assert keeper.collect(place) is None
+def test_nobody_left_anything(place: pipe_holder.Place) -> None:
+    assert pipe_holder.collect(place) is None
 
 
-def test_without_a_successor_the_keeper_ends(keep: Keep, place: keeper.Place) -> None:
+def test_without_a_successor_the_pipe_holder_ends(keep: Keep, place: pipe_holder.Place) -> None:
     with Stopwatch() as watch:
         assert not keep(place, seconds=0.3)()
     assert watch.seconds < 3
@@ -152,18 +154,18 @@ while True:
 
 
 @root_only
-def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, open_place: keeper.Place) -> None:
+def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, open_place: pipe_holder.Place) -> None:
     given = keep(open_place)
     stranger = as_nobody(CONNECT, path_of(open_place))
     assert stranger.stdout == "(b'', [])\n", stranger.stderr
-    found = keeper.collect(open_place)
+    found = pipe_holder.collect(open_place)
     assert found is not None
     os.close(found[0])
     assert given()
 
 
 @root_only
-def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: keeper.Place) -> None:
+def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: pipe_holder.Place) -> None:
     """Who connects again and again holds no container in being."""
     with Stopwatch() as watch:
         waits = keep(open_place, seconds=1.0)
@@ -174,19 +176,19 @@ def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: keeper.P
 
 
 @root_only
-def test_another_user_reaches_no_real_place(keep: Keep, open_place: keeper.Place) -> None:
+def test_another_user_reaches_no_real_place(keep: Keep, open_place: pipe_holder.Place) -> None:
     """Without the mode that the test gives it, nobody else can even connect."""
     given = keep(open_place)
     Path(path_of(open_place)).chmod(0o600)
     assert "PermissionError" in as_nobody(CONNECT, path_of(open_place)).stderr
-    found = keeper.collect(open_place)
+    found = pipe_holder.collect(open_place)
     assert found is not None
     os.close(found[0])
     assert given()
 
 
-def test_the_file_of_a_meeting_place_is_for_one_user(open_place: keeper.Place) -> None:
-    listener, path = keeper.listen(open_place)
+def test_the_file_of_a_meeting_place_is_for_one_user(open_place: pipe_holder.Place) -> None:
+    listener, path = pipe_holder.listen(open_place)
     with listener:
         assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
         assert path == path_of(open_place)
@@ -196,23 +198,23 @@ def test_a_long_path_is_no_hindrance(tmp_path: Path, keep: Keep) -> None:
     """An address of a socket holds 107 bytes."""
     folder = tmp_path / ("x" * 200)
     folder.mkdir(mode=0o700)
-    place = keeper.place(str(folder / "connection.json"), "secret")
+    place = pipe_holder.place(str(folder / "connection.json"), "secret")
     given = keep(place)
-    found = keeper.collect(place)
+    found = pipe_holder.collect(place)
     assert found is not None
     os.close(found[0])
     assert given()
     assert not list(folder.iterdir())
 
 
-def test_what_a_killed_keeper_left_is_no_hindrance(place: keeper.Place, keep: Keep) -> None:
-    keeper.listen(place)[0].close()
+def test_what_a_killed_pipe_holder_left_is_no_hindrance(place: pipe_holder.Place, keep: Keep) -> None:
+    pipe_holder.listen(place)[0].close()
     assert Path(path_of(place)).exists()
-    assert keeper.collect(place) is None
+    assert pipe_holder.collect(place) is None
     assert not Path(path_of(place)).exists()
-    keeper.listen(place)[0].close()
+    pipe_holder.listen(place)[0].close()
     given = keep(place)
-    found = keeper.collect(place)
+    found = pipe_holder.collect(place)
     assert found is not None
     os.close(found[0])
     assert given()
@@ -225,20 +227,20 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
     shared.mkdir()
     shared.chmod(mode)
     own.mkdir(mode=0o700)
-    place = keeper.Place((str(shared), str(own)), "meeting")
+    place = pipe_holder.Place((str(shared), str(own)), "meeting")
     given = keep(place)
     assert [path.name for path in own.iterdir()] == ["meeting"]
     assert not list(shared.iterdir())
-    found = keeper.collect(place)
+    found = pipe_holder.collect(place)
     assert found is not None
     os.close(found[0])
     assert given()
     with pytest.raises(OSError, match="closed to others"):
-        keeper.listen(keeper.Place((str(shared), str(tmp_path / "missing")), "meeting"))
+        pipe_holder.listen(pipe_holder.Place((str(shared), str(tmp_path / "missing")), "meeting"))
 
 
 @root_only
-def test_what_another_user_offers_is_not_taken(open_place: keeper.Place) -> None:
+def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.Place) -> None:
     """The one who keeps must be the same user: a stranger whose socket got there could hand in a container."""
     code = (
         "listener = socket.socket(socket.AF_UNIX)\n"
@@ -259,8 +261,8 @@ def test_what_another_user_offers_is_not_taken(open_place: keeper.Place) -> None
             offered.rename(path_of(open_place))  # as only this user can
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.connect(path_of(open_place))  # the control: it is there, and listens
-            assert keeper.collect(open_place) is None
-            keeper.listen(open_place)[0].close()  # and it is no hindrance
+            assert pipe_holder.collect(open_place) is None
+            pipe_holder.listen(open_place)[0].close()  # and it is no hindrance
             stranger.stdin.close()
 
 
@@ -303,13 +305,13 @@ def test_another_user_who_takes_every_address_costs_no_restart_its_files(start_k
             stranger.kill()
 
 
-def path_of(place: keeper.Place) -> str:
+def path_of(place: pipe_holder.Place) -> str:
     return f"{place.folders[0]}/{place.name}"
 
 
-def leave(place: keeper.Place, head: bytes, state: bytes, count: int, pipe: tuple[int, int]) -> threading.Thread:
+def leave(place: pipe_holder.Place, head: bytes, state: bytes, count: int, pipe: tuple[int, int]) -> threading.Thread:
     """Offer something at the meeting place, well formed or not."""
-    listener, _ = keeper.listen(place)
+    listener, _ = pipe_holder.listen(place)
 
     def run() -> None:
         # The other side may hang up as soon as it has seen enough.
@@ -355,17 +357,19 @@ def leave(place: keeper.Place, head: bytes, state: bytes, count: int, pipe: tupl
     ],
 )
 def test_garbage_is_no_container_and_leaves_no_file_open(
-    place: keeper.Place, pipe: tuple[int, int], head: bytes, state: bytes, count: int
+    place: pipe_holder.Place, pipe: tuple[int, int], head: bytes, state: bytes, count: int
 ) -> None:
     before = set(Path("/proc/self/fd").iterdir())
     thread = leave(place, head, state, count, pipe)
-    assert keeper.collect(place) is None
+    assert pipe_holder.collect(place) is None
     thread.join(10)
     assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
 
 
-def test_the_container_ends_with_a_keeper_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
-    """A restart whose second half never happens: the keeper, run as the script that it is, ends and takes all along."""
+def test_the_container_ends_with_a_pipe_holder_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
+    """A restart whose second half never happens: the pipe holder, run as the script that it is, ends and takes all
+    along.
+    """
     kernel = start_kernel()
     kernel.run("kept = 1")
     [row] = kernel.containers()
@@ -373,18 +377,18 @@ def test_the_container_ends_with_a_keeper_to_whom_nobody_comes(start_kernel: Cal
     client = kernel.manager.client()
     client.start_channels()
     connection = json.loads(Path(kernel.manager.connection_file).read_text())
-    meeting = keeper.place(kernel.manager.connection_file, connection["key"])
+    meeting = pipe_holder.place(kernel.manager.connection_file, connection["key"])
     try:
         began = time.monotonic()
         client.control_channel.send(client.session.msg("shutdown_request", {"restart": True}))
         eventually(lambda: not kernel.manager.is_alive(), 10, "the old process has ended")
         [held] = [one for one in psutil.process_iter() if any(meeting.name in word for word in arguments_of(one))]
-        assert "keeper.py" in " ".join(arguments_of(held))
-        eventually(lambda: not held.is_running(), keeper.HOLD_SECONDS + 5, "the keeper has ended")
-        assert time.monotonic() - began > keeper.HOLD_SECONDS / 2
+        assert "pipe_holder.py" in " ".join(arguments_of(held))
+        eventually(lambda: not held.is_running(), pipe_holder.HOLD_SECONDS + 5, "the pipe holder has ended")
+        assert time.monotonic() - began > pipe_holder.HOLD_SECONDS / 2
         eventually(
             lambda: row.container not in {one.container for one in all_containers()}, 5, "the container has ended"
         )
-        assert not keeper.left(meeting)
+        assert not pipe_holder.left(meeting)
     finally:
         client.stop_channels()

@@ -2,7 +2,8 @@
 
 A restart by `jupyter_client` ends the process and starts a new one with the same connection file. The old process
 leaves the pipe with this one, which gives it to the new one and ends; if none comes in time it just ends, and the
-container with it. Runs as a script of its own (`python -I -S keeper.py ...`), so it imports the standard library only.
+container with it. Runs as a script of its own (`python -I -S pipe_holder.py ...`), so it imports the standard library
+only.
 
 The meeting place is a socket file in a folder in which nobody else can write: beside the connection file, where the
 front end keeps the key, else in the user's own runtime folder or home. So no other user can take it, before or after,
@@ -74,7 +75,7 @@ def _beneath(folder: int, name: str) -> str:
 def listen(meeting: Place) -> tuple[socket.socket, str]:
     """Return a socket at the meeting place, and the path of its file. Raises `OSError` if no folder will do.
 
-    A file of that name is one that a killed keeper left: no other user can have put it there.
+    A file of that name is one that a killed pipe holder left: no other user can have put it there.
     """
     problem = OSError("no folder of this user is closed to others")
     for path, folder in _own_folders(meeting):
@@ -147,7 +148,7 @@ def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
             try:
                 peer.connect(_beneath(folder, meeting.name))
             except OSError as error:
-                if isinstance(error, ConnectionRefusedError):  # a keeper was killed and left its file
+                if isinstance(error, ConnectionRefusedError):  # a pipe holder was killed and left its file
                     _unlink(meeting.name, folder)
                 continue
             _unlink(meeting.name, folder)
@@ -193,7 +194,7 @@ def _same_user(peer: socket.socket) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """Run as the keeper. Arguments: the listener's descriptor and path, pipe, doors; the state on stdin."""
+    """Run as the pipe holder. Arguments: the listener's descriptor and path, pipe, doors; the state on stdin."""
     import resource  # the kernel process, which imports this module, has no use for it
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
