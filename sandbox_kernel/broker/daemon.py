@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
-from ..core.listening import Door
+from ..core.listening import Listener
 from ..core.tasks import Tasks
 from ..engines.broker import words
 from . import order
@@ -97,7 +97,7 @@ class Broker:
         self._used = time.monotonic()
         self._reaping: asyncio.Task[int] | None = None
         self._reaped = -REAP_PAUSE
-        self._doors: list[Door] = []
+        self._listeners: list[Listener] = []
 
     @property
     def connections(self) -> int:
@@ -128,13 +128,13 @@ class Broker:
 
     def listen(self, sock: socket.socket) -> None:
         """Take callers from a socket that listens."""
-        door = Door(
+        listener = Listener(
             sock,
             self._taken,
             no_room=lambda error: self._say(f"connections wait: one could not be taken: {error.strerror}"),
         )
-        self._doors.append(door)
-        door.open()
+        self._listeners.append(listener)
+        listener.open()
 
     def _taken(self, sock: socket.socket) -> None:
         self._used = time.monotonic()
@@ -298,9 +298,9 @@ class Broker:
 
     async def close(self) -> None:
         """Take nobody any more, end what waits, and let go of what callers have."""
-        for door in self._doors:
-            door.shut()
-            door.socket.close()
+        for listener in self._listeners:
+            listener.shut()
+            listener.socket.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 await asyncio.gather(self.pool.close(), self.keeping.close())

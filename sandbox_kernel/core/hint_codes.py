@@ -1,6 +1,6 @@
 """The codes of hints: what an ordinary failure of a cell has to do with the walls of its sandbox. Imports code only.
 
-`{bring}` says how a file comes in and `{packages}` how a package does: each door has words of its own for both.
+`{bring}` says how a file comes in and `{packages}` how a package does: each entry point has words of its own for both.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def taken_from(sock: socket.socket) -> socket.socket | None:
             continue
 
 
-class Door:
+class Listener:
     """A socket that listens, on the loop that runs when it is opened."""
 
     def __init__(

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..session.hints import Door
+from ..session.hints import Audience
 
 if TYPE_CHECKING:
     from ..files.beside import Beside
 
-NOTEBOOK = Door(
+NOTEBOOK = Audience(
     bring=(
         'In JupyterLab\'s file browser, choose "Bring into the Sandbox" in the menu of the file. In other front ends, '
         "use a kernel with an upload folder, such as the one that `sandbox-kernel setup` installs."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.resources import start_helper
 from ..engines.select import AUTO, make_engine, of_session
 from . import pipe_holder
-from .doors import NO_DOORS
+from .ports import NO_PORTS
 
 if TYPE_CHECKING:
     from ..core.model import Settings
@@ -33,7 +33,7 @@ class Left(NamedTuple):
     """What the container's cells know of their way out; it was made before they were."""
     listeners: int
     """Subscriptions to what the process published; they come again in a moment."""
-    doors: dict[str, int]
+    ports: dict[str, int]
     """Sockets that listen, by channel: whoever connects meanwhile waits there, and finds no port closed."""
     engine: str = ""
     """The address of the container's engine."""
@@ -45,11 +45,11 @@ def collect(settings: Settings, place: pipe_holder.Place, *, wanted: bool = True
     if left is None:
         return None
     fd, state = left
-    doors = state.get(pipe_holder.DOORS) or {}
+    ports = state.get(pipe_holder.PORTS) or {}
     if wanted and state.get("settings") == _digest(settings):
         listeners, engine = int(state.get("listeners", 0)), str(state.get("engine", ""))
-        return Left(fd, state["container"], state.get("way_out"), listeners, doors, engine)
-    for each in (fd, *doors.values()):
+        return Left(fd, state["container"], state.get("way_out"), listeners, ports, engine)
+    for each in (fd, *ports.values()):
         os.close(each)
     return None
 
@@ -67,11 +67,11 @@ async def leave(
     way_out: dict[str, Any] | None = None,
     *,
     listeners: int = 0,
-    doors: Mapping[str, int] = NO_DOORS,
+    ports: Mapping[str, int] = NO_PORTS,
 ) -> int:
     """Leave the session's container at `place`, with a pipe holder, and return the number of its process.
 
-    `way_out` is what only the two processes and the pipe holder get to know, in memory; `doors` are sockets that
+    `way_out` is what only the two processes and the pipe holder get to know, in memory; `ports` are sockets that
     listen, and stay the caller's. Raises `SandboxError` or `OSError` if it cannot be left: it ends, then.
     """
     listener, path = pipe_holder.listen(place)
@@ -81,8 +81,8 @@ async def leave(
         try:
             known = {"settings": _digest(session.settings), "container": given.state, "way_out": way_out}
             engine = getattr(session.engine, "address", "")
-            state = {**known, "listeners": listeners, "engine": engine, pipe_holder.DOORS: [*doors]}
-            files = (given.fd, *doors.values())
+            state = {**known, "listeners": listeners, "engine": engine, pipe_holder.PORTS: [*ports]}
+            files = (given.fd, *ports.values())
             arguments = (str(listener.fileno()), path, *map(str, files))
             process = start_helper(pipe_holder.__file__, *arguments, files=(listener.fileno(), *files))
             if process.stdin is not None:

@@ -25,9 +25,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-DOORS = "doors"
+PORTS = "ports"
 """Of the state, the names of further descriptors that come along: sockets on which the front end's clients knock."""
-MAX_DOORS = 8
+MAX_PORTS = 8
 HOLD_SECONDS = 20.0
 """How long a successor may take to come: starting a Python process, on a busy machine."""
 MEET_SECONDS = 2.0
@@ -99,8 +99,8 @@ def forget(path: str) -> None:
         os.unlink(path)  # noqa: PTH108 (as above)
 
 
-def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, doors: Sequence[int] = ()) -> bool:
-    """Give `fd`, `doors` and `state` to the first process of the same user that comes; return whether one came."""
+def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, ports: Sequence[int] = ()) -> bool:
+    """Give `fd`, `ports` and `state` to the first process of the same user that comes; return whether one came."""
     deadline = time.monotonic() + seconds  # of all tries: who comes again and again must not keep a container
     while (left := deadline - time.monotonic()) > 0:
         listener.settimeout(left)
@@ -116,7 +116,7 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, doors: 
                 continue
             peer.settimeout(MEET_SECONDS)
             with contextlib.suppress(OSError):
-                _send(peer, struct.pack("!I", len(state)), [fd, *doors])
+                _send(peer, struct.pack("!I", len(state)), [fd, *ports])
                 peer.sendall(state)
                 return True
     return False
@@ -140,7 +140,7 @@ def _send(peer: socket.socket, data: bytes, fds: Sequence[int]) -> None:
 def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
     """Return the file descriptor and the state that were left at the meeting place, None if there is nothing.
 
-    The doors of the state have their descriptors.
+    The ports of the state have their descriptors.
     """
     for _, folder in _own_folders(meeting):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
@@ -168,7 +168,7 @@ def _unlink(name: str, folder: int) -> None:
 
 def _received(peer: socket.socket) -> tuple[int, dict[str, Any]] | None:
     try:
-        head, fds, _, _ = socket.recv_fds(peer, 4, 1 + MAX_DOORS)
+        head, fds, _, _ = socket.recv_fds(peer, 4, 1 + MAX_PORTS)
     except OSError:
         return None
     data = bytearray()
@@ -177,9 +177,9 @@ def _received(peer: socket.socket) -> tuple[int, dict[str, Any]] | None:
         while len(data) < min(size, MAX_STATE) and (chunk := peer.recv(1 << 16)):
             data += chunk
         state = json.loads(data)
-        doors = dict(zip(state.get(DOORS, ()), fds[1:], strict=True))
-        if doors:
-            state[DOORS] = doors
+        ports = dict(zip(state.get(PORTS, ()), fds[1:], strict=True))
+        if ports:
+            state[PORTS] = ports
         return fds[0], state
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError, struct.error):
         for fd in fds:
@@ -194,16 +194,16 @@ def _same_user(peer: socket.socket) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """Run as the pipe holder. Arguments: the listener's descriptor and path, pipe, doors; the state on stdin."""
+    """Run as the pipe holder. Arguments: the listener's descriptor and path, pipe, ports; the state on stdin."""
     import resource  # the kernel process, which imports this module, has no use for it
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
-    listener_fd, path, (fd, *doors) = int(argv[0]), argv[1], map(int, argv[2:])
+    listener_fd, path, (fd, *ports) = int(argv[0]), argv[1], map(int, argv[2:])
     state = sys.stdin.buffer.read()
     file = inode_of(path)
     with socket.socket(fileno=listener_fd) as listener:
         # Unlinked by who collected; else by this process, unless a later one has put its own there.
-        if not keep(listener, fd, state, HOLD_SECONDS, doors) and inode_of(path) == file:
+        if not keep(listener, fd, state, HOLD_SECONDS, ports) and inode_of(path) == file:
             forget(path)
     return 0
 

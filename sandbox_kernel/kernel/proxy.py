@@ -1,4 +1,4 @@
-"""Door 1: a Jupyter kernel's five sockets in front of a session.
+"""A Jupyter kernel's five sockets in front of a session.
 
 A front end sees an ordinary kernel. What concerns the kernel process itself is answered here: who it is, where it
 listens, what it uses, interrupt, restart and shutdown. Everything else is the session's.
@@ -21,7 +21,7 @@ from ..engines.base import Engine
 from ..engines.refusal import Refusal
 from ..session import protocol
 from ..session.session import Session
-from . import doors, handover, pipe_holder
+from . import handover, pipe_holder, ports
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
@@ -46,7 +46,7 @@ NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_reque
 
 
 class Proxy:
-    """The front door of one kernel process."""
+    """The entry point of one kernel process."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Proxy:
             inside=way_out.inside if way_out is not None else None,
             service=way_out.service if way_out is not None else None,
         )
-        self.session.hints.door, self.session.hints.beside = NOTEBOOK, lies_beside
+        self.session.hints.audience, self.session.hints.beside = NOTEBOOK, lies_beside
         self.audit = self.session.audit
         self.files = FileMessages(
             self.session.started,
@@ -114,7 +114,7 @@ class Proxy:
             self.audit,
             message_bytes=self.settings.limits.message_bytes,
             anybody=self.settings.clients == "any",
-            doors=self._left.doors if self._left is not None else doors.NO_DOORS,
+            ports=self._left.ports if self._left is not None else ports.NO_PORTS,
         )
         self._publish_status("starting", {})
         self.sockets.listen()
@@ -284,7 +284,7 @@ class Proxy:
         except ConfigurationError as error:
             self.problem = _until_mended(error)
         if self._left is not None:  # it ends, since nobody could serve it
-            for fd in (self._left.fd, *self._left.doors.values()):
+            for fd in (self._left.fd, *self._left.ports.values()):
                 os.close(fd)
             self._left = None
         return None
@@ -308,11 +308,11 @@ class Proxy:
 
     async def _leave(self) -> None:
         """Leave the container, and the sockets on which clients knock, for the next process."""
-        open_ones = doors.open_doors(self.connection)
+        open_ones = ports.open_ports(self.connection)
         known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
-                await handover.leave(self.session, self.meeting_place, known, listeners=heard, doors=open_ones)
+                await handover.leave(self.session, self.meeting_place, known, listeners=heard, ports=open_ones)
         except (SandboxError, TimeoutError, OSError) as error:
             self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
         finally:

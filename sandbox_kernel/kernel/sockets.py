@@ -21,8 +21,8 @@ import zmq
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
 from ..session import protocol
-from .doors import NO_DOORS
 from .guests import Guests
+from .ports import NO_PORTS
 from .signatures import DELIMITER, Signatures
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class FrontSockets:
         *,
         message_bytes: int,
         anybody: bool = False,
-        doors: Mapping[str, int] = NO_DOORS,
+        ports: Mapping[str, int] = NO_PORTS,
     ) -> None:
         """Bind; call from the loop. A request may have `message_bytes`; `anybody` of this machine may connect.
 
-        `doors` are sockets by channel that listen already, at the same addresses; they are closed with these.
+        `ports` are sockets by channel that listen already, at the same addresses; they are closed with these.
 
         A frame of up to twice that size is read, so that what is too large is answered; a larger one ends its
         connection. Nothing but a signature tells whether who sent it may, and that comes with the last frame.
@@ -79,7 +79,7 @@ class FrontSockets:
         self._on_refused = on_refused
         self._noted = 0
         self._connection = connection
-        self._doors = doors
+        self._ports = ports
         self._frame_bytes = max(2 * message_bytes, REQUEST_FRAME)
         scheme = str(connection.get("signature_scheme") or "hmac-sha256")
         self._signatures = Signatures(str(connection.get("key", "")).encode(), scheme)
@@ -135,8 +135,8 @@ class FrontSockets:
             socket.curve_server = True
         self._guests.watch(socket)
         transport, ip, port = connection.get("transport", "tcp"), connection["ip"], connection[f"{channel}_port"]
-        if channel in self._doors:
-            socket.use_fd = self._doors[channel]
+        if channel in self._ports:
+            socket.use_fd = self._ports[channel]
         mask = os.umask(0o177)  # with the transport ipc, a socket is a file
         try:
             socket.bind(f"{transport}://{ip}{':' if transport == 'tcp' else '-'}{port}")

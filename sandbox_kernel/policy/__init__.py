@@ -27,7 +27,8 @@
 - `errors`: The error of a cell as text; a name that no class has is cut.
 - `replies`: Replies: text stays text, and no reply makes a front end act.
 - `outputs`: The table of filters that every message goes through.
-- `shown`: Text as every door hands it out, whatever let it pass before; lines for logs that are read for commands.
+- `shown`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
+commands.
 """
 
 from __future__ import annotations

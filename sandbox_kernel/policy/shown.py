@@ -1,7 +1,7 @@
-r"""Text as a door hands it to a person, a model or a log: whatever let it pass before, nobody obeys it.
+r"""Text as an entry point hands it to a person, a model or a log: whatever let it pass before, nobody obeys it.
 
 The output policy cleans what it passes; with `outputs = trusted` it passes all, and paths, reasons and names come by
-other ways. So each door asks here, at its last step.
+other ways. So each entry point asks here, at its last step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A door: a session in the caller's own process, with and without `await`.
+"""An entry point: a session in the caller's own process, with and without `await`.
 
 - `said`: Text that is more than text: what a cell printed, and JSON.
 - `charts`: What a figure shows, as values.

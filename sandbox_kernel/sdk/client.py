@@ -531,7 +531,7 @@ class AsyncSandbox:
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:
-    """Return what stands behind a sandbox; for the doors of this package."""
+    """Return what stands behind a sandbox; for the entry point of this package."""
     return sandbox._instance.session  # noqa: SLF001 (a part of the class that its users need not see)
 
 

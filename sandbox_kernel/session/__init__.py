@@ -22,5 +22,5 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `monitor`: What is noticed while code runs, and what comes of it.
 - `alerts`: Alerts on their way to the operator.
 - `trial`: A real start and a first cell, for those who look whether a machine does what it should.
-- `session`: What a front door calls: cells in, messages out, one container after another.
+- `session`: What an entry point calls: cells in, messages out, one container after another.
 """

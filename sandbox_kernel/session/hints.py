@@ -1,7 +1,8 @@
 """What an ordinary failure of a cell has to do with the sandbox: one line for a person who does not know its walls.
 
-Pure, but for the one question that a door may answer: whether a file lies beside the notebook. What the cell says is
-looked at and not repeated, so nothing of it gets into a hint; the words of each door for the same thing are its own.
+Pure, but for the one question that an entry point may answer: whether a file lies beside the notebook. What the cell
+says is looked at and not repeated, so nothing of it gets into a hint; the words of each entry point for the same thing
+are its own.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ MAX_PATH = 400
 SCRATCH = "/mnt/data/"
 
 
-class Door(NamedTuple):
-    """How one door says what a person, or a model, can do: each text is one or two whole sentences."""
+class Audience(NamedTuple):
+    """How one entry point says what a person, or a model, can do: each text is one or two whole sentences."""
 
     bring: str = "The calling program brings files in with Sandbox.files.write or Sandbox.files.upload; a cell cannot."
     """How a file comes in."""
@@ -116,14 +117,14 @@ class Hints:
         uploads: str | None = None,
         way_out: bool = False,
         installs: bool = False,
-        door: Door | None = None,
+        audience: Audience | None = None,
         beside: Beside | None = None,
     ) -> None:
         """`uploads` is the name of the upload folder, without its path; `way_out` says that cells reach something.
 
         `beside` is asked for files that a cell did not find, where only a person gets to see the answer.
         """
-        self.door = door or Door()
+        self.audience = audience or Audience()
         self.beside = beside
         self._uploads = uploads
         self._way_out = way_out
@@ -173,13 +174,13 @@ class Hints:
         return code
 
     def _text(self, code: HintCode, name: str = "") -> str:
-        limits, door = self._limits, self.door
-        bring = door.bring
-        if self._uploads is not None and door.bring_by_folder is not None:
-            bring = door.bring_by_folder.format(uploads=self._uploads)
+        limits, audience = self._limits, self.audience
+        bring = audience.bring
+        if self._uploads is not None and audience.bring_by_folder is not None:
+            bring = audience.bring_by_folder.format(uploads=self._uploads)
         return code.text.format(
             bring=bring,
-            packages=door.packages,
+            packages=audience.packages,
             name=name,
             uploads=self._uploads,
             scratch=format_bytes(limits.scratch_bytes),

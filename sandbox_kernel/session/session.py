@@ -1,6 +1,6 @@
-"""One session: a front door's cells, and one container after another that runs them.
+"""One session: an entry point's cells, and one container after another that runs them.
 
-Everything a user meets is a thin front door to this. A container that ends is replaced with the next request. Imports
+Everything a user meets is a thin entry point to this. A container that ends is replaced with the next request. Imports
 no sockets and no settings machinery.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Cells in, messages out, for one front door.
+    """Cells in, messages out, for one entry point.
 
     `submit` never blocks; what comes back goes to `front`. The container is started by `launch`, or by the first
     request that needs one, and again after it was lost.
@@ -171,7 +171,7 @@ class Session:
         """Seconds until the sandbox ends if nobody uses it; None while it is in use, or there is none."""
         return self._idleness.left()
 
-    # --- what a front door calls ---
+    # --- what an entry point calls ---
 
     def launch(self) -> None:
         """Start a container unless there is one."""

@@ -55,7 +55,7 @@ _ABOUT = {
     "Record": "What is wrong with an audit or a receipt, and what a verified one tells besides (docs/record.md).",
     "Snapshots": "Why a snapshot of a sandbox is not taken, or not begun from.",
     "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",
-    "Hints": "What an ordinary failure of a cell has to do with its sandbox; each door says it in its words.",
+    "Hints": "What an ordinary failure of a cell has to do with its sandbox; each entry point says it in its words.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
 }
 WIDTH = 96

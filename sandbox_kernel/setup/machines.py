@@ -46,8 +46,8 @@ from .turns import alone
 if TYPE_CHECKING:
     from ..engines.select import Root
 
-DOORS = {"kernels": False, "the SDK and what builds on it": True}
-"""Each door, and whether figures bring their data along."""
+ENTRY_POINTS = {"kernels": False, "the SDK and what builds on it": True}
+"""Each entry point, and whether figures bring their data along."""
 META = "linux-image-cloud-amd64"
 BUSYBOX = "busybox-static"
 BUILD = "sandbox-kernel build --engine qemu"
@@ -115,12 +115,12 @@ def _make(root: Root, target: Path, steps: Steps) -> None:
 
 def take_states(name: str, steps: Steps) -> None:
     """Take states of the default settings; where that fails, machines start from nothing, and slower."""
-    for door, charts in DOORS.items():
+    for entry, charts in ENTRY_POINTS.items():
         settings = Settings(engine=QEMU, image=name, charts=charts)
         try:
             engine = make_engine(settings)
             if isinstance(engine, Preparing):
-                with steps.during(f"taking a state to start from, for {door}"):
+                with steps.during(f"taking a state to start from, for {entry}"):
                     asyncio.run(engine.prepare(new_spec(settings)))
         except (SandboxError, OSError, TimeoutError) as error:
             steps(f"  left out: {error}")

@@ -339,7 +339,7 @@ def leave(place: pipe_holder.Place, head: bytes, state: bytes, count: int, pipe:
         (struct.pack("!I", 20000), b"[" * 20000, 1),
         (struct.pack("!I", 0xFFFFFFFF), b"{", 1),
         (struct.pack("!I", 2), b"{}", 3),
-        (struct.pack("!I", 12), b'{"doors": 2}', 3),
+        (struct.pack("!I", 12), b'{"ports": 2}', 3),
     ],
     ids=[
         "nothing",
@@ -353,7 +353,7 @@ def leave(place: pipe_holder.Place, head: bytes, state: bytes, count: int, pipe:
         "deep",
         "4 GiB",
         "more",
-        "no doors",
+        "no ports",
     ],
 )
 def test_garbage_is_no_container_and_leaves_no_file_open(

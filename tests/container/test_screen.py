@@ -1,4 +1,6 @@
-"""The screen before a real sandbox: what it blocks leaves no trace in there, and every door carries what it found."""
+"""The screen before a real sandbox: what it blocks leaves no trace in there, and every entry point carries what it
+found.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every door does with text at its last step, also with `outputs = trusted`, where the policy passes all."""
+"""What every entry point does with text at its last step, also with `outputs = trusted`, where the policy passes
+all.
+"""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def test_what_agents_answer_passes(value: Any, count: int) -> None:
 
 # --- that there is no other way ---
 
-DOORS = ("plugins/frameworks", "sdk", "plugins/mcp", "plugins/batch")
+ENTRY_POINTS = ("plugins/frameworks", "sdk", "plugins/mcp", "plugins/batch")
 READERS = {
     "json.loads", "orjson.loads", "literal_eval", "ast.literal_eval", "eval", "frombuffer", "numpy.frombuffer",
     "Image.open", "PIL.Image.open", "zlib.decompress", "gzip.decompress", "pickle.loads", "DataFrame", "read_json",
@@ -300,7 +300,7 @@ KNOWN = {
 def test_nothing_else_reads_what_a_sandbox_says() -> None:
     found = set()
     package = Path(sandbox_kernel.__file__).parent
-    for path in (path for door in DOORS for path in (package / door).rglob("*.py")):
+    for path in (path for entry in ENTRY_POINTS for path in (package / entry).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in READERS:
                 found.add((str(path.relative_to(package)), name))

@@ -53,7 +53,7 @@ HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 
 BREACHES = {
     "layers": ("policy/plain.py", "from ..session import link"),
-    "doors": ("setup/doctor.py", "from ..kernel import proxy"),
+    "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
     "nucleus": ("setup/doctor.py", "from ..plugins.verify import report"),
     "plugins": ("plugins/verify/report.py", "from ..mcp import names"),
     "engines": ("engines/docker/http.py", "from .. import refusal"),

@@ -178,7 +178,7 @@ SEEN_AS_NOTHING = {
 
 
 @each(("name", "reason"), SEEN_AS_NOTHING.items())
-def test_what_shows_as_nothing_or_as_a_separator_is_refused_by_every_door(name: str, reason: str) -> None:
+def test_what_shows_as_nothing_or_as_a_separator_is_refused_by_every_entry_point(name: str, reason: str) -> None:
     with pytest.raises(FileRefused, match=reason):
         check_name(name)
 

@@ -15,7 +15,7 @@ import pytest
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel import handover, pipe_holder
-from sandbox_kernel.kernel.doors import NO_DOORS, open_doors
+from sandbox_kernel.kernel.ports import NO_PORTS, open_ports
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import eventually
 
@@ -45,10 +45,10 @@ class Parting:
 
 
 def leave(
-    old: Parting, place: pipe_holder.Place, way_out: dict[str, Any] | None = None, doors: Mapping[str, int] = NO_DOORS
+    old: Parting, place: pipe_holder.Place, way_out: dict[str, Any] | None = None, ports: Mapping[str, int] = NO_PORTS
 ) -> None:
-    """Leave a container with a pipe holder; the doors stay open here."""
-    old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, way_out, doors=doors))
+    """Leave a container with a pipe holder; the ports stay open here."""
+    old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, way_out, ports=ports))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_container_of_other_settings_ends(place: pipe_holder.Place, settings: 
     os.close(old.read)
 
 
-# --- doors ----------------------------------------------------------------------------------------------------------
+# --- ports ----------------------------------------------------------------------------------------------------------
 
 
 def listening() -> socket.socket:
@@ -109,28 +109,28 @@ def connection_to(shell: socket.socket, hb: socket.socket) -> dict[str, Any]:
     return {"transport": "tcp", "shell_port": port_of(shell), "hb_port": port_of(hb), **ports}
 
 
-def test_the_doors_of_a_process_are_its_sockets_that_listen_on_the_kernel_s_ports() -> None:
+def test_the_ports_of_a_process_are_its_sockets_that_listen_on_the_kernel_s_ports() -> None:
     with listening() as shell, listening() as hb, listening() as stranger:
         connection = connection_to(shell, hb)
         knocking = socket.create_connection(shell.getsockname())
         with knocking, shell.accept()[0]:  # of the same port, and no door
-            found = open_doors(connection)
+            found = open_ports(connection)
         assert found.keys() == {"shell", "hb"}
         for each in found.values():
             os.close(each)
-        assert open_doors({**connection, "transport": "ipc"}) == {}
+        assert open_ports({**connection, "transport": "ipc"}) == {}
         assert stranger.fileno() != -1
 
 
 @pytest.mark.parametrize(("changed", "open_still"), [({}, True), ({"cell_timeout": 7.0}, False)])
-def test_who_knocks_between_two_processes_waits_at_an_open_door(
+def test_who_knocks_between_two_processes_waits_at_an_open_port(
     changed: dict[str, Any], open_still: bool, place: pipe_holder.Place
 ) -> None:
     """A process with other settings gets nothing, and finds the port free."""
     settings = resolve({})
     old, shell = Parting(settings), listening()
     address = shell.getsockname()
-    leave(old, place, doors={"shell": shell.fileno()})
+    leave(old, place, ports={"shell": shell.fileno()})
     shell.close()
     knocking = socket.create_connection(address)  # nobody but the pipe holder has the socket now
     left = handover.collect(resolve(changed), place)
@@ -140,7 +140,7 @@ def test_who_knocks_between_two_processes_waits_at_an_open_door(
             eventually(lambda: port_is_free(address), 10, "the port is free")
             return
         assert left is not None
-        with socket.socket(fileno=left.doors["shell"]) as door, door.accept()[0] as guest:
+        with socket.socket(fileno=left.ports["shell"]) as door, door.accept()[0] as guest:
             guest.sendall(b"come in")
             assert knocking.recv(100) == b"come in"
         os.close(left.fd)

@@ -1,4 +1,4 @@
-"""One line for a person who meets a wall of the sandbox, in the words of the door that they came by."""
+"""One line for a person who meets a wall of the sandbox, in the words of the entry point that they came by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.files.beside import Beside
 from sandbox_kernel.kernel.guidance import NOTEBOOK
-from sandbox_kernel.session.hints import Door, Failure, Hints
+from sandbox_kernel.session.hints import Audience, Failure, Hints
 
 LOST = {
     "urllib, requests": ("URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
@@ -77,18 +77,18 @@ def test_nothing_of_what_the_cell_says_is_in_a_hint() -> None:
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_whoever_reads_a_file_that_is_not_there_is_told_why_and_the_one_step_at_each_door(case: str) -> None:
+def test_whoever_reads_a_file_that_is_not_there_is_told_why_and_the_one_step_at_each_entry_point(case: str) -> None:
     assert "Sandbox.files.write" in str(hint(*MISSING[case]))
-    assert "sandbox-kernel setup" in str(hint(*MISSING[case], door=NOTEBOOK))
-    assert "into the folder `uploads` beside" in str(hint(*MISSING[case], door=NOTEBOOK, uploads="uploads"))
+    assert "sandbox-kernel setup" in str(hint(*MISSING[case], audience=NOTEBOOK))
+    assert "into the folder `uploads` beside" in str(hint(*MISSING[case], audience=NOTEBOOK, uploads="uploads"))
 
 
 def test_a_program_is_told_of_no_upload_folder() -> None:
-    assert "folder `" not in str(hint(*MISSING["numpy"], door=Door()))
+    assert "folder `" not in str(hint(*MISSING["numpy"], audience=Audience()))
 
 
 def test_no_hint_has_a_place_left_to_fill_in() -> None:
-    hints = Hints(Limits(), uploads="uploads", door=NOTEBOOK)
+    hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK)
     for code in HintCode:
         said = hints._text(code, "sales.csv")  # noqa: SLF001 (all of the table)
         assert "{" not in said
@@ -99,7 +99,7 @@ def test_no_hint_has_a_place_left_to_fill_in() -> None:
 def test_a_file_that_lies_beside_the_notebook_is_named(case: str, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "sales.csv").write_text("a\n")
     monkeypatch.chdir(tmp_path)
-    hints = Hints(Limits(), uploads="uploads", door=NOTEBOOK, beside=Beside())
+    hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK, beside=Beside())
     failure = Failure(*MISSING[case])
     found = Beside()(hints.sought(failure))
     assert found == "sales.csv"
@@ -108,8 +108,8 @@ def test_a_file_that_lies_beside_the_notebook_is_named(case: str, tmp_path: Path
 
 def test_the_upload_folder_is_no_part_of_a_name() -> None:
     value = "[Errno 2] No such file or directory: 'uploads/sales.csv'"
-    assert "leave `uploads/` out" in str(hint("FileNotFoundError", value, door=NOTEBOOK, uploads="uploads"))
-    assert "leave" not in str(hint("FileNotFoundError", value, door=NOTEBOOK))
+    assert "leave `uploads/` out" in str(hint("FileNotFoundError", value, audience=NOTEBOOK, uploads="uploads"))
+    assert "leave" not in str(hint("FileNotFoundError", value, audience=NOTEBOOK))
 
 
 def test_a_module_of_ones_own_beside_the_notebook_is_named(tmp_path: Path, monkeypatch) -> None:
@@ -117,7 +117,7 @@ def test_a_module_of_ones_own_beside_the_notebook_is_named(tmp_path: Path, monke
     (tmp_path / "mypackage").mkdir()
     (tmp_path / "mypackage" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    hints = Hints(Limits(), uploads="uploads", door=NOTEBOOK, beside=Beside())
+    hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK, beside=Beside())
     for name, path in (("mymodule", "mymodule.py"), ("mypackage", "mypackage/__init__.py"), ("absent", None)):
         failure = Failure("ModuleNotFoundError", f"No module named '{name}'")
         assert Beside()(hints.sought(failure)) == path
@@ -145,7 +145,7 @@ def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Pa
         assert name.startswith(".") or look([name]) is None
 
 
-def test_a_door_that_cannot_tell_a_person_alone_looks_for_nothing() -> None:
+def test_a_entry_point_that_cannot_tell_a_person_alone_looks_for_nothing() -> None:
     assert Hints(Limits()).sought(Failure(*MISSING["polars"])) == []
 
 

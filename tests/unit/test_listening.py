@@ -20,7 +20,7 @@ import psutil
 import pytest
 import zmq
 
-from sandbox_kernel.core.listening import Door
+from sandbox_kernel.core.listening import Listener
 from sandbox_kernel.engines.broker.engine import BrokerEngine
 from sandbox_kernel.kernel import pipe_holder
 from tests.support.cases import each
@@ -57,8 +57,8 @@ def test_a_loop_without_room_for_a_connection_is_not_woken_for_it_again_and_agai
             sock.fails = number
             taken: list[socket.socket] = []
             heard: list[int | None] = []
-            door = Door(sock, taken.append, no_room=lambda error: heard.append(error.errno), pause=0.02)
-            door.open()
+            listener = Listener(sock, taken.append, no_room=lambda error: heard.append(error.errno), pause=0.02)
+            listener.open()
             peer.connect(place)
             begin = time.monotonic()
             async with within(10):
@@ -73,12 +73,12 @@ def test_a_loop_without_room_for_a_connection_is_not_woken_for_it_again_and_agai
             taken[0].close()
             sock.fails = number
             peer.close()
-            door.shut()
+            listener.shut()
             before = sock.tries
             with socket.socket(socket.AF_UNIX) as other:
                 other.connect(place)
                 await asyncio.sleep(0.05)
-            assert sock.tries == before  # who has shut the door is not woken by a pause that is over
+            assert sock.tries == before  # who has shut the listener is not woken by a pause that is over
 
     asyncio.run(tried())
 
@@ -201,8 +201,8 @@ for step in sys.stdin:
 def test_a_kernel_without_file_descriptors_ends_who_connects(guarded: bool) -> None:
     """Or libzmq would ask for it again and again. The control is libzmq alone: who connects waits, as does its thread.
 
-    No sibling is left: whoever listens is one of `Door`, of asyncio's servers, which pause by themselves, the agent's
-    own, or libzmq.
+    No sibling is left: whoever listens is one of `Listener`, of asyncio's servers, which pause by themselves, the
+    agent's own, or libzmq.
     """
     with subprocess.Popen(
         [sys.executable, "-c", PORTS, "guarded" if guarded else "alone"], stdin=-1, stdout=-1, text=True, bufsize=1

@@ -238,7 +238,7 @@ def test_limits_of_the_network() -> None:
     assert (limits.network_connections, limits.network_bytes, limits.network_seconds) == (7, 10 * MIB, 30.0)
 
 
-# --- doors -----------------------------------------------------------------------------------------------------------
+# --- entry points ----------------------------------------------------------------------------------------------------
 
 
 def test_a_kernelspec_says_the_same_again(tmp_path: Path) -> None:

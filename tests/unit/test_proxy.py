@@ -1,4 +1,4 @@
-"""The door of a Jupyter kernel: whatever fails behind it, who asked is answered."""
+"""The entry point of a Jupyter kernel: whatever fails behind it, who asked is answered."""
 
 from __future__ import annotations
 
@@ -118,33 +118,33 @@ async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
 async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     taken: list[bytes] = []
     heard, asked = asyncio.Event(), asyncio.Event()
-    door = opening.Opening(lambda _, client: taken.append(client))
-    door.listeners = 2
+    gate = opening.Opening(lambda _, client: taken.append(client))
+    gate.listeners = 2
 
     async def until_heard_by(listeners: int) -> None:
         assert listeners == 2
         asked.set()
         await heard.wait()
 
-    waiting = asyncio.create_task(door.open_once_heard(until_heard_by))
+    waiting = asyncio.create_task(gate.open_once_heard(until_heard_by))
     await asked.wait()
-    assert door.holds(request("execute_request"), b"first")
-    assert door.holds(request("execute_request"), b"second")
+    assert gate.holds(request("execute_request"), b"first")
+    assert gate.holds(request("execute_request"), b"second")
     assert taken == []
     heard.set()
     await waiting
     assert taken == [b"first", b"second"]
-    assert not door.holds(request("execute_request"), b"third")
+    assert not gate.holds(request("execute_request"), b"third")
 
 
 async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "LISTENERS_SECONDS", 0.05)
     taken: list[bytes] = []
-    door = opening.Opening(lambda _, client: taken.append(client))
-    assert door.holds(request("execute_request"), b"client")
+    gate = opening.Opening(lambda _, client: taken.append(client))
+    assert gate.holds(request("execute_request"), b"client")
     never = asyncio.Event()
     async with within(20):
-        await door.open_once_heard(lambda _: never.wait())  # type: ignore[arg-type,return-value]
+        await gate.open_once_heard(lambda _: never.wait())  # type: ignore[arg-type,return-value]
     assert taken == [b"client"]
 
 

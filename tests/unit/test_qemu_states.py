@@ -384,7 +384,7 @@ def test_a_process_that_takes_one_takes_that_of_the_same_spec(monkeypatch: pytes
     assert other.session_id != spec.session_id
 
 
-def test_states_are_taken_for_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_taken_for_every_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel's sandboxes and those of the SDK differ: one state would leave the others' first starts cold."""
     taken = []
 

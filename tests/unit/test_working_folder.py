@@ -263,7 +263,7 @@ def test_the_home_folder_is_known() -> None:
         config.from_keywords(downloads=home_folder())
 
 
-# --- the other doors -------------------------------------------------------------------------------------------------
+# --- the other entry points ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("link", ["kernels", "kernels/share", "kernels/share/jupyter/kernels/sandbox-python"])

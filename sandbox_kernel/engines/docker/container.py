@@ -327,7 +327,7 @@ class DockerContainer(OverPipe):
             self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
             return
         try:
-            # An engine that shuts down closes its door first, and then kills what it runs.
+            # An engine that shuts down closes its socket first, and then kills what it runs.
             found = await self._engine.inspect(self.id)
         except EngineUnavailable as error:
             self._end(ExitReason(kind="engine_lost", exit_code=SIGKILLED, detail=error.message))

@@ -18,7 +18,7 @@ from ...files.places import Folder
 from ...policy.shown import Stream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
-from ...session.hints import Door
+from ...session.hints import Audience
 from .codes import BatchCode
 from .events import Event, Events, FailOn, classify
 from .exits import End, Kind, kind_of, of_error
@@ -38,7 +38,7 @@ TICK_SECONDS = 0.5
 SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
 """What a script expects to find, in place of the kernel's own."""
 
-DOOR = Door(bring="Bring files in with --input FILE, or --input FOLDER/. for the contents of a folder.")
+AUDIENCE = Audience(bring="Bring files in with --input FILE, or --input FOLDER/. for the contents of a folder.")
 
 STATUS: dict[Kind, str] = {"code failed": "failed", "limit reached": "limit", "policy broken": "failed"}
 
@@ -128,7 +128,7 @@ class Run:
     async def _in_sandbox(self) -> None:
         sandbox = AsyncSandbox(self.plan.settings)
         session = session_of(sandbox)
-        session.hints.door = DOOR
+        session.hints.audience = AUDIENCE
         session.folders.hold_downloads(self.plan.files)
         session.audit.observe(self._observe)
         try:

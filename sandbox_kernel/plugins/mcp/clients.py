@@ -21,13 +21,13 @@ from ...core.tasks import Tasks
 from ...files.names import FileLimits, check_size
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.paths import relative
-from ...session.hints import Door
+from ...session.hints import Audience
 from .codes import McpCode
 from .output_store import SESSION_NAME, OutputStore
 
 CLOSE_SECONDS = 6.0
 """For the ends of sessions that are under way when the server stops."""
-DOOR = Door(
+AUDIENCE = Audience(
     bring="Bring a file in with the tool upload_file.",
     bring_by_folder="Bring a file in with the tool upload_file. A person can also put it into the upload folder.",
     packages="The operator of this server can add packages to the image.",
@@ -65,7 +65,7 @@ class SandboxSession:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.sandbox = AsyncSandbox(settings)
-        session_of(self.sandbox).hints.door = DOOR
+        session_of(self.sandbox).hints.audience = AUDIENCE
         self.outputs = OutputStore(name)
         self.started = False
         self.since = self.used = time.monotonic()

@@ -185,7 +185,7 @@ def test_text_is_the_same_but_for_the_ends_of_its_lines(text: str) -> None:
     assert left(lines.ended(text, returns=True), "\r") == set()
 
 
-def test_a_door_hands_out_the_same_whatever_let_it_pass() -> None:
+def test_a_entry_point_hands_out_the_same_whatever_let_it_pass() -> None:
     assert shown.plain("a\r\nb\u2028c\rd\x0be") == "a\nb\nde"
     assert left([shown.coloured(BAD), shown.tree({BAD: [BAD]}), shown.plain(BAD)]) == set()
     assert left(shown.Stream().feed("stdout", BAD), "\r") == set()

@@ -5,7 +5,7 @@ Shipped as source, on the standard library and an old Python. The host imports t
 - `kit`: The table of attacks, the calls that they need, and what runs them one after the other.
 - `agent`: Attacks on the agent, whose user the cells share.
 - `network`: Ways to a network, and to the sockets of the host.
-- `kernel`: Doors into the kernel: namespaces, mounts, other processes, keyrings, programs in it.
+- `kernel`: Interfaces of the kernel: namespaces, mounts, other processes, keyrings, programs in it.
 - `rights`: Rights, identity, devices, clocks, names, priorities.
 - `files`: Files of the host and of the system, and what /proc and /sys tell.
 - `limits`: Taking more than one's share.

@@ -1,4 +1,4 @@
-"""Doors into the kernel: namespaces, mounts, other processes, keyrings, programs in it.
+"""Interfaces of the kernel: namespaces, mounts, other processes, keyrings, programs in it.
 
 Runs inside. Arguments are such that the call does its work where nothing forbids it.
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.plugins.batch.run import DOOR
+from sandbox_kernel.plugins.batch.run import AUDIENCE
 from tests.unit.test_hints import MISSING, hint
 
 
 @pytest.mark.parametrize("case", MISSING)
 def test_a_file_that_is_not_there_comes_in_by_an_option(case: str) -> None:
-    said = str(hint(*MISSING[case], door=DOOR))
+    said = str(hint(*MISSING[case], audience=AUDIENCE))
     assert "--input" in said
-    assert "folder `" not in str(hint(*MISSING["numpy"], door=DOOR))
+    assert "folder `" not in str(hint(*MISSING["numpy"], audience=AUDIENCE))

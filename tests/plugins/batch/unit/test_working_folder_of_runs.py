@@ -106,7 +106,7 @@ def test_control_a_plain_file_is_read(repo: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["data", "data/.", "./data/", "up/data"])
-def test_a_folder_that_is_a_link_goes_in_by_no_door(repo: Path, name: str) -> None:
+def test_a_folder_that_is_a_link_goes_in_by_no_entry_point(repo: Path, name: str) -> None:
     (repo / "data").symlink_to("../mine")
     (repo / "up").symlink_to(".")
     with pytest.raises(ConfigurationError, match="is a link"):

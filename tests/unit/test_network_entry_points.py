@@ -1,4 +1,6 @@
-"""Every door has the way out, says what it allows, and carries the codes of what was denied; without rules, nothing."""
+"""Every entry point has the way out, says what it allows, and carries the codes of what was denied; without rules,
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,15 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("door", PROGRAMS)
-def test_without_a_rule_nothing_of_the_gateway_is_loaded(door: str) -> None:
+@pytest.mark.parametrize("entry", PROGRAMS)
+def test_without_a_rule_nothing_of_the_gateway_is_loaded(entry: str) -> None:
     """Start-up time is a feature, and so is code that is not there."""
-    assert loaded(PROGRAMS[door].format(values={})) == set()
+    assert loaded(PROGRAMS[entry].format(values={})) == set()
 
 
-@pytest.mark.parametrize("door", PROGRAMS)
-def test_control_with_a_rule_it_is_loaded_but_nothing_of_secrets(door: str) -> None:
-    found = loaded(PROGRAMS[door].format(values={"network": list(RULES)}))
+@pytest.mark.parametrize("entry", PROGRAMS)
+def test_control_with_a_rule_it_is_loaded_but_nothing_of_secrets(entry: str) -> None:
+    found = loaded(PROGRAMS[entry].format(values={"network": list(RULES)}))
     assert {"sandbox_kernel.gateway.opening", "sandbox_kernel.gateway.egress", "h11"} <= found
     assert not {"sandbox_kernel.gateway.secrets", "cryptography"} & found
 
@@ -101,9 +103,9 @@ def test_the_sdk_says_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("A_VARIABLE_OF_MINE", raising=False)
     settings = resolve({"network": RULES, "secrets": SECRET})
-    for door in (AsyncSandbox, Sandbox):
+    for entry in (AsyncSandbox, Sandbox):
         with pytest.raises(ConfigurationError, match="A_VARIABLE_OF_MINE, which is not set"):
-            door(settings)
+            entry(settings)
     info = AsyncSandbox(resolve({"network": RULES})).info
     assert (info.network, info.secrets) == (RULES, ())
     assert AsyncSandbox(Settings()).info.network == "none"

@@ -1,4 +1,4 @@
-"""The way out through each door, end to end: a kernel and its restart, a batch run, a sandbox of the SDK."""
+"""The way out through each entry point, end to end: a kernel and its restart, a batch run, a sandbox of the SDK."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The sockets on which a kernel's clients knock: they stay open from one kernel process to the next.
 
 ZMQ's clients try again 0.1 to 0.2 s after a port was closed to them, and so on: a kernel that comes in between waits
-for them as long. At an open door they wait themselves, and are let in at once. Standard library only.
+for them as long. At an open port they wait themselves, and are let in at once. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-NO_DOORS: Mapping[str, int] = {}
+NO_PORTS: Mapping[str, int] = {}
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 
 
-def open_doors(connection: Mapping[str, Any]) -> dict[str, int]:
+def open_ports(connection: Mapping[str, Any]) -> dict[str, int]:
     """Return copies of this process's sockets that listen on the ports of a connection file, by channel.
 
     None for a connection by files, which end with the process that made them.
