@@ -3,7 +3,7 @@
 - `pipe_holder`: A process that holds the pipe for the seconds between two kernel processes of a restart.
 - `handover`: A container parked by one kernel process and taken by the next one.
 - `heap`: Memory that large messages took, kept for the next one.
-- `guests`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
+- `peer_check`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
 - `ports`: The sockets on which clients knock, open from one kernel process to the next.
 - `signatures`: Who may send a request, and that none is sent twice.
 - `opening`: Requests that came early, held back until their outputs can be heard.

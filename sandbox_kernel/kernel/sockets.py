@@ -1,6 +1,6 @@
 """The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio.
 
-Imports guests, signatures and pyzmq; knows nothing of containers.
+Imports peer_check, signatures and pyzmq; knows nothing of containers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import zmq
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
 from ..session import protocol
-from .guests import Guests
+from .peer_check import PeerCheck
 from .ports import NO_PORTS
 from .signatures import DELIMITER, Signatures
 
@@ -101,7 +101,7 @@ class FrontSockets:
         """Subscriptions to what is published that are in force."""
         self._listening = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._guests = Guests(self._context, lambda why: _call(loop, self._shut_out, why), anybody=anybody)
+        self._peers = PeerCheck(self._context, lambda why: _call(loop, self._shut_out, why), anybody=anybody)
         for channel, kind in (
             ("shell", zmq.ROUTER),
             ("control", zmq.ROUTER),
@@ -111,7 +111,7 @@ class FrontSockets:
             self._sockets[channel] = self._bind(channel, kind)  # type: ignore[index]
         # Heartbeats are answered by a thread inside libzmq, off the interpreter and its loop: clients allow 1 s.
         self._heartbeat = self._bind("hb", zmq.ROUTER)
-        self._guests.start()
+        self._peers.start()
         self._beat = threading.Thread(target=self._echo, name="heartbeat", daemon=True)
         self._beat.start()
 
@@ -133,7 +133,7 @@ class FrontSockets:
             socket.curve_secretkey = str(connection["curve_secretkey"]).encode()
             socket.curve_publickey = str(connection["curve_publickey"]).encode()
             socket.curve_server = True
-        self._guests.watch(socket)
+        self._peers.watch(socket)
         transport, ip, port = connection.get("transport", "tcp"), connection["ip"], connection[f"{channel}_port"]
         if channel in self._ports:
             socket.use_fd = self._ports[channel]
@@ -314,7 +314,7 @@ class FrontSockets:
         """End the context and the heartbeat; waits for what is still leaving, a second at most."""
         self._context.term()
         self._beat.join(LINGER_MS / 1000)
-        self._guests.join(LINGER_MS / 1000)
+        self._peers.join(LINGER_MS / 1000)
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], argument: str) -> None:

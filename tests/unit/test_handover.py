@@ -140,8 +140,8 @@ def test_who_knocks_between_two_processes_waits_at_an_open_port(
             eventually(lambda: port_is_free(address), 10, "the port is free")
             return
         assert left is not None
-        with socket.socket(fileno=left.ports["shell"]) as door, door.accept()[0] as guest:
-            guest.sendall(b"come in")
+        with socket.socket(fileno=left.ports["shell"]) as door, door.accept()[0] as client:
+            client.sendall(b"come in")
             assert knocking.recv(100) == b"come in"
         os.close(left.fd)
 

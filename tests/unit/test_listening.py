@@ -175,14 +175,14 @@ def test_a_pipe_holder_without_room_gives_what_it_has_to_who_waited(tmp_path: Pa
 
 PORTS = """
 import os, resource, sys, zmq
-from sandbox_kernel.kernel.guests import Guests
+from sandbox_kernel.kernel.peer_check import PeerCheck
 context = zmq.Context()
-guests = Guests(context, lambda why: print(why, flush=True))
+peer_check = PeerCheck(context, lambda why: print(why, flush=True))
 port = context.socket(zmq.ROUTER)
 if sys.argv[1] == "guarded":
-    guests.watch(port)
+    peer_check.watch(port)
 print(port.bind_to_random_port("tcp://127.0.0.1"), flush=True)
-guests.start()
+peer_check.start()
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 held = []
 for step in sys.stdin:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-from sandbox_kernel.kernel import guests
+from sandbox_kernel.kernel import peer_check
 from tests.attacks.test_floods import status
 from tests.support.kernels import Kernel, close_all, connect, containers_of, eventually, install
 
@@ -220,25 +220,25 @@ def test_the_user_of_a_connection_is_found(
     ends: tuple[socket.AddressFamily, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pair(*ends) as (client, accepted):
-        assert guests.owner(accepted.getpeername()[:2], accepted.getsockname()[:2]) == os.geteuid()
-        assert guests.why_not(accepted) is None
+        assert peer_check.owner(accepted.getpeername()[:2], accepted.getsockname()[:2]) == os.geteuid()
+        assert peer_check.why_not(accepted) is None
         if os.geteuid() == 0:
             os.fchown(client.fileno(), NOBODY, NOBODY)  # as if nobody had made it
-            assert guests.why_not(accepted) == f"a connection of another user of this machine, uid {NOBODY}"
+            assert peer_check.why_not(accepted) == f"a connection of another user of this machine, uid {NOBODY}"
             monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-            assert guests.why_not(accepted) is None
+            assert peer_check.why_not(accepted) is None
 
 
 def test_a_connection_that_was_closed_belongs_to_nobody() -> None:
     with pair(*ENDS["IPv4"]) as (client, accepted):
         client.close()
-        assert guests.why_not(accepted) == "a connection that was closed at once"
+        assert peer_check.why_not(accepted) == "a connection that was closed at once"
 
 
 def test_a_table_that_cannot_be_read_lets_nobody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "TABLES", (str(tmp_path / "missing"), str(tmp_path / "missing6")))
+    monkeypatch.setattr(peer_check, "TABLES", (str(tmp_path / "missing"), str(tmp_path / "missing6")))
     with pair(*ENDS["IPv4"]) as (_, accepted):
-        assert "cannot be read" in str(guests.why_not(accepted))
+        assert "cannot be read" in str(peer_check.why_not(accepted))
 
 
 def test_one_of_another_machine_is_left_to_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_one_of_another_machine_is_left_to_the_key(monkeypatch: pytest.MonkeyPat
         def getpeername(self) -> tuple[str, int]:
             return "192.0.2.2", 2
 
-    assert guests.why_not(Far()) is None  # type: ignore[arg-type]
+    assert peer_check.why_not(Far()) is None  # type: ignore[arg-type]
 
 
 # --- ipc and CURVE ---

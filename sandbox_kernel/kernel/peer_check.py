@@ -21,14 +21,14 @@ import zmq
 ZAP_ADDRESS = "inproc://zeromq.zap.01"
 """Where libzmq asks whether a connection may be: https://rfc.zeromq.org/spec/27/."""
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-NO_ROOM = "a connection for which no file descriptor is left"
-ROOM_MS = 50
+NO_DESCRIPTOR = "a connection for which no file descriptor is left"
+RESERVE_MS = 50
 """From one try to the next to have a descriptor in reserve again."""
 
 Refused = Callable[[str], None]
 
 
-class Guests:
+class PeerCheck:
     """Judges each connection to the sockets that `watch` was called for, in a thread of its own.
 
     libzmq asks again and again for a connection that waits while no file descriptor is left. So there is one in
@@ -44,7 +44,7 @@ class Guests:
         self._answers.linger = 0
         self._answers.bind(ZAP_ADDRESS)
         self._monitors: list[zmq.Socket[Any]] = []
-        self._thread = threading.Thread(target=self._run, name="guests", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="peer-check", daemon=True)
 
     def watch(self, guarded: zmq.Socket[Any]) -> None:
         """Call before the socket is bound, and before `start`."""
@@ -67,7 +67,7 @@ class Guests:
         try:
             while True:
                 self._reserve_one()
-                ready = dict(poller.poll(ROOM_MS if self._reserve is None else None))
+                ready = dict(poller.poll(RESERVE_MS if self._reserve is None else None))
                 asked = self._answers.recv_multipart() if self._answers in ready else None
                 # Who is asked about was accepted before, so whoever must go has been shut out before the answer.
                 for monitor in self._monitors:
@@ -110,7 +110,7 @@ class Guests:
         except OSError:
             return  # gone already, or the number is another file's by now
         try:
-            reason = NO_ROOM if self._reserve is None else None if self._anybody else why_not(peer)
+            reason = NO_DESCRIPTOR if self._reserve is None else None if self._anybody else why_not(peer)
             if reason is None:
                 return
             peer.shutdown(socket.SHUT_RDWR)
