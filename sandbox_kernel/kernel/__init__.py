@@ -6,7 +6,7 @@
 - `peer_check`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
 - `ports`: The sockets on which clients knock, open from one kernel process to the next.
 - `signatures`: Who may send a request, and that none is sent twice.
-- `opening`: Requests that came early, held back until their outputs can be heard.
+- `startup_gate`: Requests that came early, held back until their outputs can be heard.
 - `sockets`: The five ZMQ sockets: binding, signing, reading from asyncio.
 - `file_fields`: The fields of a file message, read one by one.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.

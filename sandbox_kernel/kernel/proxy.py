@@ -26,9 +26,9 @@ from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
-from .opening import Opening
 from .overflow import Overflow
 from .parent import until_left
+from .startup_gate import StartupGate
 from .state_message import state
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Proxy:
         self._shutdown: Message | None = None
         self._defect = noted_in(self.audit)
         self._tasks = Tasks(self._defect)
-        self.opening = Opening(self.receive)
+        self.gate = StartupGate(self.receive)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ class Proxy:
         )
         self._publish_status("starting", {})
         self.sockets.listen()
-        self._tasks.start(self.opening.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
+        self._tasks.start(self.gate.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
         self._tasks.start(until_left(self._stopping), "watching the parent process")
         self._tasks.start(self._reap(), "removing what earlier kernels left")
         try:
@@ -158,7 +158,7 @@ class Proxy:
             self._refuse(request, client)
         elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
             self._tasks.start(self._answer(request, client), f"a {request.type}")
-        elif not self.opening.holds(request, client):
+        elif not self.gate.holds(request, client):
             self.session.submit(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:
@@ -293,7 +293,7 @@ class Proxy:
         if self._left is None:
             self.session.launch()
             return
-        self.opening.listeners = max(self._left.listeners, 1)
+        self.gate.listeners = max(self._left.listeners, 1)
         self.session.adopt(self._left.fd, self._left.container)
 
     async def _stop(self) -> None:

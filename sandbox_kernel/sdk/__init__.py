@@ -9,7 +9,7 @@
 - `starts`: Turns for starts on one event loop.
 - `values`: What callers give and get besides executions and files.
 - `variables`: Variables of the environment, for a sandbox or for one call.
-- `opening`: What a caller opens a sandbox with.
+- `options`: What a caller opens a sandbox with.
 - `cell`: One call of `run_code` as a request of a session.
 - `network`: The way out of its cells, if the settings ask for one.
 - `paths`: Paths of a sandbox, as callers write them.

@@ -30,7 +30,7 @@ from .files import AsyncFiles, Place
 from .installing import InstalledPackage, Packages
 from .instance import Instance, Origin
 from .metrics import Metrics
-from .opening import Opening
+from .options import SandboxOptions
 from .paginators import AsyncSandboxPaginator, asked_for
 from .said import OutputMessage
 from .storing import SnapshotInfo, Snapshots
@@ -63,10 +63,10 @@ class AsyncSandbox:
 
     def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
         """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
-        opening = Opening.of(settings, keywords)
-        self.settings = opening.settings
-        self.metadata, self.notebook_cell = opening.metadata, opening.notebook_cell
-        self._instance = instance = Instance(self, opening)
+        options = SandboxOptions.of(settings, keywords)
+        self.settings = options.settings
+        self.metadata, self.notebook_cell = options.metadata, options.notebook_cell
+        self._instance = instance = Instance(self, options)
         self._packages = Packages(instance)
         self._snapshots = Snapshots(instance)
         self._metrics = Metrics(instance)
@@ -374,9 +374,9 @@ class AsyncSandbox:
     @classmethod
     def prepared(cls, name: str, **keywords: Any) -> Self:
         """Return the same, not started yet. Reads all of the snapshot, which may take seconds."""
-        origin, settings, opening = storing.restored(name, keywords)
+        origin, settings, options = storing.restored(name, keywords)
         try:
-            made = cls._of(origin, settings, timeout=opening.seconds, metadata=opening.metadata)
+            made = cls._of(origin, settings, timeout=options.seconds, metadata=options.metadata)
             made._snapshots.require(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)
         except BaseException:
             origin.close()

@@ -29,7 +29,7 @@ from .cell import Cell, Front, Tell, submit_silently
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .network import Network
-from .opening import Opening
+from .options import SandboxOptions
 from .values import seconds
 
 MARGIN_SECONDS = 5.0
@@ -46,7 +46,7 @@ class Origin:
         """Start a session where it goes on from. Raises as `start`."""
         try:
             session.begin_from(
-                dict(self._said["state"]), remembered.opening(session.engine, self._name, self._said, self._fd)
+                dict(self._said["state"]), remembered.start_options(session.engine, self._name, self._said, self._fd)
             )
             await session.started()
         finally:
@@ -77,14 +77,14 @@ class Instance:
 
     _reaped: ClassVar[bool] = False
 
-    def __init__(self, handle: Handle, opening: Opening) -> None:
+    def __init__(self, handle: Handle, options: SandboxOptions) -> None:
         """Raises `ConfigurationError`."""
         self._handle = weakref.ref(handle)
-        self.settings = opening.settings
-        self.ownership = opening.ownership()
+        self.settings = options.settings
+        self.ownership = options.ownership()
         self.lifetime = self.ownership.lifetime
         self.cells: dict[str, Cell] = {}
-        self.network = Network(self.settings, self.cells, opening.tools)
+        self.network = Network(self.settings, self.cells, options.tools)
         self.session = Session(
             self.settings,
             self.ownership.engine,

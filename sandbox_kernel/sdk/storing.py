@@ -19,7 +19,7 @@ from ..engines.machines import state_bytes
 from ..files.snapshots import Draft, Store
 from ..session import remembered
 from .instance import Instance, Origin
-from .opening import OF_A_SERVICE, Opening
+from .options import OF_A_SERVICE, SandboxOptions
 
 MAX_FORKS = 20
 """At a time."""
@@ -109,20 +109,20 @@ class Snapshots:
         return remembered.about(self._instance.settings, session.id, session.introduction, facts)
 
 
-def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, Opening]:
+def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, SandboxOptions]:
     """Return where a sandbox goes on from that is made from a snapshot, with which settings, and what was asked for.
 
     Reads all of the snapshot, which may take seconds. Raises as `AsyncSandbox.from_snapshot`.
     """
-    opening = Opening.of(None, keywords)
+    options = SandboxOptions.of(None, keywords)
     given = {key: value for key, value in keywords.items() if key not in OF_A_SERVICE}
-    with own_store(opening.settings).open(name) as saved:
+    with own_store(options.settings).open(name) as saved:
         said = saved.head.about
-        settings = remembered.settings_of(name, said, opening.settings, given)
-        remembered.require_whole(settings, tools=opening.tools is not None)
-        return Origin(name, said, os.dup(saved.content)), settings, opening
+        settings = remembered.settings_of(name, said, options.settings, given)
+        remembered.require_whole(settings, tools=options.tools is not None)
+        return Origin(name, said, os.dup(saved.content)), settings, options
 
 
 def own_store(settings: Settings | None) -> Store:
     """Return where this user's snapshots are, by default with this user's settings."""
-    return Store.of(settings or Opening.of(None, {}).settings)
+    return Store.of(settings or SandboxOptions.of(None, {}).settings)

@@ -86,7 +86,7 @@ def require_fitting(name: str, said: Mapping[str, Any], spec: SandboxSpec) -> No
         raise FileRefused(SnapshotCode.SNAPSHOT_UNFIT.note(name=name, why=why))
 
 
-def opening(
+def start_options(
     engine: Engine, name: str, said: Mapping[str, Any], fd: int
 ) -> Callable[[SandboxSpec], Awaitable[Container]]:
     """Return what starts a sandbox that goes on from `fd`, an open file; what it says of itself counts for nothing.

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.kernel import opening
+from sandbox_kernel.kernel import startup_gate
 from sandbox_kernel.kernel.proxy import Proxy
 from tests.support.patience import within
 
@@ -107,7 +107,7 @@ async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
 ) -> None:
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
-    proxy.opening.open()
+    proxy.gate.open()
     monkeypatch.setattr(proxy.session, "submit", broken)
     proxy.receive(replace(request("execute_request"), channel="shell"), b"client")
     assert wire.said() == [("execute_reply", "error"), ("status", "idle")]
@@ -118,7 +118,7 @@ async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
 async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     taken: list[bytes] = []
     heard, asked = asyncio.Event(), asyncio.Event()
-    gate = opening.Opening(lambda _, client: taken.append(client))
+    gate = startup_gate.StartupGate(lambda _, client: taken.append(client))
     gate.listeners = 2
 
     async def until_heard_by(listeners: int) -> None:
@@ -138,9 +138,9 @@ async def test_an_early_request_waits_for_those_who_listened_before() -> None:
 
 
 async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "LISTENERS_SECONDS", 0.05)
+    monkeypatch.setattr(startup_gate, "LISTENERS_SECONDS", 0.05)
     taken: list[bytes] = []
-    gate = opening.Opening(lambda _, client: taken.append(client))
+    gate = startup_gate.StartupGate(lambda _, client: taken.append(client))
     assert gate.holds(request("execute_request"), b"client")
     never = asyncio.Event()
     async with within(20):

@@ -30,7 +30,7 @@ OF_A_SERVICE = frozenset((
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SandboxOptions:
     """See the module."""
 
     settings: Settings
@@ -51,7 +51,7 @@ class Opening:
         return Detached(self.settings, self.seconds, self.metadata, self.detached)
 
     @classmethod
-    def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> Opening:
+    def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> SandboxOptions:
         """Check what a caller gives. Raises `ConfigurationError`."""
         rest = {name: value for name, value in keywords.items() if name not in OF_A_SERVICE}
         life, metadata, envs = rest.pop("timeout", None), rest.pop("metadata", None), rest.pop("envs", None)

@@ -20,7 +20,7 @@ do not come again.
 """
 
 
-class Opening:
+class StartupGate:
     """The requests that came before they could be answered in public."""
 
     def __init__(self, receive: Callable[[Message, bytes], None]) -> None:
