@@ -207,7 +207,7 @@ def receipt(options: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> Receipt:
-    from ..files.places import open_file
+    from ..files.host_paths import open_file
     from ..record import receipt
 
     try:
@@ -219,7 +219,7 @@ def _read(path: Path) -> Receipt:
 
 def _outputs(found: Receipt, folder: str | None) -> list[Note]:
     """Hold the files of a folder against a receipt, whose names may lead anywhere."""
-    from ..files.places import open_folder
+    from ..files.host_paths import open_folder
 
     if folder is None:
         return []

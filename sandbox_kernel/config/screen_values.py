@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ..core.errors import FileRefused
-from ..files.places import open_file
+from ..files.host_paths import open_file
 from .values import Form, home_folder, refuse
 
 MOST_FILE = 256 << 10

@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, KIB, MIB, format_bytes
-from ..files.grounds import config_path, why_not
-from ..files.places import Folder, check_log, open_folder, open_parent
-from ..files.ways import home_folder
+from ..files.folder_policy import config_path, why_not
+from ..files.host_paths import Folder, check_log, open_folder, open_parent
+from ..files.path_walk import home_folder
 
 __all__ = [
     "Form",

@@ -1,9 +1,9 @@
 """The host's disk: folders, names, and all that moves between them and scratch.
 
 - `names`: Rules for names and sizes of files that enter and leave.
-- `ways`: A way through the host's folders, one name at a time, on which nearly no link is followed.
-- `places`: Every path that somebody names: opened by one rule, kept as a handle, written whole.
-- `grounds`: Which folders a cell may fill: ones where no program runs, loads or obeys what it finds.
+- `path_walk`: A way through the host's folders, one name at a time, on which nearly no link is followed.
+- `host_paths`: Every path that somebody names: opened by one rule, kept as a handle, written whole.
+- `folder_policy`: Which folders a cell may fill: ones where no program runs, loads or obeys what it finds.
 - `tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
 - `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
 - `disk`: A thread for the files of one folder of the host.

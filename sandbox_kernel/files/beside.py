@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ..core.errors import FileRefused
 from .names import check_name
-from .ways import Way
+from .path_walk import PathWalk
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -36,7 +36,7 @@ class Beside:
     def _is_there(self, path: str) -> bool:
         try:
             *folders, name = str(check_name(path)).split("/")
-            with Way.beneath(self._handle or 0) as way:
+            with PathWalk.beneath(self._handle or 0) as way:
                 way.go(folders)
                 mode = os.stat(name, dir_fd=way.end, follow_symlinks=False).st_mode
         except (OSError, FileRefused, ValueError):

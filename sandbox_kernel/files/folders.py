@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..core.model import Settings
-from .places import Folder
+from .host_paths import Folder
 from .scratch import Stamp
 from .transfer import Ask, Downloads, Report, SyncState, Uploads
 from .tree import DownloadFolder, FileLimits, UploadFolder

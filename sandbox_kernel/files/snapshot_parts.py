@@ -1,6 +1,6 @@
 """What a folder of snapshots holds, looked at without believing it: names, heads, sizes and owners.
 
-For `snapshots` alone. Imports places; reads and removes beneath folders that it is handed.
+For `snapshots` alone. Reads and removes beneath folders that it is handed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ..core.errors import FileNotThere, FileRefused
 from ..core.resources import is_locked
 from ..core.snapshot_codes import SnapshotCode
-from .places import Folder
+from .host_paths import Folder
 
 VERSION = 1
 """Of what is written here; another one is refused."""

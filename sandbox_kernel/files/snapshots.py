@@ -26,7 +26,8 @@ from typing import Any, Self
 from ..core.errors import FileNotThere, FileRefused
 from ..core.model import Settings, format_bytes
 from ..core.snapshot_codes import SnapshotCode
-from .places import Folder
+from .host_paths import Folder
+from .path_walk import PathWalk, home_folder
 from .snapshot_parts import (
     CONTENT,
     CREATE,
@@ -51,7 +52,6 @@ from .snapshot_parts import (
     taken,
     write,
 )
-from .ways import Way, home_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -145,7 +145,7 @@ class Store:
     @contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[Folder]:
         try:
-            with Way(self.path) as way:
+            with PathWalk(self.path) as way:
                 way.go_on(make=make)
                 handle = os.open(".", FOLDER, dir_fd=way.end)
         except FileNotFoundError:

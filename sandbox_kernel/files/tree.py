@@ -4,7 +4,7 @@ Every file is opened one name at a time beneath the handle of its folder, and no
 is kept as long as the folder is in use, so that nobody moves the session elsewhere by swapping a name above it. Nothing
 here blocks on a FIFO or a device, but a disk may be slow: callers run these functions in a thread (transfer.py).
 
-Imports errors, model, names, places and grounds (the rules) only.
+The rules are in names, host_paths and folder_policy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import NamedTuple
 from ..core.errors import FileRefused
 from ..core.file_codes import FileCode
 from ..core.model import format_bytes
-from . import grounds
+from . import folder_policy
+from .host_paths import Folder, Held, require_regular
 from .names import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size
-from .places import Folder, Held, require_regular
-from .ways import kind
+from .path_walk import kind
 
 __all__ = ["DownloadFolder", "FileLimits", "HostFile", "HostStamp", "UploadFolder", "check_name"]
 
@@ -195,7 +195,7 @@ class DownloadFolder:
 
     def __init__(self, path: str | Path | Folder) -> None:
         """Name the folder, or hand it over open; one that is missing is made when a file arrives."""
-        self.held = Held(path, "downloads", grounds.why_not, make=True)
+        self.held = Held(path, "downloads", folder_policy.why_not, make=True)
 
     def target(self, path: str) -> Target:
         """Return a place for a file. Raises `FileRefused` for its name."""

@@ -28,8 +28,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import MIB
+from ..files.host_paths import open_file
 from ..files.names import printable
-from ..files.places import open_file
 
 SETTING = "requirements"
 MAX_BYTES = 4 * MIB

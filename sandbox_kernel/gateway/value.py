@@ -13,7 +13,7 @@ from typing import Literal, NoReturn, Protocol
 
 from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
-from ..files.places import open_file
+from ..files.host_paths import open_file
 
 MIN_CHARACTERS = 8
 """Besides spaces and what else stands between digits: a shorter value cannot be told from other text."""

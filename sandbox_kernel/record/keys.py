@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..core.codes import FileCode, RecordCode
 from ..core.errors import ConfigurationError, FileRefused
-from ..files.places import Folder, open_folder, require_regular
-from ..files.ways import home_folder
+from ..files.host_paths import Folder, open_folder, require_regular
+from ..files.path_walk import home_folder
 from .locks import take
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any
 
 from ..core.codes import RecordCode
 from ..core.errors import ConfigurationError, FileRefused
+from ..files.host_paths import open_file
 from ..files.names import printable
-from ..files.places import open_file
 from .chain import MAX_LINE, Head, parse
 from .keys import RecordKey
 from .verifying import Result, Verifier

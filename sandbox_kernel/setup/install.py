@@ -23,7 +23,7 @@ from ..core.errors import ConfigurationError, FileRefused, ImageMissing, Sandbox
 from ..core.model import Settings, format_bytes
 from ..core.resources import PACKAGE, brought
 from ..core.version import __version__
-from ..files.places import open_folder
+from ..files.host_paths import open_folder
 
 if TYPE_CHECKING:
     from jupyter_client.kernelspec import KernelSpecManager

@@ -11,7 +11,7 @@ import pytest
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.values import home_folder
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
-from sandbox_kernel.files import grounds, places
+from sandbox_kernel.files import folder_policy, host_paths
 from sandbox_kernel.files.names import FileLimits
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 from sandbox_kernel.record.audit import Audit
@@ -37,16 +37,15 @@ def test_a_link_in_the_home_folder_is_the_users_own(
     repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """~/scratch -> /lustre/me is followed from elsewhere; as a part of the working folder it is not."""
-    from sandbox_kernel.files import ways
 
     (tmp_path / "scratch").symlink_to("mine")
-    monkeypatch.setattr(ways, "home_folder", lambda user="": str(tmp_path))
-    with places.open_folder(tmp_path / "scratch") as folder:
+    monkeypatch.setattr(path_walk, "home_folder", lambda user="": str(tmp_path))
+    with host_paths.open_folder(tmp_path / "scratch") as folder:
         assert folder.path == tmp_path / "mine"
     monkeypatch.chdir(tmp_path)
     for name in ("scratch", str(tmp_path / "scratch")):
         with pytest.raises(FileRefused, match="'scratch' is a link"):
-            places.open_folder(name)
+            host_paths.open_folder(name)
 
 
 def test_a_link_to_the_working_folder_is_the_users_own(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +53,9 @@ def test_a_link_to_the_working_folder_is_the_users_own(repo: Path, monkeypatch: 
     (repo.parent / "short").symlink_to("repo")
     (repo / "results").mkdir()
     with pytest.raises(FileRefused, match="'short' is a link"):
-        places.open_folder(repo.parent / "short" / "results")
+        host_paths.open_folder(repo.parent / "short" / "results")
     monkeypatch.setenv("PWD", str(repo.parent / "short"))
-    with places.open_folder(repo.parent / "short" / "results") as folder:
+    with host_paths.open_folder(repo.parent / "short" / "results") as folder:
         assert folder.path == repo / "results"
 
 
@@ -119,9 +118,9 @@ def test_downloads_refuses_what_belongs_to_a_program(repo: Path, monkeypatch: py
 def test_another_name_of_a_precious_folder_is_refused(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bind mount has no link on its path: identity tells."""
     (repo / "results").mkdir()
-    real = grounds._identity
+    real = folder_policy._identity
     results = real(repo / "results")
-    monkeypatch.setattr(grounds, "_identity", lambda path: results if path == Path("/etc") else real(path))
+    monkeypatch.setattr(folder_policy, "_identity", lambda path: results if path == Path("/etc") else real(path))
     with pytest.raises(ConfigurationError, match="the system's own folder"):
         config.from_keywords(downloads="results")
 
@@ -132,7 +131,7 @@ def test_honest_folders_are_taken(repo: Path) -> None:
         assert config.from_keywords(downloads=name).downloads == str(repo / name)
         assert config.from_keywords(downloads=str(repo / name)).downloads == str(repo / name)
     for top in ("data/out", "mnt/x", "builds/group/project/out", "srv/me/out", "home/someone/work/out", "workspace"):
-        assert grounds._by_name(Path("/", top)) is None
+        assert folder_policy._by_name(Path("/", top)) is None
 
 
 # --- handles ---------------------------------------------------------------------------------------------------------

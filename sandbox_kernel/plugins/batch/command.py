@@ -24,9 +24,9 @@ from ...config.values import seconds
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings, format_bytes
-from ...files.grounds import why_not
+from ...files.folder_policy import why_not
+from ...files.host_paths import fetch, open_folder, usable
 from ...files.names import FileLimits, printable
-from ...files.places import fetch, open_folder, usable
 from ...record.keys import open_key
 from .exits import End, decide, of_error
 from .outlet import Outlet

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...core.codes import Survived, UsageCode
 from ...core.finding import Finding
-from ...files.places import Folder, open_parent, usable
+from ...files.host_paths import Folder, open_parent, usable
 from ...sdk.values import NetworkUsage
 from .events import Events
 from .exits import End

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.model import Message, Settings
-from ...files.places import Folder
+from ...files.host_paths import Folder
 from ...policy.shown import Stream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution

@@ -21,7 +21,7 @@ from typing import Any
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.extras import install_words
-from ...files.places import open_file
+from ...files.host_paths import open_file
 from ...session.introduction import Introduction
 from .codes import BatchCode
 

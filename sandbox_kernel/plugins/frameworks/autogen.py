@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.allowance import at_most
 from ...core.codes import UsageCode
 from ...core.errors import AnswerError, ConfigurationError
-from ...files.places import open_folder
+from ...files.host_paths import open_folder
 from . import code_of, failure, missing, printed, timed_out, told
 
 try:

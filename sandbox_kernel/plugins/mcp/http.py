@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import MIB
-from ...files.places import open_file, open_parent, usable
+from ...files.host_paths import open_file, open_parent, usable
 from .clients import Clients
 from .codes import McpCode
 from .connections import Config

@@ -100,7 +100,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _parts(name: str) -> Iterator[Part]:
     """Yield the code of a file. Raises `ConfigurationError` for one that cannot be read."""
-    from ...files.places import fetch
+    from ...files.host_paths import fetch
 
     text = fetch(name).decode(errors="replace")
     if name.endswith((".sh", ".bash")):

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..core.resources import PACKAGE
-from .places import Folder
-from .ways import home_folder
+from .host_paths import Folder
+from .path_walk import home_folder
 
 
 def _words(text: str) -> list[str]:

@@ -1,9 +1,9 @@
 """The way to every file and folder of the host that is named by a path: one rule, and handles in place of names.
 
 **The working folder is as hostile as the cell**: a notebook from elsewhere comes in a folder from elsewhere. So a path
-is opened one name at a time, and no link is followed on it (ways.py). Files are regular, with one name; what is written
-appears whole under its name, in place of a regular file at most; an opened folder is kept as a handle, so that a name
-which is swapped later changes nothing.
+is opened one name at a time, and no link is followed on it (path_walk.py). Files are regular, with one name; what is
+written appears whole under its name, in place of a regular file at most; an opened folder is kept as a handle, so that
+a name which is swapped later changes nothing.
 
 Everything here raises `FileRefused` for what the rule forbids, and OSError.
 """
@@ -24,7 +24,7 @@ from ..core.codes import Code, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.file_codes import FileCode
 from ..core.model import MIB, format_bytes
-from .ways import Way, kind
+from .path_walk import PathWalk, kind
 
 Name = str | os.PathLike[str]
 WhyNot = Callable[["Folder"], str | None]
@@ -90,7 +90,7 @@ class Folder:
     def open_file(self, path: str) -> int:
         """Open a regular file beneath for reading; no link is followed to it."""
         *folders, name = path.split("/")
-        with Way.beneath(self.handle) as way:
+        with PathWalk.beneath(self.handle) as way:
             way.go(folders)
             return _open_regular(name, way.end)
 
@@ -242,7 +242,7 @@ class NewFile:
 
 def open_folder(path: Name, *, make: bool = False) -> Folder:
     """Open a folder; with `make`, those that are missing are made."""
-    with Way(os.fspath(path)) as way:
+    with PathWalk(os.fspath(path)) as way:
         way.go_on(make=make)
         return Folder(os.open(".", _FOLDER, dir_fd=way.end), way.path)
 
@@ -252,7 +252,7 @@ def open_file(path: Name, *, pipes: bool = False) -> int:
     text = os.fspath(path)
     if pipes and text.startswith(_HANDED_OVER):
         return os.open(text, os.O_RDONLY | os.O_CLOEXEC)
-    with Way(text) as way:
+    with PathWalk(text) as way:
         name = way.go_to_last()
         if pipes and stat.S_ISFIFO(os.stat(name, dir_fd=way.end, follow_symlinks=False).st_mode):
             return os.open(name, _READ & ~os.O_NONBLOCK, dir_fd=way.end)  # waits for its writer
@@ -278,7 +278,7 @@ def fetch(name: str) -> bytes:
 
 def is_folder(path: Name) -> bool:
     """Return whether there is a folder of that name; what is no folder need not be there."""
-    with Way(os.fspath(path)) as way:
+    with PathWalk(os.fspath(path)) as way:
         name = way.go_to_last(or_folder=True)
         return not name or stat.S_ISDIR(os.stat(name, dir_fd=way.end, follow_symlinks=False).st_mode)
 
@@ -287,7 +287,7 @@ def open_parent(path: Name, *, follow: bool = False) -> tuple[Folder, str]:
     """Open the folder of a file, and return it with the file's own name; with `follow`, by the way that is read."""
     text = os.fspath(path)
     if follow:
-        with Way(text) as way:
+        with PathWalk(text) as way:
             name = way.go_to_last()
             return Folder(os.open(".", _FOLDER, dir_fd=way.end), way.path), name
     parent, name = os.path.split(text)

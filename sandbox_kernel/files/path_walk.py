@@ -70,7 +70,7 @@ def home_folder(user: str = "") -> str | None:
         return None
 
 
-class Way:
+class PathWalk:
     """A way through folders: the handle and name of each that was passed, and the names that are left."""
 
     def __init__(self, path: str, beneath: int | None = None) -> None:
@@ -108,7 +108,7 @@ class Way:
                 yield shown.rstrip("/")
 
     @classmethod
-    def beneath(cls, handle: int) -> Way:
+    def beneath(cls, handle: int) -> PathWalk:
         """Begin at an open folder; the way has no `path`."""
         return cls("", handle)
 
