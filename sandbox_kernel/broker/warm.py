@@ -15,7 +15,7 @@ from ..container import wire
 from ..core.errors import ProtocolError, SandboxError
 from ..core.tasks import Tasks
 from ..session import protocol
-from ..session.introduction import Introduction
+from ..session.handshake import KernelHandshake
 
 if TYPE_CHECKING:
     from ..core.model import SandboxSpec
@@ -37,12 +37,12 @@ class Warm:
         self._events: set[str] = set()
         self._changed = asyncio.Event()
         self._reading: asyncio.Task[object] | None = None
-        self._introduction = Introduction()
+        self._handshake = KernelHandshake()
 
     @property
     def introduced(self) -> dict[str, Any]:
         """What its kernel said of itself, as far as the tables know it; whoever claims it need not ask again."""
-        return self._introduction.known
+        return self._handshake.known
 
     async def get_ready(self, tasks: Tasks) -> None:
         """Return when it was attested and its kernel answers. Raises `SandboxError`, and `ValueError` for odd frames.
@@ -50,7 +50,7 @@ class Warm:
         That a kernel can be heard is said of it while it still imports what it is to have imported.
         """
         asked = False
-        while not self._introduction.known:
+        while not self._handshake.known:
             data = await self.container.receive()
             if not data:
                 raise ValueError("it ended")
@@ -61,7 +61,7 @@ class Warm:
                     self._heard(kind, parts)
             if not asked and "kernel_ready" in self._events:
                 asked = True
-                question = protocol.encode(self._introduction.question(self.spec.session_id))
+                question = protocol.encode(self._handshake.question(self.spec.session_id))
                 await self.container.send(b"".join(wire.encode(wire.CONTROL, question)))
         self._reading = tasks.start(self._read(), "reading a sandbox that waits", failed=lambda _: self._over())
 
@@ -106,7 +106,7 @@ class Warm:
     def _heard(self, kind: int, parts: tuple[bytes, ...]) -> None:
         with contextlib.suppress(ProtocolError):
             size = sum(map(len, parts))
-            self._introduction.takes(protocol.decode(kind, list(parts), MOST_FRAME), size)
+            self._handshake.takes(protocol.decode(kind, list(parts), MOST_FRAME), size)
 
     async def _event(self, said: dict[str, object]) -> None:
         op = str(said.get("op"))

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.model import format_bytes
 from ..core.version import __version__
 from ..session import protocol
-from ..session.introduction import LANGUAGE
+from ..session.handshake import LANGUAGE
 from ..session.session import Session
 from .state_message import VERSION as STATE_VERSION
 

@@ -302,11 +302,11 @@ class AsyncSandbox:
         if keep_memory is False or mode not in {None, "full"}:
             why = "a paused sandbox keeps its memory; to keep files alone, download them"
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="mode")
-        instance.session.standstill.demand(Ability.PAUSE)
+        instance.session.pauses.demand(Ability.PAUSE)
         if instance.session.is_paused:
             return False
         await instance.ready(fresh=False)
-        return await instance.session.standstill.begin()
+        return await instance.session.pauses.begin()
 
     async def resume(self, **service: Any) -> bool:
         """Let a paused sandbox go on where it was; return whether it stood still.
@@ -314,7 +314,7 @@ class AsyncSandbox:
         Raises `SandboxDied` if it has ended meanwhile, and `EngineError` if it cannot go on: it is paused then.
         """
         self._instance.check(paused=True)
-        return await self._instance.session.standstill.end()
+        return await self._instance.session.pauses.end()
 
     # --- snapshots ---
 

@@ -72,12 +72,12 @@ class Detached(Ownership):
         session.requests.observers.append(_Noting(session, self))
         if self.attached is None:
             await session.started()
-            self.tell(session, {"session": {"introduction": session.kernel_info}})
+            self.tell(session, {"session": {"handshake": session.kernel_info}})
             now = datetime.now(UTC)
             return now, now + timedelta(seconds=self.seconds)
         found = await self.engine.connect(self.attached.name, take=self.attached.take)
-        introduction = found.session.get("introduction")
-        session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "introduction": introduction})
+        handshake = found.session.get("handshake")
+        session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "handshake": handshake})
         session.audit("taken_over", age_seconds=round(found.row["age"], 3))
         await session.started()
         if found.cell is not None:

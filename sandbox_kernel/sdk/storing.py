@@ -93,7 +93,7 @@ class Snapshots:
 
     def require(self, ability: Ability) -> None:
         """Raise `AbilityMissing`, or `FileRefused` for a sandbox of which something would be missing."""
-        self._instance.session.standstill.demand(ability)
+        self._instance.session.pauses.demand(ability)
         remembered.require_whole(self._instance.settings, tools=bool(self._instance.network.tools))
 
     @property
@@ -105,8 +105,8 @@ class Snapshots:
     async def _saved(self, fd: int) -> dict[str, Any]:
         """Write it down, and return what is to be known of that."""
         session = self._instance.session
-        facts = await session.standstill.save(fd)
-        return remembered.about(self._instance.settings, session.id, session.introduction, facts)
+        facts = await session.pauses.save(fd)
+        return remembered.about(self._instance.settings, session.id, session.handshake, facts)
 
 
 def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, SandboxOptions]:

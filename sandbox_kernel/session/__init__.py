@@ -4,7 +4,7 @@ The requests of front ends, from their arrival to their reply, are the package `
 
 - `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
 - `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
-- `introduction`: What a kernel says of itself: asked once, before the first cell, and read against a table.
+- `handshake`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_words`: What an agent says, as values: each number within its range, each text of bounded length.
 - `connection`: One connection of a cell's, as its service sees it.
 - `carrier`: The host's end of the streams of one container.
@@ -14,11 +14,11 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `screening`: What the screen says of a request before it goes into the sandbox.
 - `meter`: What one cell used of processor and memory, as its sandbox says.
 - `states`: The states of one container, and what may follow what.
-- `deaths`: Why a kernel or a sandbox ended, in words.
+- `exit_reasons`: Why a kernel or a sandbox ended, in words.
 - `life`: One container from its start to the name of its death.
 - `idleness`: When a sandbox that nobody uses has to go.
 - `remembered`: What the host writes down beside a snapshot, and what must fit.
-- `standstill`: The pauses of a session, and what bounds them.
+- `pauses`: The pauses of a session, and what bounds them.
 - `monitor`: What is noticed while code runs, and what comes of it.
 - `alerts`: Alerts on their way to the operator.
 - `trial`: A real start and a first cell, for those who look whether a machine does what it should.

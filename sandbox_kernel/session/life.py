@@ -20,9 +20,9 @@ from ..core.model import ExitReason, SandboxSpec, Settings
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
 from ..record.audit import Audit
-from . import deaths, protocol
+from . import exit_reasons, protocol
 from .agent_words import Death, Oversized
-from .introduction import Introduction
+from .handshake import KernelHandshake
 from .link import Link
 from .requests.scheduler import Scheduler
 from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
@@ -44,7 +44,7 @@ class Life:
         session: str,
         settings: Settings,
         requests: Scheduler,
-        introduction: Introduction,
+        handshake: KernelHandshake,
         audit: Audit,
         *,
         tasks: Tasks,
@@ -56,7 +56,7 @@ class Life:
         self._settings = settings
         self._limits = settings.limits
         self._requests = requests
-        self._introduction = introduction
+        self._handshake = handshake
         self._audit = audit
         self._tasks = tasks
         self._again = again
@@ -107,7 +107,7 @@ class Life:
     def launch(self, opens: Callable[[], Awaitable[Container]], spec: SandboxSpec | None) -> None:
         """Start it with what `opens` returns, and hold it against `spec`; None if another process did that."""
         self._go(Event.LAUNCH)
-        self._introduction.forget()
+        self._handshake.forget()
         self._task = self._tasks.start(self._live(opens, spec), "the life of a sandbox")
 
     async def restart(self) -> None:
@@ -125,7 +125,7 @@ class Life:
     def retire(self) -> None:
         """End it, since nobody uses it."""
         self._go(Event.IDLE)
-        self._tasks.start(self.end(deaths.unused(self._limits)), "the end of a sandbox")
+        self._tasks.start(self.end(exit_reasons.unused(self._limits)), "the end of a sandbox")
 
     async def end(self, error: SandboxError) -> None:
         """End it for a reason; does nothing without a container."""
@@ -178,7 +178,7 @@ class Life:
             async with asyncio.timeout_at(deadline):
                 container = await opens()
         except TimeoutError:
-            error: SandboxError = deaths.too_slow("the container engine", self._limits)
+            error: SandboxError = exit_reasons.too_slow("the container engine", self._limits)
         except SandboxError as failure:
             error = failure
         except OSError as failure:
@@ -244,7 +244,7 @@ class Life:
                 reason = await link.container.wait()
         except TimeoutError:
             reason = ExitReason(kind="killed", detail="its stream ended")
-        return deaths.of_sandbox(reason, self._limits, link.failure)
+        return exit_reasons.of_sandbox(reason, self._limits, link.failure)
 
     def _expect_kernel(self, deadline: float) -> None:
         """End the sandbox unless a kernel is ready in time; a cell can plant what makes the next one hang."""
@@ -259,7 +259,7 @@ class Life:
         if self._state in AWAITING_KERNEL and self._link is not None and self._link.is_held:
             self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
         elif self._state in AWAITING_KERNEL:
-            self._tasks.start(self.end(deaths.too_slow("the kernel", self._limits)), "the end of a sandbox")
+            self._tasks.start(self.end(exit_reasons.too_slow("the kernel", self._limits)), "the end of a sandbox")
 
     # --- what it sends ---
 
@@ -283,8 +283,8 @@ class Life:
         message = await self._requests.inbound.parse(kind, parts, size)
         if message is None:
             return
-        if self._introduction.takes(message, size):
-            if self._state is State.ASKING and self._introduction.known:
+        if self._handshake.takes(message, size):
+            if self._state is State.ASKING and self._handshake.known:
                 self._open()
         elif not self.ready:
             self._requests.inbound.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
@@ -313,16 +313,16 @@ class Life:
         if self._state is State.ATTESTING:  # else it was ended meanwhile
             self._audit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
             self._go(Event.ATTESTED)
-            self._introduction.told(one.introduced)
+            self._handshake.told(one.introduced)
 
     def _kernel_ready(self, link: Link) -> None:
         if self._state is State.ATTESTING:
             raise SandboxDied(EndCode.NOT_ATTESTED)
         self._go(Event.KERNEL_READY)
-        if self._introduction.known:
+        if self._handshake.known:
             self._open()
         else:  # before the first cell is let in, which could answer in the kernel's place
-            link.send(wire.CONTROL, protocol.encode(self._introduction.question(self._session)))
+            link.send(wire.CONTROL, protocol.encode(self._handshake.question(self._session)))
 
     def _open(self) -> None:
         """Let requests in."""
@@ -335,14 +335,14 @@ class Life:
     def _kernel_exited(self, link: Link, death: Death) -> None:
         restarting = self._state is State.RESTARTING
         self._go(Event.KERNEL_EXITED)
-        self._introduction.forget()
+        self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
-        error = deaths.restarted() if restarting else deaths.of_kernel(death, self._limits.memory_bytes)
+        error = exit_reasons.restarted() if restarting else exit_reasons.of_kernel(death, self._limits.memory_bytes)
         self._audit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._requests.inbound.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
-            raise deaths.no_kernel(self._settings.image, death, error)
+            raise exit_reasons.no_kernel(self._settings.image, death, error)
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
         self._requests.kernel_died(error, asked_for=restarting)

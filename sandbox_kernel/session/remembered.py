@@ -27,7 +27,7 @@ from ..engines.base import Container, Engine
 from ..engines.machines import Restorer
 from ..engines.select import chosen
 from ..engines.shipping import anew_line, new_spec
-from .introduction import Introduction
+from .handshake import KernelHandshake
 
 VERSION = 1
 OF_THE_SNAPSHOT = ("engine", "runtime", "image", "limits_kept", "time_zone", "charts")
@@ -47,12 +47,12 @@ def require_whole(settings: Settings, *, tools: bool) -> None:
         raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why=why))
 
 
-def about(settings: Settings, session: str, introduction: Introduction, facts: Mapping[str, Any]) -> dict[str, Any]:
+def about(settings: Settings, session: str, handshake: KernelHandshake, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is to be known of a snapshot; `facts` are its engine's."""
     spec = new_spec(settings, session)
     given = {name: getattr(settings, name) for name in OF_THE_SNAPSHOT} | {"engine": chosen(settings)}
     given |= {"limits": dataclasses.asdict(settings.limits), "environment": [list(one) for one in settings.environment]}
-    state = {"introduction": introduction.known}
+    state = {"handshake": handshake.known}
     return {"version": VERSION, "spec": given, "fits": digest(spec), "facts": dict(facts), "state": state}
 
 

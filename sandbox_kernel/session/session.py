@@ -23,18 +23,18 @@ from ..files.folders import Folders
 from ..policy import OutputPolicy
 from ..record.audit import Audit
 from .agent_words import Usage
+from .handshake import KernelHandshake
 from .hints import Hints
 from .idleness import Idleness
-from .introduction import Introduction
 from .life import Life
 from .link import Link
 from .meter import Meter
+from .pauses import Pauses
 from .requests.outbound import Front
 from .requests.recorder import Recorder
 from .requests.scheduler import Scheduler
 from .screening import Screening
 from .service_context import SessionContext
-from .standstill import Standstill
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
 
@@ -79,7 +79,7 @@ class Session:
             limit_bytes=settings.audit_bytes,
             report=problems.append,
         )
-        self.introduction = Introduction()
+        self.handshake = KernelHandshake()
         self._tasks = Tasks(noted_in(self.audit))
         self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)
@@ -111,7 +111,7 @@ class Session:
         )
         self._monitor = self._watched()
         self._life = self._next_life()
-        self.standstill = Standstill(
+        self.pauses = Pauses(
             settings,
             engine,
             self.requests,
@@ -130,7 +130,7 @@ class Session:
     @property
     def kernel_info(self) -> dict[str, Any]:
         """What the first kernel said of itself, as far as it is passed on; empty until one was ready."""
-        return self.introduction.known
+        return self.handshake.known
 
     @property
     def failure(self) -> SandboxError | None:
@@ -200,7 +200,7 @@ class Session:
         self._go_on_with(state, lambda: opens(spec))
 
     def _go_on_with(self, state: dict[str, Any], opens: Callable[[], Awaitable[Container]]) -> None:
-        self.introduction.restore(state.get("introduction"))  # cells may have run: this kernel is not asked
+        self.handshake.restore(state.get("handshake"))  # cells may have run: this kernel is not asked
         if self._monitor is not None:
             self._monitor.begin()
         self._life.launch(opens, None)
@@ -271,7 +271,7 @@ class Session:
         """Give the container away for a restart of this process, with a new kernel starting in it already."""
         handover = await self._life.park()
         handover.state["folders"] = self.folders.state()
-        handover.state["introduction"] = self.introduction.known
+        handover.state["handshake"] = self.handshake.known
         return handover
 
     def abandon(self) -> None:
@@ -286,7 +286,7 @@ class Session:
         """End the session and its container; idempotent, bounded."""
         self._idleness.stop()
         await self._life.close()
-        await self.standstill.close()
+        await self.pauses.close()
         await self.requests.close()
         if self._service is not None:
             await self._service.close()
@@ -337,7 +337,7 @@ class Session:
             self.id,
             self.settings,
             self.requests,
-            self.introduction,
+            self.handshake,
             self.audit,
             tasks=self._tasks,
             carry=self._carry,

@@ -22,7 +22,7 @@ from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError,
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
-from sandbox_kernel.session import deaths
+from sandbox_kernel.session import exit_reasons
 from sandbox_kernel.session.requests import clocks, escalation, outbound, queue
 from sandbox_kernel.session.requests.completion import Hook
 from sandbox_kernel.session.requests.queue import PendingRequest
@@ -815,7 +815,7 @@ async def test_nothing_of_a_comm_message_is_kept_once_it_is_sent(bench: Bench) -
 
 
 def test_a_sandbox_without_room_for_a_process_says_which_setting_that_is() -> None:
-    error = deaths.of_sandbox(ExitReason(kind="out_of_processes", exit_code=2), Limits(pids=100), None)
+    error = exit_reasons.of_sandbox(ExitReason(kind="out_of_processes", exit_code=2), Limits(pids=100), None)
     assert (error.name, error.code.code, error.limit, error.setting) == (
         "SandboxDied",
         "out-of-processes",

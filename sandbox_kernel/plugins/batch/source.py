@@ -1,6 +1,6 @@
 """What is to be run: a notebook or a script, from a file or from stdin, as a notebook without outputs.
 
-Imports errors and introduction; nbformat and papermill, from the extra `run`, when they are needed. What is read here
+Imports errors and handshake; nbformat and papermill, from the extra `run`, when they are needed. What is read here
 may be hostile: it is parsed, bounded and validated, and nothing of its outputs or widget states is kept.
 """
 
@@ -22,7 +22,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.extras import install_words
 from ...files.host_paths import open_file
-from ...session.introduction import Introduction
+from ...session.handshake import KernelHandshake
 from .codes import BatchCode
 
 MAX_CELLS = 10_000
@@ -218,7 +218,7 @@ def _notebook(name: str, text: str) -> Any:
             cell.outputs, cell.execution_count = [], None
     notebook.metadata.pop("widgets", None)
     if "language_info" in notebook.metadata:  # nbconvert imports the exporter that is named there
-        said = Introduction()
+        said = KernelHandshake()
         said.restore(notebook.metadata)
         notebook.metadata["language_info"] = notebook_node(said.known["language_info"])
     notebook.metadata["kernelspec"] = notebook_node(KERNEL)

@@ -29,7 +29,7 @@ CALM_SECONDS = 15.0
 """How long a cell that is being ended is waited for."""
 
 
-class Standstill:
+class Pauses:
     """See the module; one for a session's whole life."""
 
     def __init__(

@@ -14,7 +14,7 @@ import pytest
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.batch import source
-from sandbox_kernel.session.introduction import LANGUAGE, Introduction
+from sandbox_kernel.session.handshake import LANGUAGE, KernelHandshake
 from tests.support.kernels import Kernel, connect
 
 Start = Callable[..., Kernel]
@@ -106,10 +106,10 @@ def test_an_executed_notebook_does_not_keep_what_its_author_said_of_the_language
     assert converted(tmp_path, notebook.metadata["language_info"]), "the control: as it came"
 
 
-def answer(introduction: Introduction, content: object, kind: str = "kernel_info_reply", size: int = 2000) -> bool:
-    parent = introduction.question("s").header
+def answer(handshake: KernelHandshake, content: object, kind: str = "kernel_info_reply", size: int = 2000) -> bool:
+    parent = handshake.question("s").header
     message = Message(channel="control", header={"msg_type": kind}, parent=parent, content=content)  # type: ignore[arg-type]
-    return introduction.takes(message, size)
+    return handshake.takes(message, size)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def answer(introduction: Introduction, content: object, kind: str = "kernel_info
 def test_an_answer_is_read_against_a_table(
     content: object, version: str, implementation: str, features: list[str]
 ) -> None:
-    introduction = Introduction()
-    assert answer(introduction, content)
-    assert introduction.known == {
+    handshake = KernelHandshake()
+    assert answer(handshake, content)
+    assert handshake.known == {
         "language_info": {**LANGUAGE, "version": version},
         "implementation_version": implementation,
         "supported_features": features,
@@ -137,12 +137,12 @@ def test_an_answer_is_read_against_a_table(
 
 
 def test_one_answer_and_two_statuses_are_taken_and_nothing_else() -> None:
-    introduction = Introduction()
-    parent = introduction.question("s").header
-    assert parent["msg_id"] != Introduction().question("s").header["msg_id"], "nobody can know it before"
+    handshake = KernelHandshake()
+    parent = handshake.question("s").header
+    assert parent["msg_id"] != KernelHandshake().question("s").header["msg_id"], "nobody can know it before"
 
     def takes(kind: str, channel: Any = "iopub", size: int = 100, parent: Any = parent) -> bool:
-        return introduction.takes(Message(channel=channel, header={"msg_type": kind}, parent=parent, content={}), size)
+        return handshake.takes(Message(channel=channel, header={"msg_type": kind}, parent=parent, content={}), size)
 
     assert not takes("stream")
     assert not takes("kernel_info_reply", "shell")
@@ -153,9 +153,9 @@ def test_one_answer_and_two_statuses_are_taken_and_nothing_else() -> None:
 
 
 def test_what_another_process_hands_over_is_read_against_the_same_table() -> None:
-    introduction = Introduction()
-    introduction.restore({"language_info": HOSTILE, "supported_features": ["x"]})
-    assert introduction.known["language_info"] == LANGUAGE
-    introduction = Introduction()
-    introduction.restore(None)
-    assert introduction.known, "a kernel that cells have used is not asked, whatever is missing"
+    handshake = KernelHandshake()
+    handshake.restore({"language_info": HOSTILE, "supported_features": ["x"]})
+    assert handshake.known["language_info"] == LANGUAGE
+    handshake = KernelHandshake()
+    handshake.restore(None)
+    assert handshake.known, "a kernel that cells have used is not asked, whatever is missing"

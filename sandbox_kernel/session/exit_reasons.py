@@ -1,4 +1,4 @@
-"""The names of deaths: why a kernel or a whole sandbox ended, in words for whoever ran the cell. Pure."""
+"""Exit reasons: why a kernel or a whole sandbox ended, in words for whoever ran the cell. Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MAX_ANSWER = 1 << 16
 _VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,5}){1,3}(?:\.?(?:a|b|c|rc|dev|post)[0-9]{1,5})?", re.ASCII)
 
 
-class Introduction:
+class KernelHandshake:
     """One question to the first kernel of a session, and what is known from its answer."""
 
     def __init__(self) -> None:
