@@ -115,8 +115,7 @@ class Kernel:
             raise BenchmarkError(f"{self.name}: it did not get ready: {error}") from error
 
     def wait_until_answering(self) -> None:
-        """Return as soon as the kernel has replied and a publication has come, as `wait_for_ready` would if it went on
-        from there. Raises `BenchmarkError`."""
+        """Return once the kernel has replied and a publication has come. Raises `BenchmarkError`."""
         end = time.perf_counter() + START_SECONDS
         asked = set()
         while time.perf_counter() < end:

@@ -1,5 +1,7 @@
-"""The decision of the guarded way out, judged by how others read the same bytes: nothing passes that one of them takes
-for another host, for another port or for an address, and what is dialled is public or was named.
+"""The gateway's decision, judged by how others read the same bytes.
+
+Nothing passes that one of them takes for another host, for another port or for an address, and what is dialled is
+public or was named.
 
 An input is a rule, an authority, what is said later, and addresses, with 0xff between them.
 """

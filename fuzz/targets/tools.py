@@ -1,5 +1,7 @@
-"""The host's side of calls of tools: whatever a cell sends, a tool gets what its signature says or is not called, and
-each call is answered with JSON, or its connection ends.
+"""The host's side of calls of tools.
+
+Whatever a cell sends, a tool gets what its signature says or is not called, and each call is answered with JSON, or its
+connection ends.
 
 An input is what comes on one connection behind its first bytes; the first of it says how the rest is cut.
 """

@@ -276,7 +276,11 @@ class Sandbox:
     # --- generated from AsyncSandbox ---
 
     def start(self) -> None:
-        """Start now what the first call would start. Raises `SandboxError` if that fails."""
+        """Start now what the first call would start.
+
+        Raises:
+            SandboxError: It cannot start.
+        """
         self._call(self._inner.start)
 
     def run_code(
@@ -294,20 +298,34 @@ class Sandbox:
         envs: Mapping[str, str] | None = None,
         request_timeout: float | None = None,
     ) -> Execution:
-        """Run a cell and return what it brought; code that fails, or meets a limit, gives `Execution.error`.
+        """Run a cell. Code that fails, or meets a limit, gives `Execution.error` and no exception.
 
-        Calls of one sandbox run one after another, in the order of the calls; each is independent of the others unless
-        `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
-        moment the cell runs, and may be up to `cell_timeout`; 0 and None are that. Cancelling the call interrupts the
-        cell. `envs` are variables of the environment for this call; `request_timeout` has no effect.
+        Calls of one sandbox run one after another, in the order of the calls. Cancelling a call interrupts its cell.
+        The callbacks are called while the cell runs, in the order of its messages. One that raises is not called again;
+        the cell runs on to its end, and then `CallbackFailed` is raised.
 
-        The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
-        `Result` in the execution, and only `on_message` hears of it. One that raises is not called
-        again; the cell runs on to its end, and then `CallbackFailed` is raised, which has the execution. Without
-        `on_input`, `input()` raises StdinNotImplementedError in the cell; if it fails, the cell is interrupted.
+        Args:
+            code: Python, as in a cell of a notebook.
+            timeout: Seconds from the moment the cell runs, up to `cell_timeout`. 0 and None are `cell_timeout`.
+            on_stdout: Called with each piece of text on stdout.
+            on_stderr: Called with each piece of text on stderr.
+            on_result: Called with each display and with the value of the last line.
+            on_error: Called with the exception of the code, or the limit that ended it.
+            on_message: Called with each message of Jupyter's protocol, updates of displays included.
+            on_input: Answers `input()`, which raises StdinNotImplementedError without it. If it fails, the cell is
+                interrupted.
+            stop_on_error: Whether a failure ends the calls that wait behind this one.
+            envs: Variables of the environment for this call.
+            request_timeout: No effect.
 
-        Raises `ConfigurationError` for a `timeout` over `cell_timeout`, `EngineError` if no sandbox can be started, and
-        `SandboxClosed` after `kill`.
+        Returns:
+            Text, results and displays of the cell, its error, and what it used.
+
+        Raises:
+            ConfigurationError: `timeout` is over `cell_timeout`, or an argument is not of its type.
+            EngineError: No sandbox can be started.
+            SandboxClosed: The sandbox was killed by this process.
+            CallbackFailed: A callback raised. It has the execution.
         """
         return self._call(
             self._inner.run_code,
@@ -325,32 +343,42 @@ class Sandbox:
         )
 
     def screen(self, code: str) -> Screened:
-        """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
+        """Return what the screen finds in a cell, whatever the setting `screen` says.
 
-        Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
+        Nothing is run or sent, and no sandbox is started. No finding does not mean that code is harmless.
         """
         return self._inner.screen(code)
 
     def interrupt(self) -> bool:
-        """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
+        """Raise KeyboardInterrupt in the cell that runs. One that waits for its start ends without having run.
 
-        What waits for its files, or for the sandbox to start, ends without having run.
+        Returns:
+            Whether there was a cell to interrupt.
         """
         return self._call(self._inner.interrupt)
 
     def restart(self) -> None:
-        """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
+        """Start Python again: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
         self._call(self._inner.restart)
 
     def install(
         self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
     ) -> builtins.list[InstalledPackage]:
-        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
+        """Install packages and what they need.
 
-        `sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
-        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
-        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
-        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
+        `sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`.
+        Wheels only, for the sandbox's Python and platform. What it has already keeps its version. Nothing of a package
+        runs on this machine. They are there until the sandbox ends.
+
+        Args:
+            *packages: Requirements for the index that this machine's pip uses, or paths of wheels.
+            progress: Called with one line of text at a time.
+
+        Returns:
+            What came, with version and SHA-256.
+
+        Raises:
+            ConfigurationError: It cannot be, for the reason that its code says.
         """
         return self._call(self._inner.install, *packages, progress=progress)
 
@@ -383,7 +411,11 @@ class Sandbox:
         return self._inner.network_usage
 
     def usage(self) -> SandboxUsage:
-        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
+        """Return what the sandbox uses now, by its own word.
+
+        Raises:
+            SandboxDied: It is gone.
+        """
         return self._call(self._inner.usage)
 
     def get_metrics(
@@ -392,10 +424,18 @@ class Sandbox:
         end: datetime | None = None,
         **service: Any,
     ) -> builtins.list[SandboxMetrics]:
-        """Return what the sandbox uses now, as one row, if that is between `start` and `end`: no rows are kept.
+        """Return what the sandbox uses now, as one row: no history is kept.
 
-        The share of the processors counts from the last call on, and from the start at first. The sandbox says it
-        itself; a cell can make it lie. Raises `SandboxDied` if it is gone.
+        The share of the processors counts from the last call on, and from the start at first. The sandbox reports it
+        itself; a cell can make it lie.
+
+        Args:
+            start: Without a row before this time.
+            end: Without a row after this time.
+            **service: No effect.
+
+        Raises:
+            SandboxDied: The sandbox is gone.
         """
         return self._call(self._inner.get_metrics, start, end, **service)
 
@@ -412,42 +452,69 @@ class Sandbox:
     def pause(
         self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
     ) -> bool:
-        """Let the sandbox stand still with all that runs in it, so that it uses no processor; return whether it ran.
+        """Freeze the sandbox with all that runs in it, so that it uses no processor.
 
         A cell that runs is frozen with its clock, and goes on with `resume`; the code sees that the time of day has
-        moved on. Until then every other call raises `SandboxPaused`. The end of a sandbox is not put off: its lifetime
-        counts on, `kill` ends it, and it ends as unused after `idle_timeout` (seconds), counted from the pause.
-        All that it has in memory is kept: there, or with the engine qemu after `pause_memory` (seconds) in a file that
-        is gone with this process. `strict` has no effect: what does not answer is frozen, too.
+        moved on. Until then every other call raises `SandboxPaused`. Its lifetime counts on, `kill` ends it, and it
+        ends as unused `idle_timeout` seconds after the pause. Its memory is kept: there, or with the engine qemu after
+        `pause_memory` seconds in a file that is gone with this process.
 
-        Raises `ConfigurationError` for another `mode` than "full", `AbilityMissing` on an engine that cannot do it,
-        `SandboxPaused` while a cell is being ended or a kernel started, `EngineError` if it does not come about, and
-        `SandboxDied` if the sandbox is gone.
+        Args:
+            keep_memory: None or True.
+            mode: None or "full".
+            strict: No effect: what does not answer is frozen, too.
+            **service: No effect.
+
+        Returns:
+            Whether it ran until now.
+
+        Raises:
+            ConfigurationError: Another `mode` or `keep_memory`.
+            AbilityMissing: The engine cannot do it.
+            SandboxPaused: A cell is being ended, or a kernel is starting.
+            EngineError: The engine failed.
+            SandboxDied: The sandbox is gone.
         """
         return self._call(self._inner.pause, keep_memory, mode=mode, strict=strict, **service)
 
     def resume(self, **service: Any) -> bool:
-        """Let a paused sandbox go on where it was; return whether it stood still.
+        """Let a paused sandbox go on where it was.
 
-        Raises `SandboxDied` if it has ended meanwhile, and `EngineError` if it cannot go on: it is paused then.
+        Returns:
+            Whether it was paused.
+
+        Raises:
+            SandboxDied: It has ended meanwhile.
+            EngineError: It cannot go on, and stays paused.
         """
         return self._call(self._inner.resume, **service)
 
     def snapshot(self, name: str | None = None) -> str:
-        """Write the sandbox down as it stands, with variables, files and processes; return the snapshot's name.
+        """Write the sandbox down with variables, files and processes. It is paused meanwhile, and goes on.
 
-        It stands still meanwhile, in which other calls raise `SandboxPaused`, and goes on. `name` has up to 64 letters,
-        digits, ".", "-" and "_"; one is made up without it. All that the sandbox has in memory is in the file,
-        which lies in this user's data folder, readable for nobody else.
+        The file has all that the sandbox has in memory. It lies in this user's data folder, readable for nobody else.
 
-        Raises `AbilityMissing` on an engine that cannot do it, `SandboxPaused`, and `FileRefused` while a cell runs,
-        for a name that is taken or cannot be, where there is no room (`snapshots_size`), and for a sandbox of which
-        something that counts cannot be written down: connections to the host, its folders, a screen that blocks.
+        Args:
+            name: Up to 64 letters, digits, ".", "-" and "_". None makes one up.
+
+        Returns:
+            The snapshot's name.
+
+        Raises:
+            AbilityMissing: The engine cannot do it.
+            SandboxPaused: It is paused.
+            FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the sandbox
+            has
+                connections or folders of the host, or a screen that blocks.
         """
         return self._call(self._inner.snapshot, name)
 
     def create_snapshot(self, name: str | None = None, *, mode: str | None = None, **service: Any) -> SnapshotInfo:
-        """Do as `snapshot`, by the name of hosted interpreters. Raises `ConfigurationError` for a `mode` but "full"."""
+        """Do as `snapshot`, by the name of hosted interpreters.
+
+        Raises:
+            ConfigurationError: `mode` is neither None nor "full".
+        """
         return self._call(self._inner.create_snapshot, name, mode=mode, **service)
 
     @property
@@ -464,10 +531,13 @@ class Sandbox:
         on_error: Callback[ExecutionError] | None = None,
         on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
     ) -> Execution | None:
-        """Return what the cell brings that ran when the owner before was gone, once it has ended; None without one.
+        """Return the cell that ran when the previous owner was gone, once it has ended. It is taken once.
 
-        Its output begins with the cell; callbacks are called for that, too. What was not kept is in `missed`. It is
-        taken once. Cancelling the call interrupts the cell.
+        Its output begins with the cell's start, for the callbacks too; what was not kept is counted in `missed`.
+        Cancelling the call interrupts the cell. The callbacks are those of `run_code`.
+
+        Returns:
+            The execution. None if no cell ran.
         """
         return self._call(
             self._inner.rejoin,
@@ -532,25 +602,56 @@ class Files:
     # --- generated from AsyncFiles ---
 
     def write(self, path: Name, data: Data, **service: Any) -> FileInfo:
-        """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
+        """Write a file as a whole, with the folders above it.
+
+        Args:
+            path: Where, relative to /mnt/data.
+            data: Its text, bytes, a `Path` to copy, or an open file.
+            **service: No effect.
+
+        Raises:
+            FileRefused: The name, the size (`file_limit`) or the room does not allow it.
+        """
         return self._call(self._inner.write, path, data, **service)
 
     def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
-        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
+        """Read a piece of a file.
+
+        Args:
+            path: Which file, relative to /mnt/data.
+            offset: Where to begin, in bytes.
+            size: How many bytes at most; a call gives up to 1 MiB.
+
+        Returns:
+            The bytes, and the size of the whole file.
+        """
         return self._call(self._inner.read_part, path, offset, size)
 
     def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
-        """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
+        """Copy a file of this machine, or a folder with all its regular files. Links in a folder are left out.
 
-        Links in a folder are left out. Raises `FileRefused` for more files than `folder_files`.
+        Args:
+            local: The file or folder here.
+            path: Its path in the sandbox. None is its own name.
+
+        Raises:
+            FileRefused: A file is refused, or there are more than `folder_files`.
         """
         return self._call(self._inner.upload, local, path)
 
     def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
-        """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder.
+        """Copy a file to this machine. A file or a link of that name is replaced.
 
-        An existing file is replaced, a link is replaced and not followed, and nothing is left of a copy that fails.
-        A name that tools act upon by themselves is written only where `local` says it.
+        Args:
+            path: The file in the sandbox.
+            local: The file, or the folder it goes into. None is the current folder.
+
+        Returns:
+            Where it is now.
+
+        Raises:
+            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does not
+            say.
         """
         return self._call(self._inner.download, path, local)
 
@@ -777,7 +878,11 @@ class Commands:
         return self._call(self._inner.list, request_timeout)
 
     def kill(self, pid: int, request_timeout: float | None = None) -> bool:
-        """End a command with SIGKILL, and its children; return whether it ran."""
+        """End a command with SIGKILL, and its children.
+
+        Returns:
+            Whether it ran.
+        """
         return self._call(self._inner.kill, pid, request_timeout)
 
     def send_stdin(self, pid: int, data: str | bytes, request_timeout: float | None = None) -> None:

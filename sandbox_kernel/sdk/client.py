@@ -62,7 +62,15 @@ class AsyncSandbox:
     _known: ClassVar[weakref.WeakValueDictionary[str, AsyncSandbox]] = weakref.WeakValueDictionary()
 
     def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
-        """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
+        """Check the settings; nothing is started yet.
+
+        Args:
+            settings: The settings as one value, or the name of an image. Give either them or keywords.
+            **keywords: The settings by their names, and `timeout`, `metadata`, `envs`, `tools`, `detached`, `lifetime`.
+
+        Raises:
+            ConfigurationError: A setting or an argument cannot be as it is given.
+        """
         options = SandboxOptions.of(settings, keywords)
         self.settings = options.settings
         self.metadata, self.notebook_cell = options.metadata, options.notebook_cell
@@ -77,7 +85,11 @@ class AsyncSandbox:
 
     @classmethod
     async def create(cls, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> Self:
-        """Return a sandbox that has started. Raises `SandboxError` if none can start, and leaves nothing then."""
+        """Return a sandbox that has started. The arguments are those of the class.
+
+        Raises:
+            SandboxError: None can start. Nothing is left then.
+        """
         return await cls(settings, **keywords).__aenter__()
 
     async def __aenter__(self) -> Self:
@@ -102,7 +114,11 @@ class AsyncSandbox:
         )
 
     async def start(self) -> None:
-        """Start now what the first call would start. Raises `SandboxError` if that fails."""
+        """Start now what the first call would start.
+
+        Raises:
+            SandboxError: It cannot start.
+        """
         await self._instance.ready(fresh=True)
 
     # --- cells ---
@@ -122,20 +138,34 @@ class AsyncSandbox:
         envs: Mapping[str, str] | None = None,
         request_timeout: float | None = None,
     ) -> Execution:
-        """Run a cell and return what it brought; code that fails, or meets a limit, gives `Execution.error`.
+        """Run a cell. Code that fails, or meets a limit, gives `Execution.error` and no exception.
 
-        Calls of one sandbox run one after another, in the order of the calls; each is independent of the others unless
-        `stop_on_error` says that its failure ends those that wait behind it. `timeout` is in seconds, counts from the
-        moment the cell runs, and may be up to `cell_timeout`; 0 and None are that. Cancelling the call interrupts the
-        cell. `envs` are variables of the environment for this call; `request_timeout` has no effect.
+        Calls of one sandbox run one after another, in the order of the calls. Cancelling a call interrupts its cell.
+        The callbacks are called while the cell runs, in the order of its messages. One that raises is not called again;
+        the cell runs on to its end, and then `CallbackFailed` is raised.
 
-        The callbacks are called while the cell runs, in the order of its messages; an update of a display changes its
-        `Result` in the execution, and only `on_message` hears of it. One that raises is not called
-        again; the cell runs on to its end, and then `CallbackFailed` is raised, which has the execution. Without
-        `on_input`, `input()` raises StdinNotImplementedError in the cell; if it fails, the cell is interrupted.
+        Args:
+            code: Python, as in a cell of a notebook.
+            timeout: Seconds from the moment the cell runs, up to `cell_timeout`. 0 and None are `cell_timeout`.
+            on_stdout: Called with each piece of text on stdout.
+            on_stderr: Called with each piece of text on stderr.
+            on_result: Called with each display and with the value of the last line.
+            on_error: Called with the exception of the code, or the limit that ended it.
+            on_message: Called with each message of Jupyter's protocol, updates of displays included.
+            on_input: Answers `input()`, which raises StdinNotImplementedError without it. If it fails, the cell is
+                interrupted.
+            stop_on_error: Whether a failure ends the calls that wait behind this one.
+            envs: Variables of the environment for this call.
+            request_timeout: No effect.
 
-        Raises `ConfigurationError` for a `timeout` over `cell_timeout`, `EngineError` if no sandbox can be started, and
-        `SandboxClosed` after `kill`.
+        Returns:
+            Text, results and displays of the cell, its error, and what it used.
+
+        Raises:
+            ConfigurationError: `timeout` is over `cell_timeout`, or an argument is not of its type.
+            EngineError: No sandbox can be started.
+            SandboxClosed: The sandbox was killed by this process.
+            CallbackFailed: A callback raised. It has the execution.
         """
         callbacks = Callbacks(
             on_stdout=on_stdout,
@@ -154,21 +184,22 @@ class AsyncSandbox:
         return callbacks.finish(execution)
 
     def screen(self, code: str) -> Screened:
-        """Return what the screen finds in a cell that would run next, whatever the setting `screen` says.
+        """Return what the screen finds in a cell, whatever the setting `screen` says.
 
-        Nothing is run or sent, and no sandbox is started. It is triage: no finding does not mean that code is harmless.
+        Nothing is run or sent, and no sandbox is started. No finding does not mean that code is harmless.
         """
         return self._instance.session.screening.preview(code)
 
     async def interrupt(self) -> bool:
-        """Raise KeyboardInterrupt in the cell that runs, and return whether there was one.
+        """Raise KeyboardInterrupt in the cell that runs. One that waits for its start ends without having run.
 
-        What waits for its files, or for the sandbox to start, ends without having run.
+        Returns:
+            Whether there was a cell to interrupt.
         """
         return await self._instance.interrupt()
 
     async def restart(self) -> None:
-        """Start Python anew: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
+        """Start Python again: variables are gone, files stay. A cell that runs ends as `KernelDied`."""
         await self._instance.ready(fresh=True)
         await self._instance.session.restart()
         await self._instance.ready(fresh=False, again=True)
@@ -176,12 +207,21 @@ class AsyncSandbox:
     async def install(
         self, *packages: str | os.PathLike[str], progress: Callable[[str], object] | None = None
     ) -> builtins.list[InstalledPackage]:
-        """Install packages from the index that this machine's pip uses, or wheels by their paths, and what they need.
+        """Install packages and what they need.
 
-        `await sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`. Wheels only, for the sandbox's Python
-        and platform; what it has already keeps its version, and is not fetched. Nothing of a package runs on this
-        machine. They are there until the sandbox ends, and are importable at once. `progress` hears a line at a time.
-        Returns what came. Raises `ConfigurationError` with a code for each way in which that cannot be.
+        `await sandbox.install("humanize>=4", "dist/mine-1.0-py3-none-any.whl")`.
+        Wheels only, for the sandbox's Python and platform. What it has already keeps its version. Nothing of a package
+        runs on this machine. They are there until the sandbox ends.
+
+        Args:
+            *packages: Requirements for the index that this machine's pip uses, or paths of wheels.
+            progress: Called with one line of text at a time.
+
+        Returns:
+            What came, with version and SHA-256.
+
+        Raises:
+            ConfigurationError: It cannot be, for the reason that its code says.
         """
         return await self._packages.install(packages, progress)
 
@@ -212,7 +252,7 @@ class AsyncSandbox:
         return self._instance.ownership.is_detached
 
     async def is_running(self, request_timeout: float | None = None) -> bool:
-        """Return whether a container runs that was attested. `request_timeout` has no effect: no server is asked."""
+        """Return whether an attested container runs. `request_timeout` has no effect."""
         return self.is_alive
 
     @property
@@ -254,7 +294,11 @@ class AsyncSandbox:
         return self._instance.network.usage
 
     async def usage(self) -> SandboxUsage:
-        """Return what the sandbox uses. Raises `SandboxDied` if it is gone."""
+        """Return what the sandbox uses now, by its own word.
+
+        Raises:
+            SandboxDied: It is gone.
+        """
         return await self._metrics.usage()
 
     async def get_metrics(
@@ -263,10 +307,18 @@ class AsyncSandbox:
         end: datetime | None = None,
         **service: Any,
     ) -> builtins.list[SandboxMetrics]:
-        """Return what the sandbox uses now, as one row, if that is between `start` and `end`: no rows are kept.
+        """Return what the sandbox uses now, as one row: no history is kept.
 
-        The share of the processors counts from the last call on, and from the start at first. The sandbox says it
-        itself; a cell can make it lie. Raises `SandboxDied` if it is gone.
+        The share of the processors counts from the last call on, and from the start at first. The sandbox reports it
+        itself; a cell can make it lie.
+
+        Args:
+            start: Without a row before this time.
+            end: Without a row after this time.
+            **service: No effect.
+
+        Raises:
+            SandboxDied: The sandbox is gone.
         """
         return await self._metrics.rows(start, end)
 
@@ -285,17 +337,28 @@ class AsyncSandbox:
     async def pause(
         self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
     ) -> bool:
-        """Let the sandbox stand still with all that runs in it, so that it uses no processor; return whether it ran.
+        """Freeze the sandbox with all that runs in it, so that it uses no processor.
 
         A cell that runs is frozen with its clock, and goes on with `resume`; the code sees that the time of day has
-        moved on. Until then every other call raises `SandboxPaused`. The end of a sandbox is not put off: its lifetime
-        counts on, `kill` ends it, and it ends as unused after `idle_timeout` (seconds), counted from the pause.
-        All that it has in memory is kept: there, or with the engine qemu after `pause_memory` (seconds) in a file that
-        is gone with this process. `strict` has no effect: what does not answer is frozen, too.
+        moved on. Until then every other call raises `SandboxPaused`. Its lifetime counts on, `kill` ends it, and it
+        ends as unused `idle_timeout` seconds after the pause. Its memory is kept: there, or with the engine qemu after
+        `pause_memory` seconds in a file that is gone with this process.
 
-        Raises `ConfigurationError` for another `mode` than "full", `AbilityMissing` on an engine that cannot do it,
-        `SandboxPaused` while a cell is being ended or a kernel started, `EngineError` if it does not come about, and
-        `SandboxDied` if the sandbox is gone.
+        Args:
+            keep_memory: None or True.
+            mode: None or "full".
+            strict: No effect: what does not answer is frozen, too.
+            **service: No effect.
+
+        Returns:
+            Whether it ran until now.
+
+        Raises:
+            ConfigurationError: Another `mode` or `keep_memory`.
+            AbilityMissing: The engine cannot do it.
+            SandboxPaused: A cell is being ended, or a kernel is starting.
+            EngineError: The engine failed.
+            SandboxDied: The sandbox is gone.
         """
         instance = self._instance
         instance.check(paused=True)
@@ -309,9 +372,14 @@ class AsyncSandbox:
         return await instance.session.pauses.begin()
 
     async def resume(self, **service: Any) -> bool:
-        """Let a paused sandbox go on where it was; return whether it stood still.
+        """Let a paused sandbox go on where it was.
 
-        Raises `SandboxDied` if it has ended meanwhile, and `EngineError` if it cannot go on: it is paused then.
+        Returns:
+            Whether it was paused.
+
+        Raises:
+            SandboxDied: It has ended meanwhile.
+            EngineError: It cannot go on, and stays paused.
         """
         self._instance.check(paused=True)
         return await self._instance.session.pauses.end()
@@ -319,22 +387,33 @@ class AsyncSandbox:
     # --- snapshots ---
 
     async def snapshot(self, name: str | None = None) -> str:
-        """Write the sandbox down as it stands, with variables, files and processes; return the snapshot's name.
+        """Write the sandbox down with variables, files and processes. It is paused meanwhile, and goes on.
 
-        It stands still meanwhile, in which other calls raise `SandboxPaused`, and goes on. `name` has up to 64 letters,
-        digits, ".", "-" and "_"; one is made up without it. All that the sandbox has in memory is in the file,
-        which lies in this user's data folder, readable for nobody else.
+        The file has all that the sandbox has in memory. It lies in this user's data folder, readable for nobody else.
 
-        Raises `AbilityMissing` on an engine that cannot do it, `SandboxPaused`, and `FileRefused` while a cell runs,
-        for a name that is taken or cannot be, where there is no room (`snapshots_size`), and for a sandbox of which
-        something that counts cannot be written down: connections to the host, its folders, a screen that blocks.
+        Args:
+            name: Up to 64 letters, digits, ".", "-" and "_". None makes one up.
+
+        Returns:
+            The snapshot's name.
+
+        Raises:
+            AbilityMissing: The engine cannot do it.
+            SandboxPaused: It is paused.
+            FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the sandbox
+            has
+                connections or folders of the host, or a screen that blocks.
         """
         return await self._snapshots.take(name)
 
     async def create_snapshot(
         self, name: str | None = None, *, mode: str | None = None, **service: Any
     ) -> SnapshotInfo:
-        """Do as `snapshot`, by the name of hosted interpreters. Raises `ConfigurationError` for a `mode` but "full"."""
+        """Do as `snapshot`, by the name of hosted interpreters.
+
+        Raises:
+            ConfigurationError: `mode` is neither None nor "full".
+        """
         if mode not in {None, "full"}:
             why = "a snapshot has the memory; to keep files alone, download them"
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="mode")
@@ -342,11 +421,18 @@ class AsyncSandbox:
         return SnapshotInfo(taken, [taken])
 
     async def fork(self, count: int = 1, *, timeout: float | None = None, **service: Any) -> builtins.list[Self]:
-        """Return `count` sandboxes that go on from where this one stands, each of its own, in this process.
+        """Return sandboxes that go on from where this one is, in this process. Either all are there, or none.
 
-        Each draws its random numbers anew, as far as a module's own generator makes them; one that the code made
-        itself draws what its twins draw. `timeout` is how many seconds they may last. Either all are there, or none,
-        and the error of the first that failed. Raises as `snapshot`.
+        Each draws random numbers of its own, as far as a module's own generator makes them; a generator that the code
+        made goes on alike in all.
+
+        Args:
+            count: How many.
+            timeout: Seconds that they may last. None is as long as they are used.
+            **service: No effect.
+
+        Raises:
+            SandboxError: As `snapshot`, and as `create` for the first that cannot start.
         """
         return await self._snapshots.fork(
             count, lambda origin: self._of(origin, self.settings, timeout=timeout, metadata=self.metadata)
@@ -356,12 +442,16 @@ class AsyncSandbox:
     async def from_snapshot(cls, name: str, **keywords: Any) -> Self:
         """Return a sandbox that goes on from a snapshot, in any process of this user, as often as is wanted.
 
-        `keywords` are those of a new one, but for what the sandbox was made with: its image, engine, limits and
-        variables are the snapshot's. Its id is new, and so are its policies, which know of no display or widget of
-        before; random numbers are drawn anew as in `fork`. Every byte of the snapshot is checked first.
+        Every byte of the snapshot is checked first. The id is new. Random numbers are as in `fork`.
 
-        Raises `FileNotThere` for a name that there is none of, `FileRefused` for one that was changed, is not this
-        user's alone or does not fit this machine and version, and as `create`.
+        Args:
+            name: The snapshot's name.
+            **keywords: Policies, as of a new sandbox. Image, engine, limits and variables are the snapshot's.
+
+        Raises:
+            FileNotThere: There is none of this name.
+            FileRefused: It was changed, is not this user's alone, or does not fit this machine and version.
+            SandboxError: As `create`.
         """
         made = await asyncio.to_thread(cls.prepared, name, **keywords)
         try:
@@ -413,10 +503,15 @@ class AsyncSandbox:
         metadata: Mapping[str, str] | None = None,
         **service: Any,
     ) -> AsyncSandboxPaginator:
-        """Return the sandboxes that run, of this process and detached ones of this user, or those of `query`.
+        """Return the sandboxes of this process that run, and detached ones of this user, the newest first.
 
-        `metadata` are texts that they have; `limit` a page, the newest first. `engine` names another broker than that
-        of the settings.
+        Args:
+            query: Which of them.
+            limit: How many on a page.
+            next_token: Where a page begins.
+            order: "desc" (the newest first) or "asc".
+            metadata: Texts that they have; short for a query.
+            **service: `engine` names another broker than that of the settings.
         """
 
         async def detached() -> builtins.list[SandboxInfo]:
@@ -435,11 +530,19 @@ class AsyncSandbox:
         kind: type[AsyncSandbox] | None = None,
         **service: Any,
     ) -> AsyncSandbox:
-        """Return the sandbox with an id, the very same if it is here: `await AsyncSandbox.connect(sandbox_id)`.
+        """Return the sandbox with an id: `await AsyncSandbox.connect(sandbox_id)`. One that is paused goes on.
 
-        Else it is a detached one of this user's, without an owner unless this process is to `take` it, and of the class
-        `kind`. `timeout` is set as by `set_timeout`; one that is paused goes on. Raises `SandboxClosed` and
-        `EngineError` for other ids.
+        One of this process is the very same object. Else it is a detached one of this user's.
+
+        Args:
+            timeout: Seconds until it ends, as of `set_timeout`.
+            take: Whether to take it from another owner.
+            kind: The class of the object for a detached one.
+            **service: `engine` names the broker; settings of the new owner's own.
+
+        Raises:
+            SandboxClosed: There is none of this id, or it has an owner.
+            EngineError: The broker does not answer.
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
@@ -468,10 +571,13 @@ class AsyncSandbox:
         on_error: Callback[ExecutionError] | None = None,
         on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
     ) -> Execution | None:
-        """Return what the cell brings that ran when the owner before was gone, once it has ended; None without one.
+        """Return the cell that ran when the previous owner was gone, once it has ended. It is taken once.
 
-        Its output begins with the cell; callbacks are called for that, too. What was not kept is in `missed`. It is
-        taken once. Cancelling the call interrupts the cell.
+        Its output begins with the cell's start, for the callbacks too; what was not kept is counted in `missed`.
+        Cancelling the call interrupts the cell. The callbacks are those of `run_code`.
+
+        Returns:
+            The execution. None if no cell ran.
         """
         cell = self._instance.ownership.take_cell()
         if cell is None:
@@ -482,9 +588,12 @@ class AsyncSandbox:
         return await cell.follow(self._instance.cells, callbacks)
 
     async def detach(self) -> None:
-        """Let go of a detached sandbox, which goes on, and so does the cell that runs: `connect` finds it by its id.
+        """Let go of a detached sandbox. It goes on, with the cell that runs; `connect` finds it by its id.
 
-        Calls that wait for a cell end as `SandboxDied`. Raises `ConfigurationError` for a sandbox that is not detached.
+        Calls that wait for a cell end as `SandboxDied`.
+
+        Raises:
+            ConfigurationError: The sandbox is not detached.
         """
         self._instance.ownership.leave()
         died = SandboxDied(EndCode.DETACHED_LEFT, kept=Survived.VARIABLES_AND_FILES)
@@ -498,10 +607,15 @@ class AsyncSandbox:
     # --- its end ---
 
     async def set_timeout(self: AsyncSandbox | str, timeout: float, **service: Any) -> None:
-        """Have the sandbox end `timeout` seconds from now on (before the start: from there), in use or not.
+        """Have the sandbox end some seconds from now on (before the start: from there), in use or not.
 
-        `AsyncSandbox.set_timeout(sandbox_id, timeout)` is for a detached one. Raises `QuotaExceeded` for an end that is
-        later than its broker allows.
+        Args:
+            timeout: Seconds.
+            **service: `engine` names the broker, in `AsyncSandbox.set_timeout(sandbox_id, timeout)` for a detached one.
+
+        Raises:
+            QuotaExceeded: The end is later than the broker allows.
+            SandboxClosed: The sandbox was killed.
         """
         limit = seconds(timeout)
         if isinstance(self, str):
@@ -514,10 +628,12 @@ class AsyncSandbox:
         await self._instance.ownership.extend(self._instance.session, limit)
 
     async def kill(self: AsyncSandbox | str, **service: Any) -> bool:
-        """End the sandbox with its variables and files; cells that run or wait end as `SandboxDied`. Idempotent.
+        """End the sandbox with its variables and files. Cells that run or wait end as `SandboxDied`. Idempotent.
 
-        Returns whether there was one to end. `AsyncSandbox.kill(sandbox_id)` ends another one of this process,
-        or a detached one of this user's.
+        `AsyncSandbox.kill(sandbox_id)` ends another one of this process, or a detached one of this user's.
+
+        Returns:
+            Whether there was one to end.
         """
         if isinstance(self, str):
             if (found := AsyncSandbox._known.get(self)) is not None:

@@ -67,10 +67,17 @@ class AsyncCommandHandle:
         return str(self._failure) if self._failure is not None else self._following.error
 
     async def wait(self) -> CommandResult:
-        """Return how it ended.
+        """Wait for the command's end.
 
-        Raises `CommandExitException` for an exit code other than 0, `CellTimeout`, `OutputLimit`, `CallbackFailed`,
-        and `CommandError` if it is gone with its kernel.
+        Returns:
+            Its output and exit code.
+
+        Raises:
+            CommandExitException: The exit code is not 0.
+            CellTimeout: It ran out of time.
+            OutputLimit: It said too much.
+            CallbackFailed: A callback raised.
+            CommandError: It is gone with its kernel.
         """
         await asyncio.wait({self._task})
         if self._task.cancelled():
@@ -81,7 +88,11 @@ class AsyncCommandHandle:
         return self._following.result()
 
     async def kill(self) -> bool:
-        """End it with SIGKILL, and its children; return whether it ran."""
+        """End it with SIGKILL, and its children.
+
+        Returns:
+            Whether it ran.
+        """
         return await self._following.requests.kill(self.pid)
 
     async def send_stdin(self, data: str | bytes, request_timeout: float | None = None) -> None:
@@ -159,11 +170,30 @@ class AsyncCommands:
         *,
         retain_output: bool = True,
     ) -> CommandResult | AsyncCommandHandle:
-        """Run a command of bash; return how it ended, or with `background` at once what follows it.
+        """Run a command of bash.
 
-        `timeout` is in seconds, up to `cell_timeout`; 0 and None are that. `cwd` is relative
-        to /mnt/data. `user` may be None or "user": a process never becomes another one. Callbacks get pieces of text
-        as they come. Raises what `wait` does. If the call is cancelled, the command is killed.
+        If the call is cancelled, the command is killed.
+
+        Args:
+            cmd: A line of bash.
+            background: Whether to return at once.
+            envs: Variables of its environment.
+            user: None or "user": a process never becomes another user.
+            cwd: The folder it runs in, relative to /mnt/data.
+            on_stdout: Called with pieces of text as they come.
+            on_stderr: Called with pieces of text as they come.
+            stdin: Whether `send_stdin` may be used.
+            timeout: Seconds, up to `cell_timeout`. 0 and None are `cell_timeout`.
+            request_timeout: No effect.
+            retain_output: Whether the result has the output.
+
+        Returns:
+            How it ended; with `background`, a handle that follows it.
+
+        Raises:
+            CommandExitException: The exit code is not 0, and `background` is not given.
+            CellTimeout: It ran out of time.
+            CommandError: It cannot be started, or is gone with its kernel.
         """
         callbacks = Callbacks(on_stdout=on_stdout, on_stderr=on_stderr)
         pid = await self.requests.start(cmd, cwd=cwd, envs=envs, user=user, timeout=timeout, stdin=bool(stdin))
@@ -188,7 +218,11 @@ class AsyncCommands:
         *,
         retain_output: bool = True,
     ) -> AsyncCommandHandle:
-        """Follow a command from now on; its clock stays as it is. Raises `CommandError` if it is not there."""
+        """Follow a command from now on; its clock stays as it is.
+
+        Raises:
+            CommandError: There is no command with this `pid`.
+        """
         after = await self.requests.newest(pid)
         following = Following(self.requests, pid, after=after, timeout=timeout, retain=retain_output)
         return AsyncCommandHandle(following, Callbacks(on_stdout=on_stdout, on_stderr=on_stderr))
@@ -198,7 +232,11 @@ class AsyncCommands:
         return [ProcessInfo.of(row) for row in await self.requests.list()]
 
     async def kill(self, pid: int, request_timeout: float | None = None) -> bool:
-        """End a command with SIGKILL, and its children; return whether it ran."""
+        """End a command with SIGKILL, and its children.
+
+        Returns:
+            Whether it ran.
+        """
         return await self.requests.kill(pid)
 
     async def send_stdin(self, pid: int, data: str | bytes, request_timeout: float | None = None) -> None:

@@ -55,7 +55,16 @@ class AsyncFiles(AsyncFolders):
         self._limits = limits
 
     async def write(self, path: Name, data: Data, **service: Any) -> FileInfo:
-        """Write a file as a whole, with the folders above it. A `str` is its text; a `Path` is a file to copy."""
+        """Write a file as a whole, with the folders above it.
+
+        Args:
+            path: Where, relative to /mnt/data.
+            data: Its text, bytes, a `Path` to copy, or an open file.
+            **service: No effect.
+
+        Raises:
+            FileRefused: The name, the size (`file_limit`) or the room does not allow it.
+        """
         check_service(service)
         name = relative(path)
         if isinstance(data, os.PathLike):
@@ -106,14 +115,28 @@ class AsyncFiles(AsyncFolders):
             raise about(str(path), FileRefused(FileCode.NOT_TEXT)) from None
 
     async def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
-        """Return up to `size` bytes of a file from `offset` on, and the size of the whole file."""
+        """Read a piece of a file.
+
+        Args:
+            path: Which file, relative to /mnt/data.
+            offset: Where to begin, in bytes.
+            size: How many bytes at most; a call gives up to 1 MiB.
+
+        Returns:
+            The bytes, and the size of the whole file.
+        """
         name = relative(path)
         return await named(name, self._part(name, offset, size))
 
     async def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
-        """Copy a file of this machine, or a folder with all its regular files, under its own name or under `path`.
+        """Copy a file of this machine, or a folder with all its regular files. Links in a folder are left out.
 
-        Links in a folder are left out. Raises `FileRefused` for more files than `folder_files`.
+        Args:
+            local: The file or folder here.
+            path: Its path in the sandbox. None is its own name.
+
+        Raises:
+            FileRefused: A file is refused, or there are more than `folder_files`.
         """
         source = Path(local)
         name = relative(path if path is not None else Path.cwd().joinpath(source).name)
@@ -124,10 +147,18 @@ class AsyncFiles(AsyncFolders):
             return [await self._upload(f"{name}/{file}", folder, file) for file in files]
 
     async def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
-        """Copy a file to this machine: under `local`, into it if that is a folder, else to the current folder.
+        """Copy a file to this machine. A file or a link of that name is replaced.
 
-        An existing file is replaced, a link is replaced and not followed, and nothing is left of a copy that fails.
-        A name that tools act upon by themselves is written only where `local` says it.
+        Args:
+            path: The file in the sandbox.
+            local: The file, or the folder it goes into. None is the current folder.
+
+        Returns:
+            Where it is now.
+
+        Raises:
+            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does not
+            say.
         """
         name = relative(path)
         target = Path(local) if local is not None else Path()

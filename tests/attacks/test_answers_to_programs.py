@@ -1,5 +1,4 @@
-"""What a cell answers to a program on the host, through each entry point, costs the host what one answer may, and no
-more.
+"""What a cell answers to a program, through each entry point, costs the host what one answer may, and no more.
 
 An entry point keeps what a cell sent until it has ended, so many messages that are small enough are one large answer.
 They are counted where all entry points get them from: a message counts as what it came as, or as a part of what it

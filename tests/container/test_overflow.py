@@ -202,7 +202,7 @@ def test_a_thread_that_goes_on_after_its_cell_fills_no_page(small: Kernel) -> No
 def test_a_batch_client_of_the_same_kernel_is_given_all(
     tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nbclient says with each cell that nobody is there to be asked for input, so nobody looks at a page either."""
+    """Nbclient says with each cell that nobody is there to be asked for input, so nobody looks at a page either."""
     install(tmp_path, "--image", image, *SMALL)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("for n in range(50_000): print(n)")])

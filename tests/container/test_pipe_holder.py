@@ -367,9 +367,7 @@ def test_garbage_is_no_container_and_leaves_no_file_open(
 
 
 def test_the_container_ends_with_a_pipe_holder_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
-    """A restart whose second half never happens: the pipe holder, run as the script that it is, ends and takes all
-    along.
-    """
+    """A restart whose second half never happens: the pipe holder, run as a script, ends and takes all along."""
     kernel = start_kernel()
     kernel.run("kept = 1")
     [row] = kernel.containers()

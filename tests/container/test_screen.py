@@ -1,6 +1,4 @@
-"""The screen before a real sandbox: what it blocks leaves no trace in there, and every entry point carries what it
-found.
-"""
+"""The screen before a real sandbox: what it blocks leaves no trace in there, and every entry point has the findings."""
 
 from __future__ import annotations
 

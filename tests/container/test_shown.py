@@ -1,6 +1,4 @@
-"""What every entry point does with text at its last step, also with `outputs = trusted`, where the policy passes
-all.
-"""
+"""What every entry point does with text at its last step, also with `outputs = trusted`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What came of the steps: judged by pytest's own results, kept from one run to the next, and shown as one table. Pure,
-but for the file in which it is kept.
-"""
+"""What came of the steps: judged by pytest's own results, kept from one run to the next, and shown as one table."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def verdict(rows: Rows) -> str:
 
 @pytest.mark.parametrize("user", ["root", "member"])
 def test_docker_as_it_is(user: str, record_property: Record) -> None:
-    """cgroup v2, AppArmor, a driver of cgroups that is systemd: every protection is in place."""
+    """Cgroup v2, AppArmor, a driver of cgroups that is systemd: every protection is in place."""
     rows = doctor(user, "--image", IMAGE)
     record_property("row", f"Docker, {user}: {verdict(rows)}")
     assert wrong(rows) == []

@@ -232,7 +232,6 @@ async def test_a_caller_that_is_refused_at_once_is_told_why(
     broker: tuple[Broker, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the broker has hung up before it was asked."""
-
     refused = asyncio.Event()
 
     def refuse(uid: int) -> None:

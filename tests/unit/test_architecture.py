@@ -269,7 +269,7 @@ def test_a_kernel_process_brings_zmq_and_nothing_else_that_is_heavy() -> None:
 def test_a_command_compiles_no_grammar_of_a_format_that_nobody_checks(
     tmp_path: Path, first: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """jsonschema takes a second for it wherever its package is; before a command begins, there is none."""
+    """Jsonschema takes a second for it wherever its package is; before a command begins, there is none."""
     (tmp_path / "rfc3987_syntax.py").write_text("import lark_of_the_test\ndef is_valid_syntax(*_): return False")
     (tmp_path / "lark_of_the_test.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

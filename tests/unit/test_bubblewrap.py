@@ -45,7 +45,7 @@ def test_the_arguments() -> None:
 
 
 def test_what_the_machine_mounts_below_a_read_only_path_is_covered() -> None:
-    """systemd has a mount at /proc/sys/fs/binfmt_misc that can be written to; it came along with /proc/sys."""
+    """Systemd has a mount at /proc/sys/fs/binfmt_misc that can be written to; it came along with /proc/sys."""
     place = "/proc/sys/fs/binfmt_misc"
     given = arguments.arguments(WANTED, ROOT, MACHINE._replace(mounted=(place,)), DESCRIPTORS, SPEC.command)
     at = given.index(place)

@@ -1,6 +1,4 @@
-"""Every entry point has the way out, says what it allows, and carries the codes of what was denied; without rules,
-nothing.
-"""
+"""Every entry point has the gateway, says what it allows, and carries the codes of what was denied."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch
 
 @pytest.mark.parametrize(("kind", "channel"), [("execute_request", "control"), ("usage_request", "shell")])
 async def test_a_request_on_a_channel_that_is_not_for_it_is_answered(kind: str, channel: Any, tmp_path: Path) -> None:
-    """ipykernel's own suite sends an execute_request on control, and waits."""
+    """Ipykernel's own suite sends an execute_request on control, and waits."""
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
     noted: list[Any] = []

@@ -617,7 +617,7 @@ def test_a_new_key_begins_a_new_file_of_the_same_chain(bent: Folder, tmp_path: P
 
 
 def test_an_audit_that_somebody_rotates_goes_on_where_it_was(bent: Folder) -> None:
-    """logrotate and the like: the older file belongs to it under its name, or is known by its last line."""
+    """Logrotate and the like: the older file belongs to it under its name, or is known by its last line."""
     before = chain.parse(bent.lines[-1][:-1])
     assert before is not None
     old = bent.path.rename(bent.path.with_name("elsewhere"))

@@ -80,7 +80,7 @@ def test_comms_pass_everything_and_control_waits_for_nothing() -> None:
 
 
 def test_a_comm_is_under_way_only_while_the_kernel_says_so() -> None:
-    """ipykernel may handle one without a word, so nothing may wait for its end."""
+    """Ipykernel may handle one without a word, so nothing may wait for its end."""
     queue = RequestQueue()
     (comm,) = fill(queue, message("1", "comm_msg"))
     assert send(queue) == ["1"]

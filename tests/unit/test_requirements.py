@@ -269,7 +269,7 @@ def test_control_pip_builds_what_it_is_left_to_follow(index: Path, tmp_path: Pat
 
 
 def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip tried a thousand versions of botocore twice, and said that there was a conflict."""
+    """Pip tried a thousand versions of botocore twice, and said that there was a conflict."""
     monkeypatch.setattr(wheels, "resolve", searches := Counted(resolver.resolve))
     for number in range(3 * resolver.MAX_TRIES):
         wheel(index, "of-base<3", name="client", version=f"1.{number}")
@@ -326,7 +326,7 @@ def test_a_package_without_a_wheel_is_named(index: Path) -> None:
 
 
 def test_markers_are_read_for_the_python_of_the_image(index: Path) -> None:
-    """pip itself reads them for the Python that it runs on, and leaves out what only the image needs."""
+    """Pip itself reads them for the Python that it runs on, and leaves out what only the image needs."""
     there, elsewhere = 'python_version == "3.13"', 'platform_machine == "odd"'
     wheel(index, f"new; {there}", f"old; {elsewhere}", 'more; extra == "Some.Extra"', name="leader")
     wheel(index, f"leader[some-extra]; {there}", name="asker")

@@ -304,7 +304,7 @@ async def test_idle_without_a_reply_ends_in_patience(bench: Bench) -> None:
 async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
+    """Ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
     monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 60.0)
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)

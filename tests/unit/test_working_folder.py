@@ -37,7 +37,6 @@ def test_a_link_in_the_home_folder_is_the_users_own(
     repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """~/scratch -> /lustre/me is followed from elsewhere; as a part of the working folder it is not."""
-
     (tmp_path / "scratch").symlink_to("mine")
     monkeypatch.setattr(path_walk, "home_folder", lambda user="": str(tmp_path))
     with host_paths.open_folder(tmp_path / "scratch") as folder:

@@ -1,5 +1,6 @@
-"""What a run says while it runs: a line for each cell that ended, and on a terminal one that is alive for the cell that
-runs. On stderr, so that what a script prints can go to stdout.
+"""What a run says while it runs: a line for each cell that ended, and on a terminal one for the cell that runs.
+
+On stderr, so that what a script prints can go to stdout.
 
 Everything that comes from the notebook is made printable.
 """

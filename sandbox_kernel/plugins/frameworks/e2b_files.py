@@ -1,5 +1,6 @@
-"""The files of a sandbox as E2B's SDK has them: whole paths below /home/user, one level of a folder, and no refusal to
-remove what is not there or not empty. Imports the SDK only.
+"""The files of a sandbox as E2B's SDK has them.
+
+Paths are whole, below /home/user; a list has one level of a folder; what is not there or not empty can be removed.
 """
 
 from __future__ import annotations

@@ -593,8 +593,7 @@ print(asyncio.run(Mine().reap()))
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a /proc that hides, and become another user")
 async def test_another_user_s_reap_leaves_what_it_cannot_see(engine: DockerEngine, make_spec: MakeSpec) -> None:
-    """With a /proc that hides the processes of others (hidepid=2): living, and dead as the control; with and without
-    the label that says whose it is."""
+    """With a /proc that hides the processes of others (hidepid=2), with and without the label that says whose it is."""
     me, dead = Owner.of(os.getpid()), Owner(4_194_305, 1)
 
     async def leave(owner: Owner, **labels: str) -> str:

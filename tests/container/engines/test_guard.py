@@ -169,9 +169,7 @@ async def test_a_name_that_the_engine_refused_is_forgotten(start: Start, make_sp
 def test_a_restart_soon_after_another_is_no_end_of_its_container(
     monkeypatch: pytest.MonkeyPatch, handed_over: bool, looks: int
 ) -> None:
-    """The first process's guard sees the second pipe holder, which is dead, before the third process has put its
-    name.
-    """
+    """The first process's guard sees a second pipe holder, which is dead, before the third process has put its name."""
     monkeypatch.setattr(guard, "GRACE_SECONDS", -1.0)
     pipe_holders = Owner(os.getpid(), 1), Owner(os.getpid(), 2)  # others of before, with the number of this process
     names = [pipe_holders[0], Owner.of(os.getpid()), pipe_holders[1], Owner.of(os.getppid())]

@@ -87,7 +87,7 @@ def gvisor() -> None:
 async def test_it_is_heard_although_the_engine_says_nothing(
     make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, code: str, listens: bool, kind: str
 ) -> None:
-    """gVisor's whole sandbox ends, and its cgroup with it. Its own threads count, one or more for each that works."""
+    """GVisor's whole sandbox ends, and its cgroup with it. Its own threads count, one or more for each that works."""
     monkeypatch.setattr(docker_container, "LATE_OOM_SECONDS", 0.5)
     if not listens:
         monkeypatch.setattr(docker_container, "places_of", lambda pid, identity: {})

@@ -398,7 +398,7 @@ def test_an_honest_place_stays_as_it_is(line: str) -> None:
 @pytest.mark.parametrize("gap", ["<wbr>", "<br>", "<wbr><!-- --><wbr>"])
 @pytest.mark.parametrize("around", [("(", ")"), ("[", "]"), ("begin{equation}", "end{equation}")])
 def test_no_backslash_stands_before_a_break_that_a_finder_reads_over(gap: str, around: tuple[str, str]) -> None:
-    """`\\<wbr>(\\de<wbr>f...` is a formula to a finder, and defines a macro for the whole page."""
+    r"""`\<wbr>(\de<wbr>f...` is a formula to a finder, and defines a macro for the whole page."""
     source = rf"a \{gap}{around[0]}\de{gap}f\alpha{{x}}\{gap}{around[1]} b".replace("\\\\", "\\")
     markdown = source.replace(f"\\{gap}", f"\\\\{gap}")
     for bundle in ({"text/html": source}, {"text/markdown": markdown}):

@@ -266,7 +266,7 @@ def test_notes_of_an_svg_are_bounded() -> None:
 
 
 def test_a_library_that_speaks_of_svg_is_no_drawing() -> None:
-    """plotly's own script builds addresses of SVG; what a frame's markup itself draws is counted all the same."""
+    """Plotly's own script builds addresses of SVG; what a frame's markup itself draws is counted all the same."""
     script = '<script>const a="data:image/svg+xml,"+draw(),b=\'<use href="#a"/>\'</script>' * 200
     assert not svg.is_costly_page(script)
     assert svg.is_costly_page(script + nested("<use href='#a{}'/>"))

@@ -82,7 +82,7 @@ def test_control_what_is_left_alone_is_verified(made: Made, capsys: pytest.Captu
 
 
 def test_a_signature_is_verified_by_another_implementation(made: Made) -> None:
-    """securesystemslib verifies the envelope, and in-toto's own library the statement."""
+    """Securesystemslib verifies the envelope, and in-toto's own library the statement."""
     envelope = Envelope.from_dict(made.envelope)
     key = SSlibKey(made.public, "ed25519", "ed25519", {"public": made.public})
     assert set(envelope.verify([key], 1)) == {made.public}

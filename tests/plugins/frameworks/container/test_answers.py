@@ -79,7 +79,7 @@ def test_a_path_opens_nothing_on_this_machine() -> None:
 
 
 def test_an_array_cannot_be_larger_than_what_was_sent() -> None:
-    """numpy would make 8 TB of this type; without one that is known to be small, the plain list comes back."""
+    """Numpy would make 8 TB of this type; without one that is known to be small, the plain list comes back."""
     for dtype in ("(1000000,1000000)f8", "<U1000000000", "object", "V1000000000", "float64\n", "int9", ["f8"]):
         assert read(tagged("ndarray", data=[1], dtype=dtype)) == [1]
 
