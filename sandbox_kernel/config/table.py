@@ -16,7 +16,7 @@ from .package_values import index as package_index
 from .package_values import packages
 from .screen_values import rules as screen_rules
 from .setting import Setting
-from .values import Form, audit_file, choice, downloads, folder, key_file, number, seconds, size, text
+from .values import Form, audit_file, choice, downloads, engine, folder, key_file, number, seconds, size, text
 
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
@@ -30,10 +30,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "engine",
             "engine",
-            text(
-                re.compile(r"auto|docker|bubblewrap|qemu|broker|(?:unix|broker):///\S+"),
-                'auto, docker, bubblewrap, qemu, broker, or the address of a socket: "unix:///..." or "broker:///..."',
-            ),
+            engine,
             "What runs the sandboxes. docker: a local Docker socket. unix:///PATH: a socket with the same API. "
             "bubblewrap: no root and no daemon. qemu: an emulated machine with its own kernel. broker: `sandbox-kernel "
             "broker`, the operator's or the user's own; broker:///PATH: the one there. auto: the operator's broker if "

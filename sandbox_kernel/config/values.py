@@ -153,6 +153,28 @@ def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | 
     return Form(parse, what)
 
 
+def _engine(name: str, raw: object) -> str:
+    if isinstance(raw, str):
+        said = raw.strip()
+        if _ENGINE.fullmatch(said):
+            return said
+        if _NAME_OF_AN_ENGINE.fullmatch(said):
+            from ..engines.select import provider
+
+            return provider(said).name  # which raises what is wrong
+    raise refuse(name, raw, f"{name} is not {engine.words}")
+
+
+_ENGINE = re.compile(r"auto|docker|bubblewrap|broker|(?:unix|broker):///\S+")
+_NAME_OF_AN_ENGINE = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+engine = Form(
+    _engine,
+    "auto, docker, bubblewrap, broker, the name of a plugin's engine, or the address of a socket: "
+    '"unix:///..." or "broker:///..."',
+)
+"""An engine that there is."""
+
+
 def folder(name: str, raw: object) -> str | None:
     """A folder: its absolute path, without a link. Relative ones start at the notebook's folder.
 

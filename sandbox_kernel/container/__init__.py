@@ -26,7 +26,5 @@ standard library and each other, and are written for Python 3.9 and later.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
 - `tools`: The caller's tools as functions; in the kernel, and only where there are some.
 - `packages`: Packages that came: unpacked behind what the image has; in the kernel.
-- `walls`: What a sandbox in a virtual machine sees, may use and may call; with `guest`, no part of the agent.
-- `guest`: The first process of such a machine, around the sandbox.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

@@ -19,6 +19,6 @@
 - `multiplexed`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
-- `machine_form`: The form of what virtual machines start from.
-- `select`: Which engine the settings name.
+- `wall`: How an engine closes in, for people.
+- `select`: The engines by their names, and which one the settings name.
 """

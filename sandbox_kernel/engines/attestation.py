@@ -2,7 +2,8 @@
 
 What the sandbox says is compared here, and what an engine says where its language is known. Fails closed: what is
 missing, unreadable or of a strange type differs. Pure; imports errors, model, base, and the hardening that says what
-was asked for. What a runtime cannot show is listed in `EXCUSED`, and nowhere else.
+was asked for. What a runtime cannot show is listed in `EXCUSED`, what an engine cannot with its provider, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..core.errors import AttestationFailed
 from ..core.model import SCRATCH, SandboxSpec
 from .base import Check, Witness
 from .hardening import CPU_PERIOD_MICROSECONDS, MASKED_PATHS, OF_A_USER, PAGE_BYTES, READONLY_PATHS, cpu_quota
+from .select import excuses
 
 EPERM, EINVAL, ENOSYS = 1, 22, 38
 
@@ -67,13 +69,9 @@ _ENGINE_S_FILTER = "system call filter of the engine alone for AF_NETLINK"
 _OUTSIDE = "gVisor runs inside the limits that the engine sets and does not show them; the engine's word is checked"
 _OWN = "gVisor is a kernel of its own: the engine's filter is for the host's, and gVisor puts one around itself"
 
-_TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"
-_BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
-
 ANYTHING = "whatever it is"
 
 WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
-WITHOUT_A_CGROUP_QEMU = "qemu without a cgroup"
 EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "runsc": {
         "ambient capabilities": ("nothing", "gVisor has none"),
@@ -94,22 +92,9 @@ EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         f"options of {SCRATCH}": ("rw", "as for /tmp"),
         "options of /dev/shm": ("noexec, rw", "as for /tmp"),
     },
-    "bubblewrap": {"writable places": ("/dev/pts", _TERMINALS)},
-    WITHOUT_A_CGROUP: {
-        "writable places": ("/dev/pts", _TERMINALS),
-        "memory limit": ("nothing", _BEST_EFFORT),
-        "process limit": ("nothing", _BEST_EFFORT),
-        "CPU quota and period": ("[None, None]", "processors are not limited, and the setting limits accepts that"),
-        "swap": (ANYTHING, _BEST_EFFORT),
-        "engine: cgroup": ("none", _BEST_EFFORT),
-    },
-    "qemu": {"writable places": ("/dev/pts", _TERMINALS)},
-    WITHOUT_A_CGROUP_QEMU: {
-        "writable places": ("/dev/pts", _TERMINALS),
-        "engine: cgroup": ("none", "the machine's own kernel limits the sandbox; QEMU itself is looked at"),
-    },
 }
-"""What a runtime shows differently: which other value is accepted, and why. Everything else is a difference."""
+"""What a runtime shows differently: which other value is accepted, and why. Everything else is a difference, but for
+what the engine excuses (`select.EngineProvider.excuses`)."""
 
 GVISOR_KERNEL = "4.4.0"
 """The version that gVisor gives itself. The excuses above are for gVisor, not for whatever is registered as runsc."""
@@ -127,7 +112,7 @@ def checks(spec: SandboxSpec, report: object, witness: Witness) -> tuple[Check, 
     found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts"), witness), *witness.lines]
     if witness.shared:
         found.append(same("system call filter for inotify (error number)", ENOSYS, inside.get("inotify")))
-    if (excused := EXCUSED.get(witness.engine or spec.runtime or "")) is None:
+    if (excused := excuses(witness.engine) if witness.engine else EXCUSED.get(spec.runtime or "")) is None:
         return tuple(found)
     if spec.runtime is not None:
         kernel = str(inside.get("kernel"))

@@ -37,7 +37,7 @@ class Witness(NamedTuple):
     mounts: frozenset[str] = frozenset()
     """Where this engine mounts something read-only that others do not."""
     engine: str = ""
-    """Whose excuses hold (`attestation.EXCUSED`), if those of no runtime do."""
+    """Whose excuses hold (`select.excuses`), if those of no runtime do."""
     shared: bool = False
     """Whether the sandbox has inodes that others have, too: device nodes at least."""
     layers: frozenset[str] = frozenset()
@@ -49,6 +49,10 @@ class Ahead(Protocol):
 
     @property
     def spec(self) -> SandboxSpec: ...
+
+    @property
+    def engine(self) -> str:
+        """The address of the engine."""
 
     def give_up(self) -> None:
         """Have the container removed as soon as it is there."""

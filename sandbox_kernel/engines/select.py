@@ -1,22 +1,182 @@
-"""Which engine the settings name. Imports core, and each engine when it is the one."""
+"""The engines by their names, and which one the settings name.
+
+An engine is the folder of its name here, or comes with a plugin; each has an `EngineProvider`, and this module knows no
+more of any. Imports core; an engine, and the index of plugins, when it is the one.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..core.errors import ConfigurationError, EngineUnavailable
+from ..core.end_codes import EndCode
+from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
 from ..core.usage_codes import UsageCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
     from .about import Inspectable
     from .base import Ahead
-    from .bubblewrap.roots import Root as Root  # noqa: PLC0414 (others name it, too)
+    from .wall import Wall
 
-AUTO, DOCKER, BUBBLEWRAP, BROKER, QEMU = "auto", "docker", "bubblewrap", "broker", "qemu"
+AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
+BUILT_IN = (DOCKER, BUBBLEWRAP, BROKER)
+"""Engines that are folders here."""
+ORDER = (DOCKER, BUBBLEWRAP)
+"""What "auto" looks for where no broker is taken, best first."""
+
+
+class EngineProvider:
+    """One engine as all others know it: by its name. An engine overrides what it has.
+
+    To make one loads nothing of the engine; each method imports what it needs.
+    """
+
+    name: str
+    """As the setting `engine` names it."""
+    image_kind: Literal["image", "root"] = "image"
+    """What `build` makes for it first: an image of Docker's, or a root, which is a folder."""
+    remedy = ""
+    """What to do where it cannot be used, for people; empty where the engine itself knows it."""
+    is_emulated = False
+    """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
+    excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
+    """What the attestation accepts instead of what was asked for, and why: by `Witness.engine`, which is the engine's
+    name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""
+
+    def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
+        """Return the engine. Nothing is connected yet. `address` is its name, or that of a socket.
+
+        What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up.
+        """
+        raise NotImplementedError
+
+    def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
+        """Ask it for a container, before there is an event loop.
+
+        Raises OSError if it does not take that in at once, `ConfigurationError` if it never does, `EngineError` if it
+        refuses.
+        """
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, f"{self.name} is asked for nothing ahead", setting="engine")
+
+    def answers(self) -> bool:
+        """Return whether "auto" may take it: it is here, and this user may use it."""
+        return False
+
+    def address(self) -> str:
+        """Return where it is asked if only its name is given, as the engine itself says it."""
+        return self.name
+
+    def build(self, root: str, *, force: bool, progress: Callable[[str], None]) -> str:
+        """Make what its sandboxes need besides a root or an image of this name; return what to call it.
+
+        Raises `EngineError`.
+        """
+        return root
+
+    def state(self, image: str) -> tuple[str, Literal["ok", "note", "wrong"], str, str] | None:
+        """Return for the doctor what is there under the name of an image: a title, how it is, what was found, a remedy.
+
+        None if that is what the root or the engine itself says. May block.
+        """
+        return None
+
+    def walls(self) -> tuple[Wall, ...]:
+        """Return for `doctor --walls` what it closes in, for engines that are not built in."""
+        return ()
+
+
+class ServiceProvider(EngineProvider):
+    """An engine that is a process of its own: it has another engine, and makes sandboxes for those who ask it.
+
+    One that `answers` is the operator's; each user may have an own one.
+    """
+
+    def own_is_there(self) -> bool:
+        """Return whether there may be one of this user's own, without asking it."""
+        raise NotImplementedError
+
+    def own_with(self, engine: str) -> str | None:
+        """Return the address of this user's own, if it listens and has the engine with this address."""
+        raise NotImplementedError
+
+    def others(self) -> list[str]:
+        """Return where some of this user's listen that another installation of this package started."""
+        raise NotImplementedError
+
+    def is_own(self, address: str) -> bool:
+        """Return whether this user's own is meant."""
+        raise NotImplementedError
+
+    async def begin(self, address: str) -> None:
+        """Have it listen, if it is this user's own. Raises `EngineUnavailable`."""
+        raise NotImplementedError
+
+    async def listens(self, address: str) -> bool:
+        """Return whether one listens there."""
+        raise NotImplementedError
+
+
+def provider(engine: str) -> EngineProvider:
+    """Return the engine with a name or an address.
+
+    Raises `ConfigurationError` if there is none, if it comes with a plugin of ours that is not here, or with one of
+    another package that cannot be used.
+    """
+    name, has_scheme, _ = engine.partition("://")
+    if engine.startswith("/") or (has_scheme and name not in BUILT_IN):
+        name = DOCKER
+    if name in BUILT_IN:
+        found: EngineProvider = import_module(f"{__package__}.{name}").PROVIDER
+        return found
+    if (plugin := _index().with_engine(name)) is not None:
+        return _checked(plugin, name)
+    raise ConfigurationError(
+        EndCode.WRONG_SETTING,
+        f"there is no engine of this name; there are {', '.join(names())}",
+        setting="engine",
+        value=name[:64],
+    )
+
+
+def _index() -> Any:
+    """Return the index of plugins, by its name: it is imported where a name is none of ours, and never else."""
+    return import_module("sandbox_kernel.plugins.index")
+
+
+def _checked(plugin: Any, name: str) -> EngineProvider:
+    found = next(one for one in plugin.engines if getattr(one, "name", None) == name)
+    if not isinstance(found, EngineProvider):
+        words = f"the engine {name} of the plugin {plugin.name} is no EngineProvider"
+        raise ConfigurationError(UsageCode.PLUGIN_UNUSABLE, words, setting="engine", value=name[:64])
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all engines of this installation, but for those of other packages."""
+    return (*BUILT_IN, *_index().engines())
+
+
+def of_plugins() -> tuple[EngineProvider, ...]:
+    """Return the engines of our plugins that are a part of this installation."""
+    return tuple(provider(name) for name in _index().engines())
+
+
+def excuses(name: str) -> Mapping[str, tuple[str, str]] | None:
+    """Return what an engine excuses under the name that its witness gives; None if it has said nothing of that name.
+
+    A name of no engine excuses nothing, so all that differs is a difference.
+    """
+    try:
+        return provider(name.partition(" ")[0]).excuses.get(name)
+    except ConfigurationError:
+        return None
 
 
 def of_session(settings: Settings) -> Settings:
@@ -25,8 +185,8 @@ def of_session(settings: Settings) -> Settings:
     It has to listen, and to have the engine that `chosen` would take. Who looks after that engine, and after all that
     is on it, asks the engine itself.
     """
-    path = _own_broker(settings) if settings.engine == AUTO else None
-    return settings if path is None else replace(settings, engine=f"{BROKER}://{path}")
+    address = _own_broker(settings) if settings.engine == AUTO else None
+    return settings if address is None else replace(settings, engine=address)
 
 
 def chosen(settings: Settings) -> str:
@@ -37,30 +197,25 @@ def chosen(settings: Settings) -> str:
     """
     if settings.engine != AUTO:
         return settings.engine
-    from .broker.places import operators_answers
-
-    if operators_answers():
-        return BROKER
-    return _without_broker()
+    return BROKER if provider(BROKER).answers() else _without_broker()
 
 
 def _without_broker() -> str:
-    from .docker.discovery import answers
-
-    if answers() or bubblewrap_program() is None:
-        return DOCKER
-    return BUBBLEWRAP
+    return next((name for name in ORDER if provider(name).answers()), DOCKER)
 
 
 def _own_broker(settings: Settings) -> str | None:
-    """Return where this user's own broker listens, if it has the engine that is `chosen`."""
-    from .broker import places
-
-    if not os.path.lexists(path := places.own()) or (engine := chosen(settings)) == BROKER:
+    """Return the address of this user's own broker, if that listens and has the engine that is `chosen`."""
+    brokers = _brokers()
+    if not brokers.own_is_there() or (engine := chosen(settings)) == BROKER:
         return None
-    from .docker.discovery import socket_path
+    address = provider(engine).address() if engine in BUILT_IN else engine
+    return brokers.own_with(address)
 
-    return path if places.own_has(f"unix://{socket_path(None)}" if engine == DOCKER else engine) else None
+
+def _brokers() -> ServiceProvider:
+    found: ServiceProvider = import_module(f"{__package__}.{BROKER}").PROVIDER
+    return found
 
 
 def explained(settings: Settings) -> str:
@@ -72,73 +227,44 @@ def explained(settings: Settings) -> str:
         return f"{engine}, the operator's, which answers this user"
     if _own_broker(settings) is not None:
         return f"{BROKER}, this user's own, which listens and has {engine}"
-    from .broker.places import others
-
-    strange = (f"; not the broker at {path}, which another installation of this package started" for path in others())
+    others = _brokers().others()
+    strange = (f"; not the broker at {path}, which another installation of this package started" for path in others)
     return _without_own(engine) + "".join(strange)
 
 
 def _without_own(engine: str) -> str:
     if engine == BUBBLEWRAP:
         return f"{engine}, for no Docker answers this user"
-    from .docker.discovery import answers
-
-    return f"{engine}, which {'answers' if answers() else 'does not answer'} this user"
+    return f"{engine}, which {'answers' if provider(engine).answers() else 'does not answer'} this user"
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     """Return the engine that the settings name; a session's are those of `of_session`. Nothing is connected yet.
 
-    What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up.
+    What was asked `ahead`, which takes a running loop, goes on at once, and its first start takes it up. Raises
+    `ConfigurationError` for an engine that there is not.
     """
-    engine = chosen(settings) if ahead is None else _asked_ahead(ahead) or chosen(settings)
-    if is_broker(engine):
-        from .broker.engine import BrokerEngine
-
-        return BrokerEngine(engine, ahead)
-    if engine == BUBBLEWRAP:
-        from .bubblewrap.engine import BubblewrapEngine
-
-        return BubblewrapEngine(ahead=ahead)
-    if engine == QEMU:
-        from .qemu.engine import QemuEngine
-
-        return QemuEngine(preload=settings.preload)
-    from .docker.engine import DockerEngine
-
-    made = DockerEngine(base_url=_address(engine), ahead=ahead)
-    if ahead is not None:
-        made.go_on()
-    return made
-
-
-def _asked_ahead(ahead: Ahead) -> str:
-    """Return the address of the broker that was asked ahead, an empty one for another engine."""
-    from .broker.ahead import Asked
-
-    return f"{BROKER}://{ahead.path}" if isinstance(ahead, Asked) else ""
+    engine = chosen(settings) if ahead is None else ahead.engine
+    return provider(engine).make(engine, settings, ahead)
 
 
 def make_own_engine(settings: Settings) -> Inspectable:
     """Return the engine for a broker. Raises `ConfigurationError` if the settings name a broker."""
-    if is_broker(settings.engine):
+    if is_service(settings.engine):
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker needs an engine of its own", setting="engine")
     return make_engine(replace(settings, engine=_without_broker()) if settings.engine == AUTO else settings)
 
 
 async def begin(engine: Inspectable) -> None:
     """Have the user's own broker listen, if that is the engine, as a session does. Raises `EngineUnavailable`."""
-    if is_broker(engine.address):
-        from .broker.engine import BrokerEngine
-
-        await BrokerEngine(engine.address).begin()
+    if isinstance(service := provider(engine.address), ServiceProvider):
+        await service.begin(engine.address)
 
 
 def without_own_broker(settings: Settings) -> Settings:
     """Return the settings of the engine that the user's own broker takes, where they name that broker."""
-    from .broker.places import is_own, path_of
-
-    own = is_broker(settings.engine) and is_own(path_of(settings.engine))
+    service = None if settings.engine == AUTO else provider(settings.engine)
+    own = isinstance(service, ServiceProvider) and service.is_own(settings.engine)
     return replace(settings, engine=AUTO) if own else settings
 
 
@@ -147,18 +273,12 @@ async def make_engine_of_all(settings: Settings) -> Inspectable:
     engine = make_engine(settings)
     if (behind := without_own_broker(settings)) is settings:
         return engine
-    from .broker.engine import BrokerEngine
-
-    try:
-        await BrokerEngine(engine.address).status()
-    except EngineUnavailable:
-        return make_engine(behind)
-    return engine
+    return engine if await _brokers().listens(engine.address) else make_engine(behind)
 
 
-def is_broker(engine: str) -> bool:
-    """Return whether a name or an address is a broker's."""
-    return engine == BROKER or engine.startswith(f"{BROKER}://")
+def is_service(engine: str) -> bool:
+    """Return whether a name or an address is that of a process that has an engine of its own, as a broker has."""
+    return engine != AUTO and isinstance(provider(engine), ServiceProvider)
 
 
 def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
@@ -168,57 +288,4 @@ def ask_ahead(settings: Settings, spec: SandboxSpec) -> Ahead:
     `EngineError` for one that refuses.
     """
     engine = chosen(settings)
-    if is_broker(engine):
-        from .broker import ahead
-        from .broker.places import path_of
-
-        return ahead.ask_ahead(path_of(engine), spec)
-    if engine == QEMU:
-        raise ConfigurationError(UsageCode.NOT_TOGETHER, "a machine is asked to begin at once", setting="engine")
-    if engine == BUBBLEWRAP:
-        from .bubblewrap.ahead import begin_ahead
-
-        return begin_ahead(spec)
-    from .docker.ahead import ask_ahead
-    from .docker.discovery import socket_path
-
-    return ask_ahead(socket_path(_address(engine)), spec)
-
-
-def addresses(environment: Mapping[str, str]) -> list[str]:
-    """Return where an engine may be on this machine, best first, as those who set it up mean it (DOCKER_HOST)."""
-    from .docker import discovery
-
-    return discovery.addresses(environment)
-
-
-def bubblewrap_program() -> str | None:
-    """Return the path of bubblewrap, None where there is none that this process can start."""
-    from .bubblewrap import discovery
-
-    return discovery.bubblewrap_program()
-
-
-def root_named(name: str) -> Root:
-    """Return what bubblewrap has for a file system under a name. Raises `ImageMissing` and `EngineError`."""
-    from .bubblewrap import roots
-
-    return roots.find(name)
-
-
-def program_in(root: Root, name: str) -> str | None:
-    """Return where a program lies in a root, None where it has none of that name."""
-    from .bubblewrap import roots
-
-    return roots.program(root, name)
-
-
-def root_folders() -> list[str]:
-    """Return where such roots may lie, the user's own first."""
-    from .bubblewrap import roots
-
-    return roots.folders()
-
-
-def _address(engine: str) -> str | None:
-    return None if engine == DOCKER else engine
+    return provider(engine).ask_ahead(engine, spec)

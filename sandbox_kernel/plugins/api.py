@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.code import Code
@@ -37,5 +37,7 @@ class Plugin:
     extra: str | None = None
     """The extra of this project that has the packages it needs; None if it needs none."""
     commands: tuple[Command, ...] = ()
+    engines: Sequence[object] = ()
+    """Engines that it brings, each a `sandbox_kernel.engines.select.EngineProvider`."""
     codes: Mapping[str, type[Code]] = field(default_factory=dict)
     """Tables of its own codes, by title. A table's docstring says what they are about."""

@@ -8,7 +8,7 @@ never for the start of a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -20,10 +20,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "frameworks": (),
     "mcp": ("mcp",),
+    "qemu": (),
     "screen": ("screen",),
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""
+ENGINES: dict[str, tuple[str, ...]] = {"qemu": ("qemu",)}
+"""Those of our plugins that bring engines, each with their names."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 
 
@@ -60,7 +63,26 @@ def with_command(word: str) -> Plugin | None:
                 return _ours(name)
             words = f"{word}: the plugin {name} is not a part of this installation"
             raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=word)
-    return _of_another_package(word)
+    return _of_another_package("command", word, lambda plugin: [command.name for command in plugin.commands])
+
+
+def with_engine(word: str) -> Plugin | None:
+    """Return the plugin that brings an engine, None if there is none.
+
+    Raises `ConfigurationError` if it is one of ours that is not here, or one of another package that cannot be used.
+    """
+    for name, engines in ENGINES.items():
+        if word in engines:
+            if is_here(name):
+                return _ours(name)
+            words = f"the engine {word}: the plugin {name} is not a part of this installation"
+            raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=word, setting="engine")
+    return _of_another_package("engine", word, lambda plugin: [getattr(one, "name", None) for one in plugin.engines])
+
+
+def engines() -> tuple[str, ...]:
+    """Return the names of the engines of our plugins that are a part of this installation."""
+    return tuple(engine for name, engines in ENGINES.items() if is_here(name) for engine in engines)
 
 
 def _ours(name: str) -> Plugin:
@@ -68,11 +90,11 @@ def _ours(name: str) -> Plugin:
     return found
 
 
-def _of_another_package(word: str) -> Plugin | None:
+def _of_another_package(what: str, word: str, names: Callable[[Plugin], Sequence[object]]) -> Plugin | None:
     others, unusable = _others()
-    found = [plugin for plugin in others if any(command.name == word for command in plugin.commands)]
+    found = [plugin for plugin in others if word in names(plugin)]
     if len(found) > 1:
-        unusable.append(f"several plugins have the command {word}: {', '.join(one.name for one in found)}")
+        unusable.append(f"several plugins have the {what} {word}: {', '.join(one.name for one in found)}")
     elif found:
         return found[0]
     if unusable:

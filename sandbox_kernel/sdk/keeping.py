@@ -17,7 +17,7 @@ from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, Sa
 from ..core.model import Message, Settings, format_bytes
 from ..engines.broker import words
 from ..engines.broker.kept import KeptEngine
-from ..engines.select import AUTO, BROKER, is_broker
+from ..engines.select import AUTO, BROKER, is_service
 from .cell import Cell
 from .kept_settings import address_of, check, dumped, restored
 from .lifetimes import Lifetime
@@ -197,7 +197,7 @@ def _engine(service: Mapping[str, Any]) -> tuple[KeptEngine | None, bool]:
     """Return the broker that is meant, None if the settings name another engine; and whether a caller named it."""
     named = service.get("engine")
     given = named if isinstance(named, str) else from_keywords().engine
-    if given != AUTO and not is_broker(given):
+    if given != AUTO and not is_service(given):
         return None, False
     return KeptEngine(address_of(given), seconds=LIFETIME_SECONDS, metadata={}), given != AUTO
 

@@ -17,7 +17,7 @@ from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError
 from ..core.model import Limits, Monitoring, MonitorRule, OutputMode, Settings, format_bytes
 from ..engines.broker import words
-from ..engines.select import AUTO, BROKER, is_broker
+from ..engines.select import AUTO, BROKER, is_service
 
 TEXTS = ("image", "limits_kept", "outputs", "screen", "screen_overrides")
 TEXTS_OR_NONE = ("runtime", "time_zone", "screen_rules")
@@ -33,7 +33,7 @@ def address_of(engine: str) -> str:
     """Return the address of the broker that is meant. Raises `ConfigurationError` for another engine."""
     if engine == AUTO:
         return BROKER
-    if is_broker(engine):
+    if is_service(engine):
         return engine
     raise ConfigurationError(
         UsageCode.NOT_TOGETHER,

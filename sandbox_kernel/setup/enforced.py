@@ -5,19 +5,10 @@ Data; each cell is held against real sandboxes by the tests. The columns are tho
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-Holds = Literal["yes", "no", "partly"]
-
-
-class Cell(NamedTuple):
-    """Whether one wall enforces one thing, and what there is to say of it."""
-
-    holds: Holds
-    words: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.holds}, {self.words}" if self.words else self.holds
+from ..engines.wall import Cell, Wall
 
 
 class Row(NamedTuple):
@@ -28,14 +19,15 @@ class Row(NamedTuple):
     cells: tuple[Cell, ...]
 
 
+WALLS = ("Docker with runc", "Docker with gVisor", "bubblewrap", "bubblewrap, limits as far as they go")
+"""The columns."""
 YES, NO = Cell("yes"), Cell("no")
-EMULATED, OWN = Cell("yes", "Linux, on a machine that QEMU emulates"), Cell("yes", "in its own kernel")
 COUNTED = Cell("no", "they count as memory")
 
 
-def row(code: str, name: str, *cells: Cell, qemu: Cell | None = None) -> Row:
+def row(code: str, name: str, *cells: Cell) -> Row:
     """Return a row of which bubblewrap's second wall is like its first, or all are alike, unless it is said."""
-    return Row(code, name, (*cells, *cells[-1:] * (4 - len(cells)), qemu or Cell("yes")))
+    return Row(code, name, (*cells, *cells[-1:] * (len(WALLS) - len(cells))))
 
 
 ROWS = (
@@ -55,7 +47,6 @@ ROWS = (
             "id inside: the machine's kernel counts pipes, watches of epoll and descriptors in flight of all of its "
             "sandboxes together",
         ),
-        qemu=Cell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
     ),
     row("files", "No files of the machine, except those of its environment", YES),
     row("root", "A read-only root", YES),
@@ -69,7 +60,6 @@ ROWS = (
             "with bubblewrap 0.11 and Linux 5.11, except for device nodes and the read-only paths of /proc, on which "
             "locks are seen; what shows who opens a file is filtered in any case",
         ),
-        qemu=OWN,
     ),
     row(
         "sys",
@@ -78,16 +68,14 @@ ROWS = (
         Cell("no", "gVisor's own"),
         Cell("yes", "except for its own cgroup"),
         YES,
-        qemu=Cell("yes", "except for its own cgroup"),
     ),
-    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO, qemu=EMULATED),
+    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO),
     row(
         "calls",
         "Our list of system calls, enforced by the engine",
         YES,
         Cell("no", "gVisor has its own list, for itself"),
         YES,
-        qemu=OWN,
     ),
     row(
         "calls-agent",
@@ -95,7 +83,6 @@ ROWS = (
         YES,
         Cell("yes", "in gVisor's kernel"),
         YES,
-        qemu=OWN,
     ),
     row("folders", "Folders in memory with a fixed size", YES),
     row("files-number", "A limit on the number of files in them", YES, COUNTED, COUNTED, NO),
@@ -125,29 +112,32 @@ ROWS = (
         Cell("yes", "by the reaper"),
         Cell("yes", "by the reaper"),
         Cell("yes", "by its reaper"),
-        qemu=Cell("yes", "by its reaper"),
     ),
 )
 
 
-def of(column: int) -> dict[str, Cell]:
+def of(wall: Wall) -> dict[str, Cell]:
     """Return what one wall enforces, by the codes of the rows."""
+    if wall.name not in WALLS:
+        return {each.code: wall.enforces.get(each.code, YES) for each in ROWS}
+    column = WALLS.index(wall.name)
     return {each.code: each.cells[column] for each in ROWS}
 
 
-def as_markdown(names: tuple[str, ...]) -> str:
-    """Return the second table of docs/walls.md, under the names of the walls."""
-    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    lines += [f"| {each.name} | " + " | ".join(map(str, each.cells)) + " |" for each in ROWS]
+def as_markdown(walls: Sequence[Wall]) -> str:
+    """Return the second table of docs/walls.md."""
+    lines = ["| | " + " | ".join(wall.name for wall in walls) + " |", "|---" * (len(walls) + 1) + "|"]
+    lines += [f"| {each.name} | " + " | ".join(str(of(wall)[each.code]) for wall in walls) + " |" for each in ROWS]
     return "\n".join(lines)
 
 
-def sentences(column: int) -> tuple[str, str]:
+def sentences(wall: Wall) -> tuple[str, str]:
     """Return for people what one wall enforces, and what it does not."""
     held: list[str] = []
     not_held: list[str] = []
+    cells = of(wall)
     for each in ROWS:
-        cell = each.cells[column]
+        cell = cells[each.code]
         more = f"partly: {cell.words}" if cell.holds == "partly" else cell.words
         said = f"{each.name[0].lower()}{each.name[1:]}" + (f" ({more})" if more else "")
         (held if cell.holds == "yes" else not_held).append(said)

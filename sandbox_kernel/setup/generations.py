@@ -20,7 +20,7 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
-from ..engines.select import root_folders
+from ..engines.bubblewrap.launcher import root_folders
 
 FORMAT = 1
 _FOLDER_MODE = 0o755

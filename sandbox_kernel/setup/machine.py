@@ -1,6 +1,6 @@
 """The machine beneath: is there a container engine, and if not, which commands bring one.
 
-Imports errors, and asks `engines.select` where engines are; only setup and the image builder may use it.
+Imports errors, and asks `engines.docker.discovery` where engines are; only setup and the image builder may use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
-from ..engines.select import addresses
+from ..engines.docker.discovery import addresses
 from .steps import Say, Steps, run, tail
 
 DAEMON_SETTINGS = Path("/etc/docker/daemon.json")

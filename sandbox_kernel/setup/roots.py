@@ -28,7 +28,7 @@ from ..core.codes import EndCode
 from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
 from ..core.resources import brought
-from ..engines.select import bubblewrap_program, root_named
+from ..engines.bubblewrap.launcher import bubblewrap_program, find_root
 from ..gateway import wheels
 from ..gateway.pip_process import Target
 from ..gateway.requirements import Wanted
@@ -137,7 +137,7 @@ def state(name: str) -> State:
     elif kind != "data":
         command += f" --kind {kind}"
     try:
-        root = root_named(name)
+        root = find_root(name)
     except ImageMissing:
         return State("wrong", f"{name} is missing", command)
     except EngineError as error:

@@ -9,34 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from ..core.errors import SandboxError
 from ..core.model import Settings
-from ..engines.select import BUBBLEWRAP, DOCKER, QEMU, make_engine
+from ..engines.select import AUTO, BUBBLEWRAP, DOCKER, is_service, make_engine, of_plugins, provider
+from ..engines.wall import Wall
 from . import enforced
 
 ASKED_SECONDS = 20.0
 """How long a wall may take to say whether it is here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wall:
-    """One way to be closed in. `settings` choose it; the rest are sentences for people."""
-
-    name: str
-    settings: str
-    engine: str
-    runtime: str = ""
-    for_whom: str
-    kernel: str
-    """Whose kernel a cell's system calls meet."""
-    stops: str
-    leaves: str
-    """What it does not stop."""
-    needs: str
-    costs: str
-    """Against a stock ipykernel, as `python -m benchmarks --engines` prints it; the page has all figures."""
 
 
 WALLS = (
@@ -87,18 +69,6 @@ WALLS = (
         needs="Linux with user namespaces for ordinary users",
         costs="as above",
     ),
-    Wall(
-        name="QEMU",
-        settings="engine = qemu",
-        engine=QEMU,
-        for_whom="code that is expected to attack, where a fault of the machine's kernel must not be the end of it",
-        kernel="a Linux of its own, on a machine that QEMU emulates; QEMU is a program in a sandbox of bubblewrap's",
-        stops="the same, and faults of a Linux kernel in whatever call: the one that is met is the sandbox's own",
-        leaves="a fault of QEMU's in the few devices that there are, and then one of the machine's kernel in the few "
-        "calls that QEMU may make",
-        needs="what bubblewrap needs, and QEMU; a kernel and a disk, which `build` makes on Debian for x86_64",
-        costs="it is emulated, with KVM or without: computing takes about ten times as long, and a cold start seconds",
-    ),
 )
 
 
@@ -113,13 +83,23 @@ class Seen:
 
 async def survey(settings: Settings) -> list[Seen]:
     """Ask for each wall whether it is here, all at once and within twenty seconds."""
-    return list(await asyncio.gather(*(_look(wall, settings) for wall in WALLS)))
+    return list(await asyncio.gather(*(_look(wall, settings) for wall in all_walls())))
+
+
+def all_walls() -> tuple[Wall, ...]:
+    """Return the walls, and then those of our plugins."""
+    return (*WALLS, *(wall for each in of_plugins() for wall in each.walls()))
+
+
+def _is_docker_s(engine: str) -> bool:
+    """Return whether the settings name a Docker of their own, or what may have one."""
+    return engine != AUTO and (provider(engine).name == DOCKER or is_service(engine))
 
 
 async def _look(wall: Wall, settings: Settings) -> Seen:
     try:
         async with asyncio.timeout(ASKED_SECONDS):
-            own = settings.engine not in ("auto", BUBBLEWRAP, QEMU) and wall.engine == DOCKER
+            own = wall.engine == DOCKER and _is_docker_s(settings.engine)
             engine = make_engine(settings if own else replace(settings, engine=wall.engine))
             info = await engine.info()
             if wall.runtime and wall.runtime not in info.runtimes:
@@ -151,9 +131,10 @@ def as_json(seen: Iterable[Seen]) -> str:
     """Return a list of what is in `Wall`, each with "here", "found" and what it enforces."""
     rows = []
     for one in seen:
-        cells = enforced.of(WALLS.index(one.wall))
+        cells = enforced.of(one.wall)
         held = {code: {"holds": cell.holds, "words": cell.words} for code, cell in cells.items()}
-        rows.append({**asdict(one.wall), "here": one.here, "found": one.found, "enforced": held})
+        said = {field.name: getattr(one.wall, field.name) for field in fields(one.wall) if field.name != "enforces"}
+        rows.append({**said, "here": one.here, "found": one.found, "enforced": held})
     return json.dumps(rows, indent=2)
 
 
@@ -172,7 +153,7 @@ def as_text(seen: Iterable[Seen]) -> str:
                 "Enforces",
                 "Not",
             ),
-            enforced.sentences(WALLS.index(one.wall)),
+            enforced.sentences(one.wall),
             strict=True,
         )
         for title, text in said:
@@ -183,12 +164,12 @@ def as_text(seen: Iterable[Seen]) -> str:
 
 def names() -> tuple[str, ...]:
     """Return what the walls are called."""
-    return tuple(wall.name for wall in WALLS)
+    return tuple(wall.name for wall in all_walls())
 
 
 def as_markdown() -> str:
     """Return the table of docs/walls.md."""
-    lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(WALLS) + 1) + "|"]
+    lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(all_walls()) + 1) + "|"]
     for title, field in ROWS:
-        lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in WALLS) + " |")
+        lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in all_walls()) + " |")
     return "\n".join(lines)

@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import HintCode
+from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.select import bubblewrap_program
 from tests.support.roots import root_of_tests
 
 GVISOR = "runsc" in asyncio.run(DockerEngine().info()).runtimes

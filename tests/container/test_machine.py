@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
-from sandbox_kernel.engines.select import addresses
+from sandbox_kernel.engines.docker.discovery import addresses
 from sandbox_kernel.setup import machine
 from sandbox_kernel.setup.steps import Steps
 from tests.support.patience import Stopwatch

@@ -31,9 +31,9 @@ NUCLEUS = (
 IMPORT_ALL = """
 import importlib, pkgutil, sandbox_kernel
 names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, "sandbox_kernel.")]
-others = ("sandbox_kernel.container.", "sandbox_kernel.plugins.verify.inside.")  # what runs in a sandbox only
+inside = ("sandbox_kernel.container.", "sandbox_kernel.plugins.verify.inside.", "sandbox_kernel.plugins.qemu.inside.")
 for name in names:
-    if not name.startswith(others) and not name.endswith(("__main__", ".integrations")):
+    if not name.startswith(inside) and not name.endswith(("__main__", ".integrations")):
         try:
             importlib.import_module(name)
         except ImportError as error:

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,12 +27,10 @@ from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import Found, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.qemu.beginning import MARK as QEMU_MARK
-from sandbox_kernel.engines.qemu.engine import QemuEngine
-from sandbox_kernel.engines.qemu.places import qemu_program
+from sandbox_kernel.plugins import index
 from tests.support.brokers import Daemon, RawBrokerEngine, shared
 from tests.support.plain_engine import SESSION, PlainEngine
-from tests.support.roots import machine_of_tests, root_of_tests
+from tests.support.roots import root_of_tests
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
@@ -328,34 +326,6 @@ class Brokered:
         return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else "bubblewrap")
 
 
-@dataclass(frozen=True)
-class Qemu(Bubblewrap):
-    """Machines, on a root that is made of the test's image, for which the machine is built at first use."""
-
-    def absent(self) -> str | None:
-        if qemu_program() is None:
-            return "there is no QEMU"
-        if shutil.which("mksquashfs") is None:
-            return "there is nothing that packs a disk (squashfs-tools)"
-        return super().absent()
-
-    @property
-    def source(self) -> str:
-        return "from sandbox_kernel.engines.qemu.engine import QemuEngine as Engine"
-
-    def make(self) -> QemuEngine:
-        return QemuEngine()
-
-    def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
-        return new_spec(code, *arguments, **{"image": machine_of_tests(), **fields})
-
-    def found(self) -> Iterator[Found]:
-        return sandboxes(QEMU_MARK)
-
-
-QEMU = Qemu("qemu", lacks={UNSEEN: "this machine has QEMU's process, and none of its guest"})
-"""Emulated, and slow by that: `make test-qemu` has it under test, and nothing else."""
-
 ALL: tuple[EngineUnderTest, ...] = (
     Docker("runc", "docker"),
     Docker("runsc", "docker-gvisor", lacks={UNSEEN: "this machine has gVisor's processes, and none of the cells'"}),
@@ -368,5 +338,19 @@ ALL: tuple[EngineUnderTest, ...] = (
 """Every engine that is not emulated, and every runtime that is said to work."""
 
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
-UNDER_TEST = ALL if ONLY is None else tuple(one for one in (*ALL, QEMU) if one.name == ONLY)
-"""Those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""
+
+
+@cache
+def of_plugins() -> tuple[Bubblewrap, ...]:
+    """Return the engines of our plugins that are here: each has a module `engine` among its tests.
+
+    They are emulated, and slow by that: a run has one of them under test, and nothing else.
+    """
+    here = [name for name in index.ENGINES if index.is_here(name)]
+    return tuple(import_module(f"tests.plugins.{name}.engine").UNDER_TEST for name in here)
+
+
+@cache
+def under_test() -> tuple[EngineUnderTest, ...]:
+    """Return those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""
+    return ALL if ONLY is None else tuple(one for one in (*ALL, *of_plugins()) if one.name == ONLY)

@@ -45,14 +45,6 @@ def unpack(image: str, folder: Path) -> None:
     describe(folder)
 
 
-@cache
-def machine_of_tests() -> str:
-    """Return the same root, for which a machine is built."""
-    from sandbox_kernel.setup.machines import build
-
-    return build(root_of_tests(), state=False, progress=lambda line: None)
-
-
 def let_others_in(folder: Path) -> None:
     """Let every user enter a temporary folder of the tests: pytest keeps others out of those above it."""
     for each in (folder, *folder.parents):

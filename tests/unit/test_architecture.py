@@ -46,7 +46,6 @@ SHIPPED = (
         "tools",
         "packages",
     ),
-    *("walls", "guest"),
 )
 """What runs in the container; each imports those before it."""
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")

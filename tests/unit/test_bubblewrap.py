@@ -232,7 +232,7 @@ def test_which_engine_is_taken(
     engine: str, docker: bool, program: str | None, taken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.answers", lambda: docker)
-    monkeypatch.setattr(select, "bubblewrap_program", lambda: program)
+    monkeypatch.setattr("sandbox_kernel.engines.bubblewrap.discovery.bubblewrap_program", lambda: program)
     settings = replace(Settings(), engine=engine)
     assert select.chosen(settings) == taken
     made = select.make_engine(settings)
@@ -255,7 +255,7 @@ def test_auto_says_which_engine_it_takes_and_why(
     monkeypatch: pytest.MonkeyPatch, answers: bool, program: str | None, taken: str, said: str
 ) -> None:
     monkeypatch.setattr(docker_discovery, "answers", lambda: answers)
-    monkeypatch.setattr(select, "bubblewrap_program", lambda: program)
+    monkeypatch.setattr("sandbox_kernel.engines.bubblewrap.discovery.bubblewrap_program", lambda: program)
     settings = Settings(engine="auto")
     assert (select.chosen(settings), select.explained(settings)) == (taken, said)
     assert select.explained(Settings(engine="bubblewrap")) == "bubblewrap"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +15,7 @@ import pytest
 from sandbox_kernel.core.model import ProcessSample, SandboxSample
 from sandbox_kernel.engines import processes
 from sandbox_kernel.engines.broker import words
-from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.limit_watch import Place
-from sandbox_kernel.engines.qemu.container import QemuContainer
 from tests.support.cases import each
 from tests.support.kernels import eventually
 
@@ -131,18 +127,3 @@ def test_what_is_no_sample_is_unknown(said: dict[str, Any]) -> None:
 
 def test_a_sample_is_no_refusal_of_a_broker() -> None:
     assert "refused" not in SandboxSample._fields
-
-
-PROGRAM = str(Path("/proc/self/exe").readlink())
-
-
-async def test_qemu_s_process_is_no_program_of_its_machine() -> None:
-    """The control is a sandbox of bubblewrap's with the same process."""
-    found = []
-    for kind in (BubblewrapContainer, QemuContainer):
-        container = object.__new__(kind)
-        container.__dict__.update(_launched=SimpleNamespace(group=None, pid=0), _first=os.getpid())
-        found.append((await container.sample()).programs)
-    assert found[0] is not None
-    assert PROGRAM in {file for one in found[0] for file in one.files}
-    assert found[1] is None

@@ -17,16 +17,20 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_the_page_has_the_table_of_what_is_enforced() -> None:
-    assert enforced.as_markdown(walls.names()) in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
+    assert enforced.as_markdown(walls.all_walls()) in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
 
 
 def test_each_wall_has_a_word_for_each_row() -> None:
-    assert {len(row.cells) for row in enforced.ROWS} == {len(walls.WALLS)}
+    assert {len(row.cells) for row in enforced.ROWS} == {len(enforced.WALLS)}
     assert len({row.code for row in enforced.ROWS}) == len(enforced.ROWS)
-    text = walls.as_text([walls.Seen(wall, True, "") for wall in walls.WALLS])
+    text = walls.as_text([walls.Seen(wall, True, "") for wall in walls.all_walls()])
     for row in enforced.ROWS:
         assert row.name[1:].split()[0] in text
         assert all(cell.words for cell in row.cells if cell.holds == "partly"), row.code
+    assert tuple(wall.name for wall in walls.WALLS) == enforced.WALLS
+    for wall in walls.all_walls():
+        assert wall.enforces.keys() <= {row.code for row in enforced.ROWS}
+        assert all(cell.words for cell in wall.enforces.values() if cell.holds == "partly"), wall.name
 
 
 def test_a_wall_without_its_engine_is_not_here(
@@ -35,7 +39,7 @@ def test_a_wall_without_its_engine_is_not_here(
     monkeypatch.setattr("sandbox_kernel.engines.bubblewrap.engine.bubblewrap_program", lambda: None)
     code = main(["doctor", "--walls", "--json", "--engine", f"unix://{tmp_path}/nobody.sock"])
     seen = json.loads(capsys.readouterr().out)
-    assert (code, [one["here"] for one in seen]) == (1, [False] * len(walls.WALLS))
+    assert (code, [one["here"] for one in seen]) == (1, [False] * len(walls.all_walls()))
     assert all(one["found"] for one in seen)
     assert seen[1]["enforced"]["kernel"] == {"holds": "yes", "words": ""}
 
@@ -43,7 +47,7 @@ def test_a_wall_without_its_engine_is_not_here(
 def test_the_settings_of_each_wall_are_settings() -> None:
     from sandbox_kernel.config.table import SETTINGS
 
-    for wall in walls.WALLS:
+    for wall in walls.all_walls():
         named = dict(part.split(" = ") for part in wall.settings.split(", "))
         assert named.keys() <= SETTINGS.keys()
         assert named["engine"] == wall.engine

@@ -30,6 +30,10 @@ class Asked:
     """Of the broker's socket."""
     socket: socket.socket
 
+    @property
+    def engine(self) -> str:
+        return f"broker://{self.path}"
+
     def give_up(self) -> None:
         """Hang up: the broker ends what it makes for this connection."""
         self.socket.close()

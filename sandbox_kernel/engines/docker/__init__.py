@@ -12,3 +12,50 @@
 - `container`: One running container: its pipe, and why it ended.
 - `engine`: The Docker engine: start, adopt, list, reap.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..select import EngineProvider
+
+if TYPE_CHECKING:
+    from ...core.model import SandboxSpec, Settings
+    from ..about import Inspectable
+    from ..base import Ahead
+
+
+class DockerProvider(EngineProvider):
+    """Docker, found by itself or at an address."""
+
+    name = "docker"
+
+    def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
+        from .engine import DockerEngine
+
+        made = DockerEngine(base_url=self._url(address), ahead=ahead)
+        if ahead is not None:
+            made.go_on()
+        return made
+
+    def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
+        from .ahead import ask_ahead
+        from .discovery import socket_path
+
+        return ask_ahead(socket_path(self._url(address)), spec)
+
+    def answers(self) -> bool:
+        from . import discovery
+
+        return discovery.answers()
+
+    def address(self) -> str:
+        from .discovery import socket_path
+
+        return f"unix://{socket_path(None)}"
+
+    def _url(self, address: str) -> str | None:
+        return None if address == self.name else address
+
+
+PROVIDER = DockerProvider()

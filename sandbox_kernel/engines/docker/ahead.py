@@ -36,6 +36,10 @@ class Ahead:
     body: dict[str, Any]
     socket: socket.socket
 
+    @property
+    def engine(self) -> str:
+        return f"unix://{self.path}"
+
     def give_up(self) -> None:
         """Have the container removed as soon as it is there."""
         self.socket.close()

@@ -20,7 +20,7 @@ from typing import Any
 from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
 from ...engines.about import EngineInfo, Inspectable, Shown
-from ...engines.select import BUBBLEWRAP, QEMU, begin, chosen, make_engine
+from ...engines.select import BUBBLEWRAP, begin, chosen, make_engine, provider
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from . import cells, ends, outside, shows, standing
@@ -87,8 +87,7 @@ class _Run:
         self.results = results
         self.gvisor = settings.runtime == "runsc"
         self.bubblewrap = (engine_name := chosen(settings)) == BUBBLEWRAP
-        self.qemu = engine_name == QEMU
-        self.slow = {"seconds": SECONDS_IN_A_MACHINE} if self.qemu else {}
+        self.slow = {"seconds": SECONDS_IN_A_MACHINE} if provider(engine_name).is_emulated else {}
         self.found: list[Finding] = []
         self.planted = asyncio.Event()
         self.sessions: set[str] = set()

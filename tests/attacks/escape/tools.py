@@ -18,7 +18,7 @@ from sandbox_kernel.plugins.verify.inside import kit
 from sandbox_kernel.plugins.verify.shipped import PROGRAM, sources
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
 from tests.attacks.escape.weaker import weakened
-from tests.support.engines import IMAGE, ONLY, QEMU, SMALL, Bubblewrap
+from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins
 from tests.support.patience import SLOWNESS, within
 
 BATCH_SECONDS = 150.0
@@ -28,7 +28,7 @@ RUNTIMES = ("runc", "runsc", BUBBLEWRAP.name, BEST_EFFORT.name) if ONLY is None 
 """Those of this run."""
 EMULATED = 8
 """How many times as long an attack may take on a machine that is emulated."""
-ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT, QEMU)}
+ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT, *of_plugins())}
 
 Outcomes = dict[str, tuple[str, str]]
 
@@ -84,7 +84,7 @@ async def run_weakened(names: list[str], runtime: str, lacking: str, given: dict
 
 
 async def _attacked(container: Container, spec: SandboxSpec, names: list[str], given: dict[str, Any]) -> Outcomes:
-    longer = EMULATED if QEMU.name == ONLY else 1
+    longer = EMULATED if ONLY in {one.name for one in of_plugins()} else 1
     seconds = round(kit.SECONDS * SLOWNESS * longer)
     told = {"limits": asdict(spec.limits), "seconds": seconds, **given, "modules": sources(), "names": names}
     try:

@@ -11,7 +11,7 @@ import pytest
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from tests.support.engines import UNDER_TEST, Docker, EngineUnderTest, new_spec, receive_all
+from tests.support.engines import Docker, EngineUnderTest, new_spec, receive_all, under_test
 
 NOT_ON: dict[str, dict[str, str]] = {
     "runsc": {
@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "runtime" in metafunc.fixturenames:
         metafunc.parametrize("runtime", ["runc", "runsc"], scope="session")
     if "under_test" in metafunc.fixturenames:
-        metafunc.parametrize("under_test", UNDER_TEST, ids=[one.name for one in UNDER_TEST], scope="session")
+        metafunc.parametrize("under_test", under_test(), ids=[one.name for one in under_test()], scope="session")
 
 
 @pytest.fixture(autouse=True)

@@ -27,14 +27,24 @@ from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.verify.shipped import table
 from sandbox_kernel.setup import enforced
-from sandbox_kernel.setup.walls import WALLS
+from sandbox_kernel.setup.walls import all_walls
 from tests.attacks.escape.tools import Outcomes, run
 from tests.container.engines import test_contract
-from tests.support.engines import ALL, ONLY, QEMU, REPORT, Bubblewrap, EngineUnderTest, receive_line, report_sources
+from tests.support.engines import (
+    ALL,
+    ONLY,
+    REPORT,
+    Bubblewrap,
+    EngineUnderTest,
+    of_plugins,
+    receive_line,
+    report_sources,
+)
 
-COLUMNS = {"docker": "runc", "docker-gvisor": "runsc", "bubblewrap": "", "bubblewrap-best-effort": "", "qemu": ""}
+COLUMNS = {"docker": "runc", "docker-gvisor": "runsc", "bubblewrap": "", "bubblewrap-best-effort": ""}
+COLUMNS |= {one.name: "" for one in of_plugins()}
 """For each wall, in the order of the table, what it is called among those under test, and its runtime there."""
-BY_NAME = {one.name: one for one in (*ALL, QEMU)}
+BY_NAME = {one.name: one for one in (*ALL, *of_plugins())}
 
 CPUS = 0.1
 HOG = """
@@ -168,7 +178,7 @@ async def look(under: EngineUnderTest, ended: Outcomes) -> Seen:
 @pytest.mark.parametrize("name", COLUMNS)
 def test_each_word_of_the_table_is_true(name: str, tmp_path: Path) -> None:
     under = BY_NAME[name]
-    if name != (ONLY or name) or (under is QEMU and ONLY is None):
+    if name != (ONLY or name) or (under in of_plugins() and ONLY is None):
         pytest.skip("machines are emulated, and make test-qemu has nothing else")
     if reason := under.absent():
         pytest.skip(reason)
@@ -176,7 +186,7 @@ def test_each_word_of_the_table_is_true(name: str, tmp_path: Path) -> None:
         if each.stat().st_uid == os.geteuid():
             each.chmod(0o755)  # so that only the sandbox is in the way
     seen = asyncio.run(look(under, run(ATTACKS, COLUMNS[name] or name, None, tmp_path)))
-    cells = enforced.of(list(COLUMNS).index(name))
+    cells = enforced.of(all_walls()[list(COLUMNS).index(name)])
     expected = {
         code: PARTLY[code](seen) if cell.holds == "partly" else cell.holds == "yes" for code, cell in cells.items()
     }
@@ -185,7 +195,7 @@ def test_each_word_of_the_table_is_true(name: str, tmp_path: Path) -> None:
 
 
 def test_the_columns_are_the_walls() -> None:
-    assert [(wall.engine, wall.runtime) for wall in WALLS] == [
+    assert [(wall.engine, wall.runtime) for wall in all_walls()] == [
         (name.split("-")[0], runtime if runtime == "runsc" else "") for name, runtime in COLUMNS.items()
     ]
     assert {*JUDGES, "ends"} == {row.code for row in enforced.ROWS}

@@ -4,7 +4,7 @@ A root's folder has a folder `machine` beside its `root.json`:
 
     machine/machine.json   {"format": 1, "contents": …, "guest": …, "kernel": …, "made": …, "files": {name: digest}}
     machine/kernel         the kernel, of the distribution's package
-    machine/initrd         its first files: busybox, the modules, and the first process (`container/guest.py`)
+    machine/initrd         its first files: busybox, the modules, and the first process (`inside/guest.py`)
     machine/root.squashfs  the root's files
 
 `contents` is the root's, so a root that was made anew has no machine until that is built, too; `guest` is the digest of
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
-from ..core.resources import PACKAGE
+from ...core.resources import PACKAGE
 
 FORMAT = 1
 FOLDER = "machine"
@@ -52,7 +52,8 @@ GUEST = ("walls", "guest")
 def guest_sources() -> dict[str, str]:
     """Return the modules of the machine's first process, by the files of a package."""
     sources = {
-        f"container/{name}.py": (PACKAGE / "container" / f"{name}.py").read_text(encoding="utf-8") for name in GUEST
+        f"container/{name}.py": (PACKAGE / "plugins/qemu/inside" / f"{name}.py").read_text(encoding="utf-8")
+        for name in GUEST
     }
     main = 'import sys\nsys.path.insert(0, "/run/guest")\nfrom container.guest import run\nrun()\n'
     return {"__main__.py": main, "container/__init__.py": "", **sources}

@@ -11,9 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...core.model import SandboxSpec
-from ..bubblewrap.ahead import group_for
-from ..bubblewrap.launch import Guest, Launched, Way, launch, way
-from ..bubblewrap.roots import Root
+from ...engines.bubblewrap.launcher import Guest, Launched, Root, Way, group_for, launch, way
 from . import box, hardware
 from .made import Made
 from .places import Machine

@@ -10,7 +10,7 @@ import platform
 from pathlib import Path
 
 from ...core.model import format_bytes
-from ..about import Condition
+from ...engines.about import Condition
 from . import places, states
 
 KVM = "/dev/kvm"

@@ -17,12 +17,19 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..core.codes import EndCode
-from ..core.errors import EngineError, SandboxError
-from ..core.model import Settings, format_bytes
-from ..engines.machine_form import (
+from ...core.codes import EndCode
+from ...core.errors import EngineError, SandboxError
+from ...core.model import Settings, format_bytes
+from ...engines.bubblewrap.launcher import Root, bubblewrap_program, find_root, program_in
+from ...engines.machines import Preparing
+from ...engines.select import make_engine
+from ...engines.shipping import new_spec
+from ...setup.roots import KINDS, State
+from ...setup.roots import state as root_state
+from ...setup.steps import Say, Steps, step, tail
+from ...setup.turns import alone
+from .form import (
     DESCRIPTION,
     DISK,
     FILES,
@@ -35,16 +42,6 @@ from ..engines.machine_form import (
     guest_digest,
     guest_sources,
 )
-from ..engines.machines import Preparing
-from ..engines.select import QEMU, bubblewrap_program, make_engine, program_in, root_named
-from ..engines.shipping import new_spec
-from .roots import KINDS, State
-from .roots import state as root_state
-from .steps import Say, Steps, step, tail
-from .turns import alone
-
-if TYPE_CHECKING:
-    from ..engines.select import Root
 
 ENTRY_POINTS = {"kernels": False, "the SDK and what builds on it": True}
 """Each entry point, and whether figures bring their data along."""
@@ -66,7 +63,7 @@ def build(name: str, *, force: bool = False, state: bool = True, progress: Say =
 
     Raises `EngineError`, and `ImageMissing` where there is no such root.
     """
-    root = root_named(name)
+    root = find_root(name)
     steps = Steps(progress)
     target = Path(root.folder, FOLDER)
     with alone(Path(root.folder), steps):
@@ -116,7 +113,7 @@ def _make(root: Root, target: Path, steps: Steps) -> None:
 def take_states(name: str, steps: Steps) -> None:
     """Take states of the default settings; where that fails, machines start from nothing, and slower."""
     for entry, charts in ENTRY_POINTS.items():
-        settings = Settings(engine=QEMU, image=name, charts=charts)
+        settings = Settings(engine="qemu", image=name, charts=charts)
         try:
             engine = make_engine(settings)
             if isinstance(engine, Preparing):
@@ -143,7 +140,7 @@ def state(name: str) -> State:
     command = f"{BUILD} --tag {name}" if name not in KINDS else f"{BUILD} --kind {KINDS[name]}"
     if found.status == "wrong":
         return State("wrong", found.found, command)
-    if not is_current(root_named(name)):
+    if not is_current(find_root(name)):
         return State("wrong", f"{name} has no machine that fits", command)
     return State(found.status, found.found, command if found.status == "note" else "")
 

@@ -20,18 +20,25 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, SandboxError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
-from ..abilities import Ability
-from ..attestation import WITHOUT_A_CGROUP_QEMU, checks, same
-from ..base import Check, Witness
-from ..bubblewrap.arguments import ETC_MOUNTS, arguments, variables
-from ..bubblewrap.container import SIGKILLED, BubblewrapHandover
-from ..bubblewrap.launch import Launched, machine
-from ..bubblewrap.roots import Root
-from ..bubblewrap.watch import MayUse
-from ..bubblewrap.witness import compared, look
-from ..hardening import protections
-from ..machines import state_bytes
-from ..pipe import Pipe
+from ...engines.abilities import Ability
+from ...engines.attestation import checks, same
+from ...engines.base import Check, Witness
+from ...engines.bubblewrap.launcher import (
+    ETC_MOUNTS,
+    SIGKILLED,
+    BubblewrapHandover,
+    Launched,
+    MayUse,
+    Root,
+    arguments,
+    compared,
+    look,
+    machine,
+    variables,
+)
+from ...engines.hardening import protections
+from ...engines.machines import state_bytes
+from ...engines.pipe import Pipe
 from . import box, hardware, orders
 from .beginning import Plan
 from .lines import Lines
@@ -219,7 +226,7 @@ class QemuContainer(Resting):
         lines = compared(wanted, mine, words, look(mine, self._first))
         weaker = mine.group is None and spec.limits_kept == "best-effort"
         names = variables(protections(spec), made.root) - {"PWD"}
-        return Witness(lines, names, ETC_MOUNTS, WITHOUT_A_CGROUP_QEMU if weaker else "qemu")
+        return Witness(lines, names, ETC_MOUNTS, "qemu without a cgroup" if weaker else "qemu")
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 

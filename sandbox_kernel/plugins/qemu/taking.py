@@ -1,6 +1,6 @@
 """A process of its own that takes one state, and ends: whoever wanted it may be gone long before.
 
-    python -I -m sandbox_kernel.engines.qemu {"image": …, "limits": …}
+    python -I -m sandbox_kernel.plugins.qemu {"image": …, "limits": …}
 
 Starts it, and reads there what was asked for. Imports the model, and the shipping there.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from ...core.model import AgentOptions, Limits, SandboxSpec
 from ...core.resources import start_apart
 
-MODULE = "sandbox_kernel.engines.qemu"
+MODULE = "sandbox_kernel.plugins.qemu"
 START_SECONDS = 10.0
 
 
@@ -39,7 +39,7 @@ def begin(spec: SandboxSpec, preload: tuple[str, ...], folder: Path, *, cgroup: 
 
 def spec_of(said: dict[str, Any]) -> SandboxSpec:
     """Return the spec that was asked for: it has the same state."""
-    from ..shipping import command_of, new_uid
+    from ...engines.shipping import command_of, new_uid
 
     options = AgentOptions(charts=said["charts"], zone=said["zone"])
     limits = Limits(**said["limits"])

@@ -17,7 +17,7 @@ from ...container import wire
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
-from ..shipping import command_of, new_uid
+from ...engines.shipping import command_of, new_uid
 from . import states
 from .container import QemuContainer
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
-from ..bubblewrap.roots import Root
-from ..machine_form import DESCRIPTION, FILES, FOLDER, FORMAT, guest_digest
+from ...engines.bubblewrap.launcher import Root
+from .form import DESCRIPTION, FILES, FOLDER, FORMAT, guest_digest
 
 PROGRAM = "qemu-system-x86_64"
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin"

@@ -20,12 +20,13 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError
 from sandbox_kernel.core.model import SandboxSpec, Settings
 from sandbox_kernel.engines import shipping
-from sandbox_kernel.engines.qemu import ready, states
-from sandbox_kernel.engines.qemu.container import QemuContainer
-from sandbox_kernel.engines.qemu.engine import QemuEngine
-from tests.container.engines.test_machines import machine_of
-from tests.support.engines import ONLY, QEMU, SMALL, receive_line
-from tests.support.roots import machine_of_tests
+from sandbox_kernel.plugins.qemu import ready, states
+from sandbox_kernel.plugins.qemu.container import QemuContainer
+from sandbox_kernel.plugins.qemu.engine import QemuEngine
+from tests.plugins.qemu.container.test_machines import machine_of
+from tests.plugins.qemu.engine import UNDER_TEST as QEMU
+from tests.plugins.qemu.engine import machine_of_tests
+from tests.support.engines import ONLY, SMALL, receive_line
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),

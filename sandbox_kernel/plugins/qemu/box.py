@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 from ...core.model import SandboxSpec
-from ..bubblewrap.roots import Root
-from ..hardening import Protections, protections
+from ...engines.bubblewrap.launcher import Root
+from ...engines.hardening import Protections, protections
 from . import calls, hardware
 from .places import SHARES, Machine
 

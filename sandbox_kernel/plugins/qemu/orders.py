@@ -11,10 +11,9 @@ import time
 from typing import Any
 
 from ...core.model import SandboxSpec
-from .. import filter as system_calls
-from ..bubblewrap.arguments import PROC, etc
-from ..bubblewrap.roots import Root
-from ..hardening import protections
+from ...engines import filter as system_calls
+from ...engines.bubblewrap.launcher import PROC, Root, etc
+from ...engines.hardening import protections
 
 SEED_BYTES = 64
 MACHINE = "x86_64"

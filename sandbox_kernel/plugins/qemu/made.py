@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..bubblewrap.roots import Root
-from ..bubblewrap.roots import find as find_root
+from ...engines.bubblewrap.launcher import Root, find_root
 from . import box, hardware
 from .places import Machine, find, needed
 

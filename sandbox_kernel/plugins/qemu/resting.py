@@ -22,13 +22,19 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import ExitReason
 from ...core.tasks import Tasks
-from ..attestation import demand
-from ..bubblewrap.container import KILL_SECONDS, SIGKILLED, BubblewrapContainer
-from ..bubblewrap.finding import has_ended
-from ..bubblewrap.launch import Launched, await_end
-from ..bubblewrap.warden import kill, warden
-from ..machines import state_bytes
-from ..pipe import Pipe
+from ...engines.attestation import demand
+from ...engines.bubblewrap.launcher import (
+    KILL_SECONDS,
+    SIGKILLED,
+    BubblewrapContainer,
+    Launched,
+    await_end,
+    has_ended,
+    kill,
+    warden,
+)
+from ...engines.machines import state_bytes
+from ...engines.pipe import Pipe
 from . import states
 from .beginning import Plan
 from .made import Made

@@ -1,7 +1,12 @@
 """QEMU: a machine of its own for each session, with a kernel of its own under the code; emulated.
 
 QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it and limits it is all there already.
+What runs in the machine before the agent is in `inside/`.
 
+- `plugin`: What this plugin adds: the engine `qemu`.
+- `wall`: What it closes in, for people.
+- `form`: The form of what machines start from.
+- `build`: Making it.
 - `places`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.
 - `hardware`: The machine's devices and features in QEMU's words, each with why it is there; pure.
 - `calls`: The system calls that QEMU may make.

@@ -5,7 +5,7 @@ No socket is made, no program started but itself, no process traced, no namespac
 
 from __future__ import annotations
 
-from ..seccomp import ABSENT, ENOSYS, IOCTLS, MEMORY, NEW_NAMESPACES, TIME, WAITING, Condition, Rule
+from ...engines.seccomp import ABSENT, ENOSYS, IOCTLS, MEMORY, NEW_NAMESPACES, TIME, WAITING, Condition, Rule
 
 FILES = """
     access faccessat faccessat2 open openat close close_range read readv pread64 preadv preadv2 write writev pwrite64

@@ -18,20 +18,26 @@ from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
-from ..bubblewrap import errors, roots
-from ..bubblewrap.arguments import mounts
-from ..bubblewrap.container import taken_over
-from ..bubblewrap.discovery import bubblewrap_program, reachable
-from ..bubblewrap.engine import BubblewrapEngine
-from ..bubblewrap.launch import drops
-from ..pipe import Pipe
+from ...engines.bubblewrap.launcher import (
+    BubblewrapEngine,
+    bubblewrap_program,
+    drops,
+    find_root,
+    missing,
+    mounts,
+    program_in,
+    reachable,
+    taken_over,
+    unreachable,
+)
+from ...engines.pipe import Pipe
 from . import box, hardware, places, ready, states, taking
 from .beginning import MARK, Plan, Ways
 from .container import ABILITIES, QemuContainer
 from .made import Made
 
 if TYPE_CHECKING:
-    from ..about import Condition, EngineInfo, Shown
+    from ...engines.about import Condition, EngineInfo, Shown
 
 PREPARE_SECONDS = 300.0
 NICENESS = 15
@@ -171,14 +177,14 @@ class QemuEngine(BubblewrapEngine):
             )
         bwrap, program = bubblewrap_program(), places.needed()
         if bwrap is None:
-            raise errors.missing()
-        root = roots.find(spec.image)
+            raise missing()
+        root = find_root(spec.image)
         machine = places.find(root)
         if drops():
             for path in (bwrap, program, machine.folder):
                 if not reachable(path):
-                    raise errors.unreachable(path)
-        if state is None and roots.program(root, spec.command[0]) is None:
+                    raise unreachable(path)
+        if state is None and program_in(root, spec.command[0]) is None:
             raise EngineError(
                 EndCode.ENGINE_FAILED,
                 f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
@@ -230,7 +236,7 @@ class QemuEngine(BubblewrapEngine):
     def place(self, spec: SandboxSpec) -> tuple[Path, str]:
         """Return where a state for a spec lies, and its name there."""
         program = places.needed()
-        machine = places.find(roots.find(spec.image))
+        machine = places.find(find_root(spec.image))
         folder = states.folder_of_user() if self._folder is None else self._folder
         return folder, states.key_of(spec, machine, program, box.count_of(spec), self._preload)
 

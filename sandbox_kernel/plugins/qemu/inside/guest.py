@@ -77,7 +77,7 @@ class Draws:
     """Who draws random numbers of this machine's kernel, as the kernel's own tracing sees it.
 
     Every way to them leads through these functions: the system call, both devices, and the kernel's file of UUIDs. The
-    processor's own instructions and the vDSO, which no trace sees, are switched off (`engines/qemu/hardware.py`).
+    processor's own instructions and the vDSO, which no trace sees, are switched off (`plugins/qemu/hardware.py`).
     """
 
     FOLDER = "/sys/kernel/tracing"

@@ -17,15 +17,14 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
-from sandbox_kernel.engines import machine_form
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
 from sandbox_kernel.engines.bubblewrap.roots import Root
 from sandbox_kernel.engines.machines import state_bytes
 from sandbox_kernel.engines.pipe import Pipe
-from sandbox_kernel.engines.qemu import box, calls, hardware, lines, monitor, orders, places
-from sandbox_kernel.engines.qemu.container import QemuContainer
-from sandbox_kernel.engines.qemu.lines import LINE_BYTES, Lines
-from sandbox_kernel.setup import machines
+from sandbox_kernel.plugins.qemu import box, calls, form, hardware, lines, monitor, orders, places
+from sandbox_kernel.plugins.qemu import build as machines
+from sandbox_kernel.plugins.qemu.container import QemuContainer
+from sandbox_kernel.plugins.qemu.lines import LINE_BYTES, Lines
 from tests.support import ROOT
 from tests.support.patience import within
 
@@ -108,20 +107,20 @@ def test_the_order_to_start_holds_the_protections(tmp_path: Path) -> None:
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
-    folder = tmp_path / machine_form.FOLDER
+    folder = tmp_path / form.FOLDER
     folder.mkdir(mode=0o755)
-    for name in machine_form.FILES:
+    for name in form.FILES:
         (folder / name).write_bytes(b"x")
         (folder / name).chmod(0o644)
     said = {
-        "format": machine_form.FORMAT,
+        "format": form.FORMAT,
         "contents": "sha256:0",
-        "guest": machine_form.guest_digest(),
+        "guest": form.guest_digest(),
         "kernel": "6.1",
-        "files": dict.fromkeys(machine_form.FILES, "sha256:1"),
+        "files": dict.fromkeys(form.FILES, "sha256:1"),
     }
-    (folder / machine_form.DESCRIPTION).write_text(json.dumps(said))
-    (folder / machine_form.DESCRIPTION).chmod(0o644)
+    (folder / form.DESCRIPTION).write_text(json.dumps(said))
+    (folder / form.DESCRIPTION).chmod(0o644)
     return folder
 
 
@@ -133,19 +132,19 @@ def test_a_machine_that_was_built_is_found(built: Path) -> None:
 
 def other(**fields: object) -> Callable[[Path], object]:
     def change(folder: Path) -> object:
-        path = folder / machine_form.DESCRIPTION
+        path = folder / form.DESCRIPTION
         return path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
     return change
 
 
 def of_another(folder: Path) -> None:
-    (folder / machine_form.DISK).chmod(0o666)
+    (folder / form.DISK).chmod(0o666)
 
 
 def a_link(folder: Path) -> None:
-    (folder / machine_form.KERNEL).rename(folder / "elsewhere")
-    (folder / machine_form.KERNEL).symlink_to(folder / "elsewhere")
+    (folder / form.KERNEL).rename(folder / "elsewhere")
+    (folder / form.KERNEL).symlink_to(folder / "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def a_link(folder: Path) -> None:
         (other(files={}), "kernel"),
         (of_another, "others may write"),
         (a_link, "is a link"),
-        (lambda folder: (folder / machine_form.INITRD).unlink(), "No such file"),
+        (lambda folder: (folder / form.INITRD).unlink(), "No such file"),
     ],
 )
 def test_what_does_not_fit_is_refused(built: Path, change: Callable[[Path], object], why: str) -> None:

@@ -22,14 +22,15 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, SandboxDied
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines.qemu import states, taking
-from sandbox_kernel.engines.qemu.container import QemuContainer
 from sandbox_kernel.files import snapshots
-from tests.container.engines.test_snapshots import SLOW
+from sandbox_kernel.plugins.qemu import states, taking
+from sandbox_kernel.plugins.qemu.container import QemuContainer
+from tests.plugins.qemu.container.test_snapshots import SLOW
+from tests.plugins.qemu.engine import UNDER_TEST as QEMU
+from tests.plugins.qemu.engine import machine_of_tests
 from tests.support import ROOT
-from tests.support.engines import ONLY, QEMU, receive_line
+from tests.support.engines import ONLY, receive_line
 from tests.support.patience import within
-from tests.support.roots import machine_of_tests
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -284,7 +285,7 @@ async def test_one_that_runs_does_not_rest(container: QemuContainer, tmp_path: P
 OWNER = """
 import asyncio, os, sys
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines.qemu.engine import QemuEngine
+from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from tests.support.engines import SMALL
 async def main():
     session, image, folder, *command = sys.argv[1:]

@@ -19,15 +19,16 @@ import pytest
 
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines import machine_form
-from sandbox_kernel.engines.qemu import container as module
-from sandbox_kernel.engines.qemu import hardware
-from sandbox_kernel.engines.qemu.container import QemuContainer
-from sandbox_kernel.setup.machines import archive
-from tests.container.engines.test_machines import machine_of, seen_of
-from tests.support.engines import ECHO, ONLY, QEMU, SMALL
+from sandbox_kernel.plugins.qemu import container as module
+from sandbox_kernel.plugins.qemu import form, hardware
+from sandbox_kernel.plugins.qemu.build import archive
+from sandbox_kernel.plugins.qemu.container import QemuContainer
+from tests.plugins.qemu.container.test_machines import machine_of, seen_of
+from tests.plugins.qemu.engine import UNDER_TEST as QEMU
+from tests.plugins.qemu.engine import machine_of_tests
+from tests.support.engines import ECHO, ONLY, SMALL
 from tests.support.patience import within
-from tests.support.roots import describe, machine_of_tests
+from tests.support.roots import describe
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -89,13 +90,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
         for each in (folder, *folder.parents):
             if each.stat().st_uid == os.geteuid() and each.name.startswith(("pytest-", "hostile", "popen-")):
                 each.chmod(0o755)
-        shutil.copytree(real / machine_form.FOLDER, folder / machine_form.FOLDER, copy_function=linked)
+        shutil.copytree(real / form.FOLDER, folder / form.FOLDER, copy_function=linked)
         python = folder / "root/usr/local/bin/python3"
         python.parent.mkdir(parents=True)
         python.touch(0o755)
         describe(folder)
         if program is not None:  # the kernel takes one archive after another, and of a file the last
-            path = folder / machine_form.FOLDER / machine_form.INITRD
+            path = folder / form.FOLDER / form.INITRD
             data = path.read_bytes()
             path.unlink()
             text = (BEFORE + program + "\n").encode()
@@ -214,7 +215,7 @@ carry(b", read-only: " + open("/sys/block/vda/ro", "rb").read())
 for_ever()
 """
     root = hostile(program)
-    disk = Path(root, machine_form.FOLDER, machine_form.DISK)
+    disk = Path(root, form.FOLDER, form.DISK)
     before = digest(disk)
     container = await started(root)
     try:

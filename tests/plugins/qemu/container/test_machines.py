@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed, EngineError
-from sandbox_kernel.engines.qemu.engine import QemuEngine
+from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from tests.container.engines.test_contract import an_owner
-from tests.support.engines import DEAF, ONLY, QEMU, REPORT, receive_line, report_sources
+from tests.plugins.qemu.engine import UNDER_TEST as QEMU
+from tests.support.engines import DEAF, ONLY, REPORT, receive_line, report_sources
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),

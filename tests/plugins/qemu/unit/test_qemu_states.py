@@ -24,9 +24,9 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines import shipping
-from sandbox_kernel.engines.qemu import places, ready, states, taking
-from sandbox_kernel.engines.qemu.engine import QemuEngine, may_be_kept
-from sandbox_kernel.setup import machines
+from sandbox_kernel.plugins.qemu import build as machines
+from sandbox_kernel.plugins.qemu import places, ready, states, taking
+from sandbox_kernel.plugins.qemu.engine import QemuEngine, may_be_kept
 from sandbox_kernel.setup.steps import Steps
 from tests.support import ROOT
 from tests.support.patience import within

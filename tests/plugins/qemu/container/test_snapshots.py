@@ -21,11 +21,12 @@ import pytest_asyncio
 from sandbox_kernel import AsyncSandbox, ConfigurationError, FileNotThere, FileRefused, Sandbox
 from sandbox_kernel.core.errors import SandboxPaused
 from sandbox_kernel.engines.abilities import Ability
-from sandbox_kernel.engines.qemu import states
 from sandbox_kernel.files import snapshots
+from sandbox_kernel.plugins.qemu import states
+from tests.plugins.qemu.engine import UNDER_TEST as QEMU
+from tests.plugins.qemu.engine import machine_of_tests
 from tests.support import ROOT
-from tests.support.engines import ONLY, QEMU
-from tests.support.roots import machine_of_tests
+from tests.support.engines import ONLY
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),

@@ -15,9 +15,9 @@ import pytest
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import ExitReason
 from sandbox_kernel.core.tasks import Tasks
-from sandbox_kernel.engines.qemu import resting, states
-from sandbox_kernel.engines.qemu.beginning import Plan
-from sandbox_kernel.engines.qemu.resting import Asleep, Resting
+from sandbox_kernel.plugins.qemu import resting, states
+from sandbox_kernel.plugins.qemu.beginning import Plan
+from sandbox_kernel.plugins.qemu.resting import Asleep, Resting
 from tests.support.patience import within
 
 

@@ -1,0 +1,5 @@
+"""What runs in a machine before the agent: its first process. Shipped as source, on the standard library alone.
+
+- `walls`: The sandbox around the agent, built again from what the host says.
+- `guest`: The first process: it hears the host, starts the agent behind the walls, and carries the bytes.
+"""
