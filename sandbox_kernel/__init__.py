@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from .sdk.execution import Logs as Logs
     from .sdk.following import CommandResult as CommandResult
     from .sdk.following import ProcessInfo as ProcessInfo
+    from .sdk.messages import OutputMessage as OutputMessage
     from .sdk.result import Result as Result
-    from .sdk.said import OutputMessage as OutputMessage
     from .sdk.values import CellUsage as CellUsage
     from .sdk.values import NetworkDenial as NetworkDenial
     from .sdk.values import NetworkUsage as NetworkUsage
@@ -110,7 +110,7 @@ _PLACES = {
         "ProcessInfo",
     ),
     "sdk.result": ("Result",),
-    "sdk.said": ("OutputMessage",),
+    "sdk.messages": ("OutputMessage",),
     "sdk.values": (
         "CellUsage",
         "NetworkDenial",

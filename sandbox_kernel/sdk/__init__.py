@@ -1,6 +1,6 @@
 """An entry point: a session in the caller's own process, with and without `await`.
 
-- `said`: Text that is more than text: what a cell printed, and JSON.
+- `messages`: Text that is more than text: what a cell printed, and JSON.
 - `charts`: What a figure shows, as values.
 - `result`: One result of a cell.
 - `execution`: What `run_code` brings back, and how it is put together from messages.
@@ -23,12 +23,12 @@
 - `ownership`: Whose a sandbox is, and with what it ends.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
 - `metrics`: What a sandbox uses.
-- `kept_settings`: Its settings: what goes with it, and what is the next owner's own.
-- `keeping`: A sandbox that outlives its caller, and what the next one goes on from.
+- `detached_settings`: Its settings: what goes with it, and what is the next owner's own.
+- `detached`: A sandbox that outlives its caller, and what the next one goes on from.
 - `installing`: Packages into a sandbox that runs.
-- `storing`: A sandbox that is written down, and others that go on from there.
+- `snapshotting`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
-- `errands`: Cells of this package's own, which do something for a caller.
+- `internal_cells`: Cells of this package's own, which do something for a caller.
 - `background`: The event loop of all blocking sandboxes, in one thread.
 - `blocking`: `Sandbox`: the same without `await`.
 """

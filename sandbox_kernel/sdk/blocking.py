@@ -36,10 +36,10 @@ from .files import AsyncFiles, Data
 from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo
 from .input import late, limit_of, pieces
 from .installing import InstalledPackage
+from .messages import OutputMessage
 from .paginators import SandboxPaginator, asked_for
 from .paths import Name
-from .said import OutputMessage
-from .storing import SnapshotInfo, own_store
+from .snapshotting import SnapshotInfo, own_store
 from .values import Keywords, Missed, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Sandbox:
         **service: Any,
     ) -> SandboxPaginator:
         """Return the sandboxes that run, of this process and detached ones; see `AsyncSandbox.list`."""
-        from .keeping import listed
+        from .detached import listed
 
         here = [one.info for one in cls._known.values()]
         kept = in_a_loop(listed(service))
@@ -215,7 +215,7 @@ class Sandbox:
         """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            from .keeping import described
+            from .detached import described
 
             settings, how = in_a_loop(described(str(self), take=take, service=service))
             found = (kind or Sandbox)(settings, **how).__enter__()

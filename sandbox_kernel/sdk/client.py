@@ -22,18 +22,18 @@ from ..engines.abilities import Ability, abilities_of
 from ..files.names import FileLimits
 from ..files.snapshot_parts import Snapshot
 from ..session.session import Session
-from . import storing, variables
+from . import snapshotting, variables
 from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
 from .installing import InstalledPackage, Packages
 from .instance import Instance, Origin
+from .messages import OutputMessage
 from .metrics import Metrics
 from .options import SandboxOptions
 from .paginators import AsyncSandboxPaginator, asked_for
-from .said import OutputMessage
-from .storing import SnapshotInfo, Snapshots
+from .snapshotting import SnapshotInfo, Snapshots
 from .values import (
     Keywords,
     Missed,
@@ -464,7 +464,7 @@ class AsyncSandbox:
     @classmethod
     def prepared(cls, name: str, **keywords: Any) -> Self:
         """Return the same, not started yet. Reads all of the snapshot, which may take seconds."""
-        origin, settings, options = storing.restored(name, keywords)
+        origin, settings, options = snapshotting.restored(name, keywords)
         try:
             made = cls._of(origin, settings, timeout=options.seconds, metadata=options.metadata)
             made._snapshots.require(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)
@@ -483,12 +483,12 @@ class AsyncSandbox:
     @staticmethod
     async def snapshots(settings: Settings | None = None) -> builtins.list[Snapshot]:
         """Return this user's snapshots, the newest first."""
-        return builtins.list(await asyncio.to_thread(storing.own_store(settings).list))
+        return builtins.list(await asyncio.to_thread(snapshotting.own_store(settings).list))
 
     @staticmethod
     async def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
         """Remove a snapshot; return whether there was one."""
-        return await asyncio.to_thread(storing.own_store(None).delete, snapshot_id)
+        return await asyncio.to_thread(snapshotting.own_store(None).delete, snapshot_id)
 
     # --- by its id, and beyond this process ---
 
@@ -515,7 +515,7 @@ class AsyncSandbox:
         """
 
         async def detached() -> builtins.list[SandboxInfo]:
-            from .keeping import listed
+            from .detached import listed
 
             return await listed(service)
 
@@ -546,7 +546,7 @@ class AsyncSandbox:
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            from .keeping import described
+            from .detached import described
 
             settings, how = await described(str(self), take=take, service=service)
             found = await (kind or AsyncSandbox)(settings, **how).__aenter__()
@@ -619,7 +619,7 @@ class AsyncSandbox:
         """
         limit = seconds(timeout)
         if isinstance(self, str):
-            from .keeping import extended
+            from .detached import extended
 
             await extended(self, limit, service)
             return
@@ -638,7 +638,7 @@ class AsyncSandbox:
         if isinstance(self, str):
             if (found := AsyncSandbox._known.get(self)) is not None:
                 return await found.kill()
-            from .keeping import ended
+            from .detached import ended
 
             return await ended(self, service)
         if self._known.get(self.id) is self:

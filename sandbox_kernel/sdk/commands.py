@@ -19,7 +19,7 @@ from ..core.tasks import Tasks
 from .callbacks import Callback, Callbacks
 from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests, Run
 from .input import Streamed, stream
-from .said import OutputMessage
+from .messages import OutputMessage
 
 OnPty = Callable[[bytes], Awaitable[object] | object]
 

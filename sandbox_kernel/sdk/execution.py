@@ -17,8 +17,8 @@ from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.lines import markup
 from ..policy.shown import Stream, plain, tree
+from .messages import JsonText, OutputMessage
 from .result import Result, short
-from .said import JsonText, OutputMessage
 from .values import CellUsage, NetworkDenial
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from ..files.names import printable
 from ..policy.shown import Stream
 from . import variables
 from .execution import Execution
-from .said import OutputMessage
+from .messages import OutputMessage
 from .values import UsualSeconds, seconds_within
 
 Run = Callable[..., Awaitable[Execution]]

@@ -22,7 +22,7 @@ from ..core.errors import (
     SandboxPaused,
 )
 from ..core.tasks import Tasks, noted_in
-from ..session import remembered
+from ..session import snapshot_facts
 from ..session.session import Session
 from . import starts
 from .cell import Cell, Front, Tell, submit_silently
@@ -46,13 +46,14 @@ class Origin:
         """Start a session where it goes on from. Raises as `start`."""
         try:
             session.begin_from(
-                dict(self._said["state"]), remembered.start_options(session.engine, self._name, self._said, self._fd)
+                dict(self._said["state"]),
+                snapshot_facts.start_options(session.engine, self._name, self._said, self._fd),
             )
             await session.started()
         finally:
             self.close()
         session.audit("restored", snapshot=self._name)
-        submit_silently(session, remembered.anew())
+        submit_silently(session, snapshot_facts.anew())
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

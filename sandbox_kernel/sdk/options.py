@@ -46,7 +46,7 @@ class SandboxOptions:
         """Return whose the sandbox is. Raises `ConfigurationError` for one that cannot outlive this process."""
         if self.detached is False:
             return Ownership(self.settings, self.seconds)
-        from .keeping import Detached
+        from .detached import Detached
 
         return Detached(self.settings, self.seconds, self.metadata, self.detached)
 

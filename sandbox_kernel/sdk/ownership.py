@@ -1,4 +1,4 @@
-"""Whose a sandbox is: by default this process's. One that outlives this process is in `keeping`."""
+"""Whose a sandbox is: by default this process's. One that outlives this process is in `detached`."""
 
 from __future__ import annotations
 

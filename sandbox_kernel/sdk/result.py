@@ -11,7 +11,7 @@ from typing import Any
 
 from ..policy import charts
 from .charts import Chart
-from .said import JsonText
+from .messages import JsonText
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMATS = {

@@ -15,9 +15,9 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `meter`: What one cell used of processor and memory, as its sandbox says.
 - `states`: The states of one container, and what may follow what.
 - `exit_reasons`: Why a kernel or a sandbox ended, in words.
-- `life`: One container from its start to the name of its death.
+- `lifecycle`: One container from its start to the name of its death.
 - `idleness`: When a sandbox that nobody uses has to go.
-- `remembered`: What the host writes down beside a snapshot, and what must fit.
+- `snapshot_facts`: What the host writes down beside a snapshot, and what must fit.
 - `pauses`: The pauses of a session, and what bounds them.
 - `monitor`: What is noticed while code runs, and what comes of it.
 - `alerts`: Alerts on their way to the operator.

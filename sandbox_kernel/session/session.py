@@ -26,7 +26,7 @@ from .agent_words import Usage
 from .handshake import KernelHandshake
 from .hints import Hints
 from .idleness import Idleness
-from .life import Life
+from .lifecycle import Lifecycle
 from .link import Link
 from .meter import Meter
 from .pauses import Pauses
@@ -332,8 +332,8 @@ class Session:
         self.audit.observe(monitor.hear)
         return monitor
 
-    def _next_life(self) -> Life:
-        return Life(
+    def _next_life(self) -> Lifecycle:
+        return Lifecycle(
             self.id,
             self.settings,
             self.requests,

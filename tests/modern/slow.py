@@ -32,7 +32,7 @@ BOUNDS = {
     "kernel.proxy": ("SHUTDOWN_SECONDS",),
     "session.requests.clocks": ("PATIENCE_SECONDS",),
     "session.requests.escalation": ("KILL_SECONDS",),
-    "session.life": ("EXIT_SECONDS",),
+    "session.lifecycle": ("EXIT_SECONDS",),
     "session.link": ("PING_SECONDS", "ANSWER_SECONDS"),
     "setup.doctor": ("TOTAL_SECONDS",),
     "setup.machine": ("FIND_SECONDS",),

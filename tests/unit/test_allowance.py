@@ -289,8 +289,11 @@ KNOWN = {
     ("plugins/frameworks/answers.py", "PIL.Image.open"): "counted in the line before it is decoded",
     ("plugins/frameworks/answers.py", "numpy.array"): "of values that are there, of a type of at most eight bytes",
     ("plugins/frameworks/inspect_commands.py", "json.loads"): "runs in the sandbox",
-    ("sdk/kept_settings.py", "json.loads"): "what this program stored at the broker, of bounded length",
-    ("sdk/said.py", "json.loads"): "of a text that the caller's own call has just written, of values that are there",
+    ("sdk/detached_settings.py", "json.loads"): "what this program stored at the broker, of bounded length",
+    (
+        "sdk/messages.py",
+        "json.loads",
+    ): "of a text that the caller's own call has just written, of values that are there",
     ("plugins/batch/report.py", "json.loads"): "a file of this package",
     ("plugins/batch/source.py", "json.loads"): "the notebook that the user names",
     ("plugins/batch/source.py", "yaml.load"): "the parameters that the user gives",

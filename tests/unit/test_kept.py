@@ -21,8 +21,8 @@ from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines.broker import words
 from sandbox_kernel.engines.broker.kept import row
-from sandbox_kernel.sdk.keeping import moment
-from sandbox_kernel.sdk.kept_settings import dumped, restored
+from sandbox_kernel.sdk.detached import moment
+from sandbox_kernel.sdk.detached_settings import dumped, restored
 from tests.support.cases import each
 
 

@@ -163,7 +163,7 @@ async def test_copies_draw_numbers_of_their_own(sandbox: AsyncSandbox) -> None:
 async def test_control_copies_that_are_not_seeded_anew_draw_the_same(
     sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_kernel.session.remembered.anew", lambda: "")
+    monkeypatch.setattr("sandbox_kernel.session.snapshot_facts.anew", lambda: "")
     await sandbox.run_code("import random; random.random()")
     copies = await sandbox.fork(2)
     try:
@@ -221,15 +221,15 @@ async def test_what_does_not_fit_is_refused(sandbox: AsyncSandbox, folder: Path)
 
 async def test_facts_of_another_machine_are_refused(sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that this user wrote, with a digest that is in order, of a machine that is not this one."""
-    from sandbox_kernel.session import remembered
+    from sandbox_kernel.session import snapshot_facts
 
-    about = remembered.about
+    about = snapshot_facts.about
 
     def other(*given: Any) -> dict[str, Any]:
         said = about(*given)
         return said | {"facts": said["facts"] | {"machine": "0" * 64}}
 
-    monkeypatch.setattr(remembered, "about", other)
+    monkeypatch.setattr(snapshot_facts, "about", other)
     await sandbox.snapshot("other")
     with pytest.raises(FileRefused) as caught:
         await AsyncSandbox.from_snapshot("other")

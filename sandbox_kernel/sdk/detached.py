@@ -19,7 +19,7 @@ from ..engines.broker import words
 from ..engines.broker.kept import KeptEngine
 from ..engines.select import AUTO, BROKER, is_service
 from .cell import Cell
-from .kept_settings import address_of, check, dumped, restored
+from .detached_settings import address_of, check, dumped, restored
 from .lifetimes import Lifetime
 from .ownership import Ownership
 from .values import Attached, Missed, SandboxInfo

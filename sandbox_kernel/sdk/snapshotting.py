@@ -17,7 +17,7 @@ from ..core.tasks import made_in_thread
 from ..engines.abilities import Ability
 from ..engines.machines import state_bytes
 from ..files.snapshots import Draft, Store
-from ..session import remembered
+from ..session import snapshot_facts
 from .instance import Instance, Origin
 from .options import OF_A_SERVICE, SandboxOptions
 
@@ -94,7 +94,7 @@ class Snapshots:
     def require(self, ability: Ability) -> None:
         """Raise `AbilityMissing`, or `FileRefused` for a sandbox of which something would be missing."""
         self._instance.session.pauses.demand(ability)
-        remembered.require_whole(self._instance.settings, tools=bool(self._instance.network.tools))
+        snapshot_facts.require_whole(self._instance.settings, tools=bool(self._instance.network.tools))
 
     @property
     def _store(self) -> tuple[Store, int]:
@@ -106,7 +106,7 @@ class Snapshots:
         """Write it down, and return what is to be known of that."""
         session = self._instance.session
         facts = await session.pauses.save(fd)
-        return remembered.about(self._instance.settings, session.id, session.handshake, facts)
+        return snapshot_facts.about(self._instance.settings, session.id, session.handshake, facts)
 
 
 def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, SandboxOptions]:
@@ -118,8 +118,8 @@ def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, 
     given = {key: value for key, value in keywords.items() if key not in OF_A_SERVICE}
     with own_store(options.settings).open(name) as saved:
         said = saved.head.about
-        settings = remembered.settings_of(name, said, options.settings, given)
-        remembered.require_whole(settings, tools=options.tools is not None)
+        settings = snapshot_facts.settings_of(name, said, options.settings, given)
+        snapshot_facts.require_whole(settings, tools=options.tools is not None)
         return Origin(name, said, os.dup(saved.content)), settings, options
 
 

@@ -36,7 +36,7 @@ TURN_SECONDS = 0.02
 """How long messages are taken in a row before other work gets its turn."""
 
 
-class Life:
+class Lifecycle:
     """One container."""
 
     def __init__(
