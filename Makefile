@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo lab setup docs test test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
 
-# Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules anew.
+# Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
@@ -146,7 +146,7 @@ fuzz-renderers: $(VENV)/.for-tests ## a million documents in the renderers of Ju
 LOCK := --quiet --no-config --python-platform x86_64-manylinux_2_28 --only-binary :all: --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 OTHER_PYTHONS := 3.11 3.12 3.14
-lock: .cache/uv/bin/uv ## resolve the packages of images and roots anew
+lock: .cache/uv/bin/uv ## resolve the packages of images and roots
 	@for name in installer base data; do \
 		echo "--- locking images/$$name.in"; \
 		keep=(); if [[ $$name == data ]]; then keep=(--constraint images/base.lock); fi; \
@@ -160,18 +160,18 @@ lock: .cache/uv/bin/uv ## resolve the packages of images and roots anew
 			--output-file images/locks/$$name-$$python.lock; \
 	done; done
 
-blocking: $(VENV)/.for-tests ## write the blocking SDK anew, after a change of a method of the asynchronous one
+blocking: $(VENV)/.for-tests ## write the blocking SDK, after a change of a method of the asynchronous one
 	@$(BIN)/python -m tests.support.blocking_sdk
 
 # Its bundle is committed, so that nobody needs Node.js to install or to test; the last line says which sources it is of.
-labextension: $(VENV)/.for-tests ## build the JupyterLab extension anew from labextension/src, and check the frames' scripts; needs Node.js 20
+labextension: $(VENV)/.for-tests ## build the JupyterLab extension from labextension/src, and check the frames' scripts; needs Node.js 20
 	@echo "--- building labextension/"
 	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund && rm -rf lib && npm run build
 	@cd labextension && npx --no-install tsc --project tsconfig.frames.json
 	@$(BIN)/python -m tests.support.labextension
 
 # Where the parts of plotly's library are, for the version in images/data.lock; FILE is the package's plotly.min.js.
-plotly-parts: ## find the parts of plotly's library anew, for figures that bring what they need; needs Node.js 20
+plotly-parts: ## find the parts of plotly's library, for figures that bring what they need; needs Node.js 20
 	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund
 	@node images/split.js "$(FILE)" > images/plotly.json
 

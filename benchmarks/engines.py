@@ -65,7 +65,7 @@ class Cost:
     live: Callable[[Kernel], float] | None = None
     fresh: Callable[[str, KernelSpecManager], float] | None = None
     generations: int = 1
-    """How often live kernels are started anew."""
+    """How often live kernels are started again."""
 
 
 def seconds_of(code: str) -> Callable[[Kernel], float]:

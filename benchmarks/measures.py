@@ -57,7 +57,7 @@ class Measure:
     live: Callable[[Kernel], float] | None = None
     fresh: Callable[[str, KernelSpecManager], float] | None = None
     generations: int = 1
-    """How often the live kernels are started anew, for a measure small enough that a process's luck shows in it."""
+    """How often the live kernels are started again, for a measure small enough that a process's luck shows in it."""
     contestants: tuple[str, ...] = (STOCK, SANDBOX)
     """The last one is the subject."""
     bar: Bar | None = None

@@ -158,7 +158,7 @@ def peak_bytes() -> int:
 
 
 def forget_peak() -> int:
-    """Begin to measure the highest resident size anew; return it as it is now, in bytes."""
+    """Begin to measure the highest resident size again; return it as it is now, in bytes."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return peak_bytes()
 

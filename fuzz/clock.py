@@ -33,7 +33,7 @@ class Clock(asyncio.SelectorEventLoop):
         return []  # there is no file and no socket to wait for
 
     def rewind(self) -> None:
-        """Begin anew, once nobody waits."""
+        """Begin again, once nobody waits."""
         self._now = 0.0
 
     def time(self) -> float:

@@ -1,4 +1,4 @@
-"""What must be true of all that leaves the output policy, said anew: nothing here asks a filter whether it was right.
+"""What must be true of all that leaves the output policy, said again: nothing here asks a filter whether it was right.
 
 HTML is parsed by html5lib, as a browser would (tests/support/policy/check.py); the rest is tables of what may be there.
 """

@@ -125,7 +125,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Page:
-    """The page, loaded anew whenever it is lost."""
+    """The page, loaded again whenever it is lost."""
 
     def __init__(self, folder: Path) -> None:
         self._server = _Server(folder)

@@ -124,7 +124,7 @@ def _allow(policy: NetworkPolicy, target: Target, method: str | None) -> Rule | 
 
 
 def _covers(rule: Rule, target: Target, method: str | None) -> None:
-    """The rule says so, read anew from its text."""
+    """The rule says so, read again from its text."""
     words = rule.text.split(" ")
     require(len(words) == 1 or words[0] == method or (words[0], method) == ("GET", "HEAD"), (rule, method))
     place = re.fullmatch(r"(\*\.)?(\[.*\]|[^:]*)(?::(\d+))?", words[-1])

@@ -227,7 +227,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What an agent's command is made of, besides the limits: whoever starts it for somebody else makes it anew."""
+    """What an agent's command is made of, besides the limits: whoever starts it for somebody else makes it again."""
 
     variables: tuple[tuple[str, str], ...] = ()
     charts: bool = False

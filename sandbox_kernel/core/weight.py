@@ -29,7 +29,7 @@ def heavy(data: bytes | bytearray, limit: int) -> str | None:
     """Return why `data` may not be parsed within `limit` bytes, itself and what is made of it included; None if it may.
 
     What is counted: the bytes twice, as the parser works on a copy; each character at the width of the widest there
-    is; and what its structure comes to twice, as a filter may have to write it anew. A text that is not ASCII
+    is; and what its structure comes to twice, as a filter may have to write it again. A text that is not ASCII
     is there as bytes once more when it is written, since those are kept with it. What is not a few texts of ASCII,
     which are parsed without a copy of the whole, leaves room for the pipe and the parser.
     """

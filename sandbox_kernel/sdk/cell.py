@@ -126,7 +126,7 @@ class Cell:
             self._asking.cancel()
         if pending is not None and pending.started:
             self._seconds = time.monotonic() - pending.started
-            # Asked for now: the next cell, which may be on its way already, starts the meter anew.
+            # Asked for now: the next cell, which may be on its way already, starts the meter again.
             self._metering = self._session.meter.read(self.id)
         self.events.put_nowait(None)
 

@@ -1,6 +1,6 @@
 """What a figure shows, as values: a class for each kind of chart, by the names people know from hosted interpreters.
 
-Made of the JSON that `policy.charts` has built anew, in whatever mode the outputs are.
+Made of the JSON that `policy.charts` has built again, in whatever mode the outputs are.
 """
 
 from __future__ import annotations

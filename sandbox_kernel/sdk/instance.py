@@ -53,7 +53,7 @@ class Origin:
         finally:
             self.close()
         session.audit("restored", snapshot=self._name)
-        submit_silently(session, snapshot_facts.anew())
+        submit_silently(session, snapshot_facts.reseeding())
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

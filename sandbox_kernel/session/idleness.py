@@ -40,7 +40,7 @@ class Idleness:
     def _look(self) -> None:
         self._timer = None
         if not self._watched():
-            return  # the next use begins anew
+            return  # the next use begins again
         if self._working():
             self.touch()
             return

@@ -23,7 +23,7 @@ from .requests.outbound import Audit
 from .requests.scheduler import Scheduler
 
 MAX_TRIES = 3
-"""A snapshot is begun anew if it met the sandbox in the midst of a message: whoever goes on from it could not."""
+"""A snapshot is begun again if it met the sandbox in the midst of a message: whoever goes on from it could not."""
 TURNS = 20
 CALM_SECONDS = 15.0
 """How long a cell that is being ended is waited for."""
@@ -46,7 +46,7 @@ class Pauses:
         """`settings` say how long a pause has memory, and how much room there is for it then.
 
         `link` is the way to the container, and raises `SandboxDied` without one.
-        `ready` is whether cells may go in, and `touch` notes a use: the time of an unused sandbox begins anew.
+        `ready` is whether cells may go in, and `touch` notes a use: the time of an unused sandbox begins again.
         """
         self._engine = engine
         self._requests = requests

@@ -1,6 +1,6 @@
 """The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
 
-Pure. Nothing of the other side's bytes is passed on: a message is parsed, checked and written anew, so that a parser
+Pure. Nothing of the other side's bytes is passed on: a message is parsed, checked and written again, so that a parser
 in a front end never sees a duplicate key, a NaN or a stray byte that ours did not.
 """
 
@@ -28,7 +28,7 @@ LARGE = 1 << 16
 MAX_HEADER = 1 << 16
 """Bytes of a header, a parent header or metadata: looked at before they are parsed."""
 MEMORY_FACTOR = 3
-"""What a message may cost the host, in times the largest one that is allowed: as it came, parsed, and written anew."""
+"""What a message may cost the host, in times the largest one that is allowed: as it came, parsed, and written again."""
 
 _CHANNEL_OF_KIND: dict[int, Channel] = {
     wire.SHELL: "shell",
@@ -176,7 +176,7 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
 
     A long content is taken out of `parts`, so that it is not held beside what is made of it.
     Nothing is parsed that would cost more than `MEMORY_FACTOR` times `max_message` bytes: that is a `TooHeavyError`.
-    Replies and comms, which a filter may have to take apart and write anew, may cost a third of that.
+    Replies and comms, which a filter may have to take apart and write again, may cost a third of that.
     """
     channel = _CHANNEL_OF_KIND.get(kind)
     if channel is None:

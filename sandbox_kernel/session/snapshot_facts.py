@@ -2,7 +2,7 @@
 
 Of a session little is the host's: variables, files, the counter of cells, history and commands are in the sandbox
 itself. Policies are not among it: who begins from a snapshot has those of the own settings, and the displays and comms
-of the session before are unknown to them, so that nothing of them is changed. Ids and keys are made anew.
+of the session before are unknown to them, so that nothing of them is changed. Ids and keys are new.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def start_options(
     return opens
 
 
-def anew() -> str:
+def reseeding() -> str:
     """Return a cell of ours by which a copy of a kernel draws random numbers of its own, before its first cell."""
     return anew_line()
 

@@ -232,7 +232,7 @@ def _browser() -> Check:
 # --- a real start -----------------------------------------------------------------------------------------------------
 
 
-_IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; ours comes anew with: sandbox-kernel build --force"
+_IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; build ours with: sandbox-kernel build --force"
 _OF_THE_ENGINE = frozenset({
     EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.ENGINE_LACKS_USERS,
     EndCode.CONTAINER_NOT_REMOVED, EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST,

@@ -517,7 +517,7 @@ def test_frames_that_mean_nothing_are_dropped_and_audited(
 
 
 async def test_a_duplicate_key_does_not_get_past_the_checks(weak: Weak) -> None:
-    """Whichever of two keys was checked is the one that is sent on: everything is written anew."""
+    """Whichever of two keys was checked is the one that is sent on: everything is written again."""
     front = await weak()
     twice = 'b\'{"execution_state": "idle", "execution_state": "dead"}\''
     text = 'b\'{"name": "stdin", "name": "stdout", "text": "FIRST", "text": "LAST"}\''

@@ -47,7 +47,7 @@ def drop(person: Person, path: Path) -> None:
 
 
 def gone(person: Person, selector: str, text: str = "") -> None:
-    """Wait until nothing of this kind is on the screen, while the page may draw it anew."""
+    """Wait until nothing of this kind is on the screen, while the page may draw it again."""
     script = """return [...document.querySelectorAll(arguments[0])]
         .every(one => !one.checkVisibility() || !new RegExp(arguments[1]).test(one.innerText))"""
     eventually(lambda: person.lab.js(script, selector, text), f"no {selector} that says {text!r}")

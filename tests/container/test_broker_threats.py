@@ -1,4 +1,4 @@
-"""What befalls a broker: a full disk, an image that is built anew, a caller that is gone between two owners."""
+"""What befalls a broker: a full disk, an image that is built again, a caller that is gone between two owners."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def until(daemon: Daemon, **wanted: int) -> None:
             await asyncio.sleep(0.05)
 
 
-# --- an image that is built anew --------------------------------------------------------------------------------------
+# --- an image that is built again -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

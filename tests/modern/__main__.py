@@ -57,7 +57,7 @@ LOSSES = 3
 
 
 class Running:
-    """The machine: started for the first step, and anew for the next one after it was lost."""
+    """The machine: started for the first step, and again for the next one after it was lost."""
 
     def __init__(self, made: Disk, folder: Path, say: Callable[[str], None], slowness: int) -> None:
         self._disk, self._folder, self._say = made, folder, say

@@ -23,7 +23,7 @@ class Step:
     engine: str = "docker"
     """What makes the sandboxes of kernels; tests of an engine take each that there is."""
     seconds: float = 2400
-    """What it may take; the machine is started anew after a step that takes longer."""
+    """What it may take; the machine is started again after a step that takes longer."""
     each: float = 600
     """What one test of it may take; the first of a batch takes as long as all of it."""
     skips: tuple[str, ...] = field(

@@ -2,8 +2,8 @@
 
 `each` takes what `pytest.mark.parametrize` takes, and stands where that would. All cases are tried, in any order, and
 what fails names its case. Fixtures are set up once for all of them, so it is for statements that change nothing around
-them; a fixture that is made anew for each test is refused. What takes long by itself is better parametrised, as workers
-share tests and not cases.
+them; a fixture that is made again for each test is refused. What takes long by itself is better parametrised, as
+workers share tests and not cases.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ async def test_a_request_that_was_made_ahead_is_not_made_again(there: tuple[Brok
     assert len(engine.asked) == 1
     with pytest.raises(EngineError, match=FULL):
         await made.start(spec)
-    assert len(engine.asked) == 2  # control: the next one is asked for anew
+    assert len(engine.asked) == 2  # control: the next one is asked for again
     await until_left(broker)
 
 

@@ -189,7 +189,7 @@ def test_sets_within_sets_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> No
     taken = seconds(lambda: refused(text, Limits()))
     assert read(answer(tagged("set", [tagged("frozenset", [1, 2])])), Allowance(LIMITS)) == {frozenset({1, 2})}
     monkeypatch.setattr(allowances, "MAX_KEYED", 9)
-    assert seconds(lambda: read(text, Allowance(Limits()))) > 3 * taken, "the control: each level compares anew"
+    assert seconds(lambda: read(text, Allowance(Limits()))) > 3 * taken, "the control: each level compares again"
 
 
 def test_honest_sets_pass_whatever_hashes_alike_in_them() -> None:

@@ -27,7 +27,7 @@ SPEC = SandboxSpec(
 
 
 def compare(name: str, document: dict[str, Any]) -> None:
-    """Compare with a file; SANDBOX_KERNEL_UPDATE_SNAPSHOTS=1 writes it anew, for a person to read the diff."""
+    """Compare with a file; SANDBOX_KERNEL_UPDATE_SNAPSHOTS=1 writes it again, for a person to read the diff."""
     path = SNAPSHOTS / name
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
     if os.environ.get("SANDBOX_KERNEL_UPDATE_SNAPSHOTS"):

@@ -11,7 +11,7 @@ from tests.support.labextension import BUILT, FOLDER, NOTED, OF, digests
 
 
 def test_the_bundle_belongs_to_the_sources() -> None:
-    """`make labextension` builds it anew and notes of what: a source or a bundle that was changed by itself is seen."""
+    """`make labextension` builds it and notes of what: a source or a bundle that was changed by itself is seen."""
     assert NOTED.read_text() == digests()
     for pattern in OF:
         assert list(FOLDER.glob(pattern)), pattern

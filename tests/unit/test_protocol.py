@@ -1,4 +1,4 @@
-"""The message table on scripted frames: what may pass is parsed and written anew, all else is a `ProtocolError`."""
+"""The message table on scripted frames: what may pass is parsed and written again, all else is a `ProtocolError`."""
 
 from __future__ import annotations
 

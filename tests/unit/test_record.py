@@ -59,7 +59,7 @@ def witness_of(folder: Folder) -> str:
 
 
 def reseal(lines: list[bytes], start: int, key: bytes) -> list[bytes]:
-    """Seal the lines from `start` on anew, as somebody does who has the source but not the key."""
+    """Seal the lines from `start` on again, as somebody does who has the source but not the key."""
     sealed = chain.parse(lines[start - 1][:-1]) if start else None
     head, done = sealed.head if sealed is not None else chain.NOTHING, lines[:start]
     for line in lines[start:]:

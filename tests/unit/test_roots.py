@@ -312,7 +312,9 @@ def test_files_folders_and_links_come_out_of_an_archive(tmp_path: Path) -> None:
     )
     exported.unpack(members, tmp_path)
     assert (tmp_path / "etc" / "passwd").read_bytes() == b"body"
-    assert (tmp_path / "etc" / "passwd").stat().st_mtime == 1_000_000_000, "bytecode would be made anew in each session"
+    assert (tmp_path / "etc" / "passwd").stat().st_mtime == 1_000_000_000, (
+        "bytecode would be made again in each session"
+    )
     assert stat.S_IMODE((tmp_path / "usr/bin/tool").stat().st_mode) == 0o755
     assert (tmp_path / "usr/bin/other").samefile(tmp_path / "usr/bin/tool")
     assert (tmp_path / "bin").readlink() == Path("usr/bin")

@@ -136,7 +136,7 @@ class Clock:
         return self._left if left is None else left
 
     def wait_for_rest(self, seconds: float) -> None:
-        """Wait for what the kernel still owes, reply or idle; anew if it was waited for already."""
+        """Wait for what the kernel still owes, reply or idle; again if it was waited for already."""
         self._rest.start(seconds)
 
     @property
@@ -205,7 +205,7 @@ class Clocks:
         self._of(request).wait_for_rest(FORGOTTEN_SECONDS if forgotten else PATIENCE_SECONDS)
 
     def prolong(self, request: PendingRequest) -> None:
-        """Note that something was heard of a request: if its rest is waited for, that begins anew."""
+        """Note that something was heard of a request: if its rest is waited for, that begins again."""
         if self.waits_for_rest(request):
             self._clocks[request].wait_for_rest(PATIENCE_SECONDS)
 

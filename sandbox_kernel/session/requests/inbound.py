@@ -70,7 +70,7 @@ class Inbound:
         return self._quota.flood
 
     def forget_kernel(self) -> None:
-        """Begin anew for the next kernel."""
+        """Begin again for the next kernel."""
         self._kernel_worked = False
         self._quota.forget_kernel()
         self.debugger.forget_kernel()
@@ -93,7 +93,7 @@ class Inbound:
         except ProtocolError as error:
             self.drop(Note(error.code, error.message), size)
             return None
-        parts.clear()  # before the message is written anew: what came and what goes are not held together
+        parts.clear()  # before the message is written again: what came and what goes are not held together
         return message
 
     async def pass_on(self, message: Message, size: int) -> None:

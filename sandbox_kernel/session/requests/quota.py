@@ -64,7 +64,7 @@ class Quota:
             self._end_flood(self._dropped.exceeded, kind)
 
     def forget_kernel(self) -> None:
-        """Begin anew for the next kernel; what its session may send stays what it was."""
+        """Begin again for the next kernel; what its session may send stays what it was."""
         self._flooded, self._flood = False, None
         self._dropped = CellBudget(self._limits)
 

@@ -85,7 +85,7 @@ def test_a_file_of_certificates_that_is_none_is_said_at_once(tmp_path: Path) -> 
 
 
 def test_a_process_that_takes_over_knows_what_the_sandbox_knows() -> None:
-    """The cells go on with their placeholders and their trust; values are read anew, and never handed over."""
+    """The cells go on with their placeholders and their trust; values are read again, and never handed over."""
     first = load(Source(header="X-Key: {}"))
     state = json.loads(json.dumps(first.state()))
     assert KEY not in json.dumps(state)

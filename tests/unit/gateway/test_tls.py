@@ -1,4 +1,4 @@
-"""TLS ends on the host and begins anew there: real servers and clients, on the loopback."""
+"""TLS ends on the host and begins again there: real servers and clients, on the loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images: SVG is written anew and never more than a browser bears; headers of others claim no gigapixels."""
+"""Images: SVG is written again and never more than a browser bears; headers of others claim no gigapixels."""
 
 # ruff: noqa: E501 (an attack reads best on one line)
 

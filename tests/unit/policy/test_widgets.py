@@ -45,7 +45,7 @@ def entry_of(name: str) -> dict[str, Any]:
 
 
 def states_of(policy: OutputPolicy, states: dict[str, Any]) -> dict[str, Any]:
-    """Return what a front end that connects anew is told of all widgets."""
+    """Return what a front end that connects again is told of all widgets."""
     policy.observe(message("comm_open", {"comm_id": "ask", "target_name": "jupyter.widget.control"}, channel="shell"))
     data = {"method": "update_states", "states": states, "buffer_paths": []}
     verdict = policy.apply(message("comm_msg", {"comm_id": "ask", "data": data}))
@@ -125,7 +125,7 @@ def test_a_view_of_another_module_is_not_loaded_at_the_start_or_later(key: str) 
     ],
 )
 def test_a_model_is_drawn_by_its_own_view_only(name: str, view: Any) -> None:
-    """What a Label holds is not filtered as markup, so it must not be drawn as markup: at the start, later, anew."""
+    """What a Label holds is not filtered as markup, so it must not be drawn as markup: at the start, later, again."""
     evil = {"value": "<img src=x onerror=x>", "format": "url", "_view_name": view}
     assert OutputPolicy("safe").apply(model("c", name, **evil)).message is None
     policy = opened(model("c", name) if name != "LinkModel" else model("c", "LabelModel"))

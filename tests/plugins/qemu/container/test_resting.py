@@ -133,7 +133,7 @@ async def test_it_has_no_memory_and_is_the_same_afterwards(container: QemuContai
     heard = asyncio.create_task(receive_line(container))
     await container.resume()
     second = (await heard).decode().split()
-    assert (second[0], second[1:4]) == ("1", first[1:4]), "nothing of it was drawn anew"
+    assert (second[0], second[1:4]) == ("1", first[1:4]), "nothing of it was drawn again"
     third = await answer(container)
     assert abs(int(third[4]) - time.time()) < 30
     assert not container.paused

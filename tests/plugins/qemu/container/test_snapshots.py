@@ -163,7 +163,7 @@ async def test_copies_draw_numbers_of_their_own(sandbox: AsyncSandbox) -> None:
 async def test_control_copies_that_are_not_seeded_anew_draw_the_same(
     sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_kernel.session.snapshot_facts.anew", lambda: "")
+    monkeypatch.setattr("sandbox_kernel.session.snapshot_facts.reseeding", lambda: "")
     await sandbox.run_code("import random; random.random()")
     copies = await sandbox.fork(2)
     try:

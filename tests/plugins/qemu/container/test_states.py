@@ -1,4 +1,4 @@
-"""Machines that begin from a state: each draws by itself, is attested anew, and finds nothing of another one.
+"""Machines that begin from a state: each draws by itself, is attested again, and finds nothing of another one.
 
 Emulated, so only `make test-qemu` runs these.
 """

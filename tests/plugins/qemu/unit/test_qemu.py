@@ -151,7 +151,7 @@ def a_link(folder: Path) -> None:
     ("change", "why"),
     [
         (other(guest="another"), "another version"),
-        (other(contents="sha256:2"), "built anew"),
+        (other(contents="sha256:2"), "built again"),
         (other(format=0), "another version"),
         (other(files={}), "kernel"),
         (of_another, "others may write"),
