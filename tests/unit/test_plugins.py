@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sandbox_kernel import cli
 from sandbox_kernel.cli.arguments import parser
+from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.engines import select
+from sandbox_kernel.engines.select import make_engine
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Plugin
 from tests.support import ROOT
 
 FOLDERS = sorted(path.parent.name for path in (ROOT / "sandbox_kernel" / "plugins").glob("*/plugin.py"))
 OTHERS = """
+from sandbox_kernel.engines.select import EngineProvider
 from sandbox_kernel.plugins.api import Command, Plugin
 
 def greet(options):
@@ -32,6 +38,17 @@ def verify(options):
 def made(name, run):
     return Command(name=name, run=run, examples={f"sandbox-kernel {name}": "a greeting"}, settings=False)
 
+class Tiny(EngineProvider):
+    name = "tiny"
+
+class Other(EngineProvider):
+    name = "docker"
+
+class NoProvider:
+    name = "odd"
+
+ENGINES = Plugin(name="engines", page="e.md", engines=(Tiny(), Other(), NoProvider()))
+ALIKE = Plugin(name="alike", page="a.md", engines=(Tiny(),))
 ONE = Plugin(name="one", page="one.md", commands=(made("greet", greet), made("verify", verify)))
 TWO = Plugin(name="two", page="two.md", commands=(made("greet", greet),))
 NO_PLUGIN = 3
@@ -133,3 +150,56 @@ def test_a_broken_plugin_does_not_hide_another_one(installed) -> None:
 
 def test_an_unknown_command_is_nobody_s() -> None:
     assert index.with_command("no-such-command") is None
+
+
+# --- engines ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_engine_of_the_index_is_brought_by_its_plugin() -> None:
+    found = {plugin.name: tuple(getattr(one, "name", "") for one in plugin.engines) for plugin in index.plugins()}
+    assert {name: engines for name, engines in found.items() if engines} == {
+        name: engines for name, engines in index.ENGINES.items() if index.is_here(name)
+    }
+    assert not set(select.BUILT_IN) & {name for engines in index.ENGINES.values() for name in engines}
+
+
+def test_an_engine_of_ours_that_is_not_here_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(index.ENGINES, "gone", ("away",))
+    with pytest.raises(ConfigurationError, match="the plugin gone is not a part of this installation") as failed:
+        make_engine(Settings(engine="away"))
+    assert failed.value.code is UsageCode.PLUGIN_MISSING
+    with pytest.raises(ConfigurationError):
+        resolve({"engine": "away"})
+    assert "away" not in select.names()
+
+
+def test_an_engine_of_another_package_is_found_by_its_name(installed: Callable[..., None]) -> None:
+    installed(some="ENGINES")
+    assert resolve({"engine": "tiny"}).engine == "tiny"
+    assert select.provider("tiny").name == "tiny"
+    assert type(select.provider("docker")).__module__ == "sandbox_kernel.engines.docker"  # it replaces none of ours
+    assert type(select.provider("unix:///x.sock")).__module__ == "sandbox_kernel.engines.docker"
+
+
+@pytest.mark.parametrize(
+    ("entries", "engine", "says"),
+    [
+        ({"some": "ENGINES"}, "odd", "is no EngineProvider"),
+        ({"some": "ENGINES", "more": "ALIKE"}, "tiny", "several plugins have the engine tiny"),
+        ({"some": "NOT_THERE"}, "tiny", "cannot be loaded"),
+    ],
+)
+def test_an_engine_that_cannot_be_used_is_an_error_and_no_other_is_taken(
+    installed: Callable[..., None], entries: dict[str, str], engine: str, says: str
+) -> None:
+    installed(**entries)
+    with pytest.raises(ConfigurationError, match=says) as failed:
+        make_engine(Settings(engine=engine))
+    assert failed.value.code is UsageCode.PLUGIN_UNUSABLE
+
+
+def test_a_name_of_no_engine_excuses_nothing(installed: Callable[..., None]) -> None:
+    """A broker says which engine its sandboxes have; what it makes up is a difference."""
+    assert select.excuses("bubblewrap without a cgroup")
+    for name in ("", "nobody", "bubblewrap, as it were", "runsc", "docker"):
+        assert select.excuses(name) is None
