@@ -2,7 +2,7 @@
 
 - `machine`: Is there an engine, and which commands bring one?
 - `steps`: Commands that end, and what people are told while something takes long.
-- `turns`: One build at a time.
+- `build_lock`: One build at a time.
 - `image`: Building the images.
 - `host`: What of this machine a root can be made from.
 - `layout`: Where everything lies in such a root.

@@ -22,10 +22,10 @@ from ..core.errors import EngineError, ImageMissing
 from ..core.model import Settings, format_bytes
 from ..engines.select import make_engine
 from . import machine
+from .build_lock import alone
 from .generations import folder_of, new_generation, read
 from .image import SILENCE_SECONDS, check_tag, engine_errors
 from .steps import Say, Steps
-from .turns import alone
 
 EXPORTED_VARIABLES = ("PATH", "LANG")
 LEFT_OUT = ("dev", "proc", "sys", "run", "tmp")

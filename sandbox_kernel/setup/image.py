@@ -29,8 +29,8 @@ from ..gateway import wheels
 from ..gateway.pip_process import Target
 from ..gateway.requirements import read as read_requirements
 from . import machine
+from .build_lock import alone
 from .steps import Say, Steps, run, tail
-from .turns import alone
 
 Kind = Literal["base", "data"]
 

@@ -34,10 +34,10 @@ from ..gateway.pip_process import Target
 from ..gateway.requirements import Wanted
 from ..gateway.requirements import read as read_requirements
 from . import additions, host, layout
+from .build_lock import alone
 from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
 from .steps import Say, Steps, step, tail
-from .turns import alone
 
 RECIPE = 2
 """Of the steps in this module: a root that was made by others is stale."""

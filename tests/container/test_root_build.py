@@ -64,6 +64,7 @@ class Place:
             shutil.copy(brought("images") / name, self.recipes)
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         monkeypatch.setattr(places_of_roots, "folders", lambda: [str(folder / "roots")])
+        monkeypatch.setattr(generations, "root_folders", lambda: [str(folder / "roots")])
         monkeypatch.setenv("PIP_FIND_LINKS", str(self.index))
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setattr(roots, "brought", lambda name: {"images": self.recipes}[name])

@@ -17,7 +17,7 @@ from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.gateway.pip_process import Target, platform_tags
-from sandbox_kernel.setup import exported, generations, host, layout, roots, turns
+from sandbox_kernel.setup import build_lock, exported, generations, host, layout, roots
 from sandbox_kernel.setup.steps import Steps
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
@@ -171,6 +171,7 @@ def test_wheels_of_a_machine_are_kept_apart_from_those_of_the_images() -> None:
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder for this user's data."""
     monkeypatch.setattr(places_of_roots, "folders", lambda: [str(tmp_path / "roots")])
+    monkeypatch.setattr(generations, "root_folders", lambda: [str(tmp_path / "roots")])
     return tmp_path / "roots"
 
 
@@ -408,4 +409,4 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_the_reason(
     monkeypatch.setattr("pwd.getpwuid", unknown)
     (tmp_path / "file").touch()
     with pytest.raises(EngineError, match=rf"cannot be written to.*no home for user {os.getuid()}"):
-        turns.alone(tmp_path / "file" / "roots", Steps(print)).__enter__()
+        build_lock.alone(tmp_path / "file" / "roots", Steps(print)).__enter__()

@@ -25,10 +25,10 @@ from ...engines.bubblewrap.launcher import Root, bubblewrap_program, find_root, 
 from ...engines.machines import Preparing
 from ...engines.select import make_engine
 from ...engines.shipping import new_spec
+from ...setup.build_lock import alone
 from ...setup.roots import KINDS, State
 from ...setup.roots import state as root_state
 from ...setup.steps import Say, Steps, step, tail
-from ...setup.turns import alone
 from .form import (
     DESCRIPTION,
     DISK,
