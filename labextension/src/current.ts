@@ -10,7 +10,7 @@ import type { Kernel, KernelMessage, KernelSpec } from '@jupyterlab/services';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { Sandbox } from './sandbox';
-import { type State, about } from './said';
+import { type State, about } from './parse';
 
 const EVERY_MS = 5000;
 const INFO_MS = 120_000;

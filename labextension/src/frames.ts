@@ -17,7 +17,7 @@ const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
 const LOWEST = 24;
 const HIGHEST = 1600;
 /** Heights that one frame is given, so that none moves the page for ever. */
-const MOST = 40;
+const MAX_HEIGHTS = 40;
 /** Ports of a frame: one for each binary digit of its height in CSS pixels, and one to want libraries with. */
 const DIGITS = 11;
 /** Messages of one document: as many heights as it is given, if all digits change each time, and some more. */
@@ -47,7 +47,7 @@ export function serveFrames(themes: IThemeManager | null, notebooks: INotebookTr
   const hand = (frame: HTMLIFrameElement) => {
     let fitted = known.get(frame);
     if (fitted === undefined) {
-      const never = { said: null, grew: 0, left: MOST, handed: -Infinity, waits: undefined, close: () => undefined };
+      const never = { said: null, grew: 0, left: MAX_HEIGHTS, handed: -Infinity, waits: undefined, close: () => undefined };
       fitted = { set: frame.style.height, ...never };
       known.set(frame, fitted);
     }

@@ -11,7 +11,7 @@ import type { IRenderMime, IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
 const TYPE = 'text/html';
 /** Elements, each as often as it spans, and letters: more of them than in a table of 60 rows and 20 columns. */
-const MOST = 3000;
+const MAX_WEIGHT = 3000;
 const LETTERS_OF_ELEMENT = 50;
 /** Characters of a source that is small, whatever it says that it spans. */
 const FEW = 500;
@@ -59,11 +59,11 @@ function isHeavy(source: string): boolean {
   let weight = text.length / LETTERS_OF_ELEMENT;
   for (const [, span] of text.matchAll(/<[a-z]|span\s{0,9}=\s{0,9}["']?(\d{1,9})/gi)) {
     weight += span === undefined ? 1 : Number(span);
-    if (weight > MOST) {
+    if (weight > MAX_WEIGHT) {
       return true;
     }
   }
-  return weight > MOST;
+  return weight > MAX_WEIGHT;
 }
 
 function frameOf(source: string): HTMLIFrameElement {

@@ -13,7 +13,7 @@ import { Current, isOurs } from './current';
 import { serveFrames } from './frames';
 import { frameHeavy } from './heavy';
 import { FilesPanel } from './panel';
-import { record, text } from './said';
+import { record, text } from './parse';
 import { StatusLine } from './status';
 
 const SHOW = 'sandbox-kernel:show-files';

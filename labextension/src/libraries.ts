@@ -9,7 +9,7 @@ import type { CodeCellModel } from '@jupyterlab/cells';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 /** Libraries that one frame is given. */
-const MOST = 8;
+const MAX_LIBRARIES = 8;
 /** Places of libraries that are looked at in one frame's markup. */
 const PLACES = 100;
 /** How a place is marked in the markup of a frame, and in an output, where it is escaped once more. */
@@ -32,7 +32,7 @@ function lacking(markup: string): Set<string> {
   let places = 0;
   for (const { 1: name, index } of markup.matchAll(OF_FRAME)) {
     places += 1;
-    if (places > PLACES || names.size >= MOST) {
+    if (places > PLACES || names.size >= MAX_LIBRARIES) {
       break;
     }
     if (name !== undefined && after(markup, index) === '') {

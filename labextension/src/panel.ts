@@ -9,8 +9,8 @@ import { confirmed, end, restart } from './acts';
 import type { Bring } from './bring';
 import type { Current } from './current';
 import { button, element } from './dom';
-import { type Entry, downloadName, text } from './said';
-import { MOST_FILES, Refused, type Sandbox } from './sandbox';
+import { type Entry, downloadName, text } from './parse';
+import { MAX_FILES, Refused, type Sandbox } from './sandbox';
 import { Transfers } from './transfers';
 import { bytes } from './words';
 
@@ -231,7 +231,7 @@ export class FilesPanel extends Widget {
   private fill(files: readonly Entry[], complete: boolean): void {
     this.names = new Set(files.map(file => file.path));
     this.list.replaceChildren(...files.slice(0, SHOWN).map(file => this.row(file)));
-    const total = complete ? `${files.length}` : `${Math.min(files.length, MOST_FILES)} or more`;
+    const total = complete ? `${files.length}` : `${Math.min(files.length, MAX_FILES)} or more`;
     if (files.length > SHOWN || !complete) {
       this.say(`${Math.min(SHOWN, files.length)} of ${total} files are shown.`);
     } else {

@@ -1,19 +1,19 @@
 /**
  * The sandbox behind one kernel: how it stands, and its files, over messages on the kernel's control channel.
  *
- * The messages are described in docs/jupyter-server.md. Every answer is bounded in time, and read by said.ts.
+ * The messages are described in docs/jupyter-server.md. Every answer is bounded in time, and read by parse.ts.
  */
 
 import { type Kernel, KernelMessage } from '@jupyterlab/services';
 
-import { type About, type Entry, type Said, type State, count, page, record, state, text } from './said';
+import { type About, type Entry, type Said, type State, count, page, record, state, text } from './parse';
 import { bytes } from './words';
 
 const PATIENCE_MS = 90_000;
 /** More than a start may take, which a file request may begin. */
 const STATE_PATIENCE_MS = 10_000;
 const PAGE = 1000;
-export const MOST_FILES = 5000;
+export const MAX_FILES = 5000;
 
 /** Why a request was refused or not answered, in words for a person. */
 export class Refused extends Error {}
@@ -35,11 +35,11 @@ export class Sandbox {
     return state((await this.ask('state', {}, [], STATE_PATIENCE_MS)).content);
   }
 
-  /** The files of scratch, `MOST_FILES` at most; `complete` says whether these are all. */
+  /** The files of scratch, `MAX_FILES` at most; `complete` says whether these are all. */
   async list(): Promise<{ files: Entry[]; complete: boolean }> {
     const files: Entry[] = [];
     let after = '';
-    while (files.length < MOST_FILES) {
+    while (files.length < MAX_FILES) {
       const { content } = await this.ask('file_list', { after, limit: PAGE });
       const next = page(content, PAGE);
       files.push(...next.files);
@@ -49,7 +49,7 @@ export class Sandbox {
       }
       after = last;
     }
-    return { files: files.slice(0, MOST_FILES), complete: false };
+    return { files: files.slice(0, MAX_FILES), complete: false };
   }
 
   /** Write a file, chunk by chunk; under its name once it is whole. */

@@ -3,7 +3,7 @@
 import { button, element } from './dom';
 import { bytes } from './words';
 import { Refused, type Progress } from './sandbox';
-import { text } from './said';
+import { text } from './parse';
 
 const AT_ONCE = 2;
 const LONGEST_WHY = 300;

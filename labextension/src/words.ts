@@ -1,6 +1,6 @@
 /** What is shown of a sandbox, in words. Pure. */
 
-import type { About, State } from './said';
+import type { About, State } from './parse';
 
 export function bytes(value: number | null): string {
   if (value === null) {

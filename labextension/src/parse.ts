@@ -7,10 +7,10 @@
 
 export type Said = Readonly<Record<string, unknown>>;
 
-export const MOST_BYTES = 2 ** 50;
+export const MAX_BYTES = 2 ** 50;
 const LONGEST_SECONDS = 1e9;
 const LONGEST_PATH = 1024;
-const MOST_NAMES = 50;
+const MAX_NAMES = 50;
 const LONGEST_NAME = 253;
 
 /** Controls, and what turns the direction of the text around it. */
@@ -36,7 +36,7 @@ export function seconds(value: unknown): number | null {
 }
 
 function names(value: unknown): string[] {
-  const list = Array.isArray(value) ? value.slice(0, MOST_NAMES) : [];
+  const list = Array.isArray(value) ? value.slice(0, MAX_NAMES) : [];
   return list.map(one => text(one, LONGEST_NAME)).filter(one => one !== '');
 }
 
@@ -82,8 +82,8 @@ export function about(info: unknown): About | null {
   return {
     chunkBytes: Math.max(1, count(files['chunk_bytes'], CHUNK_BYTES) ?? CHUNK_BYTES),
     fileBytes: count(limits['file_bytes'], FILE_BYTES) ?? FILE_BYTES,
-    memoryBytes: count(limits['memory_bytes'], MOST_BYTES),
-    scratchBytes: count(limits['scratch_bytes'], MOST_BYTES),
+    memoryBytes: count(limits['memory_bytes'], MAX_BYTES),
+    scratchBytes: count(limits['scratch_bytes'], MAX_BYTES),
     cpus: seconds(limits['cpus']),
     cellSeconds: seconds(limits['cell_seconds']),
     idleSeconds: seconds(limits['idle_seconds']),
@@ -115,8 +115,8 @@ export function state(content: Said): State {
     problem: text(content['problem'], 1000),
     idleSeconds: seconds(content['idle_seconds']),
     cellSeconds: seconds(content['cell_seconds']),
-    memoryBytes: count(content['memory_bytes'], MOST_BYTES),
-    scratchBytes: count(content['scratch_bytes'], MOST_BYTES),
+    memoryBytes: count(content['memory_bytes'], MAX_BYTES),
+    scratchBytes: count(content['scratch_bytes'], MAX_BYTES),
     processes: count(content['processes'], 2 ** 22)
   };
 }
@@ -134,7 +134,7 @@ export function page(content: Said, most: number): { files: Entry[]; more: boole
   for (const one of Array.isArray(content['files']) ? content['files'].slice(0, most) : []) {
     const entry = record(one);
     const name = path(entry['path']);
-    const size = count(entry['size'], MOST_BYTES);
+    const size = count(entry['size'], MAX_BYTES);
     if (name !== null && size !== null) {
       files.push({ path: name, size, modified: time(entry['modified']) });
     }

@@ -30,17 +30,17 @@ var ui_components_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/
 var coreutils_6_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/coreutils");
 // EXTERNAL MODULE: consume shared module (default) @jupyterlab/services@^7.2.0 (singleton)
 var services_7_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/services");
-;// ./lib/said.js
+;// ./lib/parse.js
 /**
  * What a kernel says, as values: each number of its type and within its range, each text of bounded length, or nothing.
  *
  * Cells run behind the kernel, and a kernel may be another one than it says: nothing of what it sends is used that did
  * not come through here. Pure.
  */
-const MOST_BYTES = 2 ** 50;
+const MAX_BYTES = 2 ** 50;
 const LONGEST_SECONDS = 1e9;
 const LONGEST_PATH = 1024;
-const MOST_NAMES = 50;
+const MAX_NAMES = 50;
 const LONGEST_NAME = 253;
 /** Controls, and what turns the direction of the text around it. */
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
@@ -48,7 +48,7 @@ function record(value) {
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }
 /** A text on one line, in which every character can be seen; "" for what is none. */
-function said_text(value, longest) {
+function parse_text(value, longest) {
     return typeof value === 'string' ? value.slice(0, longest).replace(INVISIBLE, '\ufffd') : '';
 }
 /** A whole number from 0 to `most`; null for all else. */
@@ -60,8 +60,8 @@ function seconds(value) {
     return typeof value === 'number' && value >= 0 && value <= LONGEST_SECONDS ? value : null;
 }
 function names(value) {
-    const list = Array.isArray(value) ? value.slice(0, MOST_NAMES) : [];
-    return list.map(one => said_text(one, LONGEST_NAME)).filter(one => one !== '');
+    const list = Array.isArray(value) ? value.slice(0, MAX_NAMES) : [];
+    return list.map(one => parse_text(one, LONGEST_NAME)).filter(one => one !== '');
 }
 /** The path of a file of scratch, as the kernel takes it back; null for what could not be one. */
 function path(value) {
@@ -84,12 +84,12 @@ function about(info) {
         return null;
     }
     const limits = record(sandbox['limits']);
-    const outputs = said_text(sandbox['outputs'], 20);
+    const outputs = parse_text(sandbox['outputs'], 20);
     return {
         chunkBytes: Math.max(1, count(files['chunk_bytes'], CHUNK_BYTES) ?? CHUNK_BYTES),
         fileBytes: count(limits['file_bytes'], FILE_BYTES) ?? FILE_BYTES,
-        memoryBytes: count(limits['memory_bytes'], MOST_BYTES),
-        scratchBytes: count(limits['scratch_bytes'], MOST_BYTES),
+        memoryBytes: count(limits['memory_bytes'], MAX_BYTES),
+        scratchBytes: count(limits['scratch_bytes'], MAX_BYTES),
         cpus: seconds(limits['cpus']),
         cellSeconds: seconds(limits['cell_seconds']),
         idleSeconds: seconds(limits['idle_seconds']),
@@ -103,11 +103,11 @@ function state(content) {
     const standing = content['state'];
     return {
         state: STANDINGS.includes(standing) ? standing : 'none',
-        problem: said_text(content['problem'], 1000),
+        problem: parse_text(content['problem'], 1000),
         idleSeconds: seconds(content['idle_seconds']),
         cellSeconds: seconds(content['cell_seconds']),
-        memoryBytes: count(content['memory_bytes'], MOST_BYTES),
-        scratchBytes: count(content['scratch_bytes'], MOST_BYTES),
+        memoryBytes: count(content['memory_bytes'], MAX_BYTES),
+        scratchBytes: count(content['scratch_bytes'], MAX_BYTES),
         processes: count(content['processes'], 2 ** 22)
     };
 }
@@ -117,7 +117,7 @@ function page(content, most) {
     for (const one of Array.isArray(content['files']) ? content['files'].slice(0, most) : []) {
         const entry = record(one);
         const name = path(entry['path']);
-        const size = count(entry['size'], MOST_BYTES);
+        const size = count(entry['size'], MAX_BYTES);
         if (name !== null && size !== null) {
             files.push({ path: name, size, modified: time(entry['modified']) });
         }
@@ -222,7 +222,7 @@ function rows(about, state) {
 /**
  * The sandbox behind one kernel: how it stands, and its files, over messages on the kernel's control channel.
  *
- * The messages are described in docs/jupyter-server.md. Every answer is bounded in time, and read by said.ts.
+ * The messages are described in docs/jupyter-server.md. Every answer is bounded in time, and read by parse.ts.
  */
 
 
@@ -231,7 +231,7 @@ const PATIENCE_MS = 90_000;
 /** More than a start may take, which a file request may begin. */
 const STATE_PATIENCE_MS = 10_000;
 const PAGE = 1000;
-const MOST_FILES = 5000;
+const MAX_FILES = 5000;
 /** Why a request was refused or not answered, in words for a person. */
 class Refused extends Error {
 }
@@ -245,11 +245,11 @@ class Sandbox {
     async state() {
         return state((await this.ask('state', {}, [], STATE_PATIENCE_MS)).content);
     }
-    /** The files of scratch, `MOST_FILES` at most; `complete` says whether these are all. */
+    /** The files of scratch, `MAX_FILES` at most; `complete` says whether these are all. */
     async list() {
         const files = [];
         let after = '';
-        while (files.length < MOST_FILES) {
+        while (files.length < MAX_FILES) {
             const { content } = await this.ask('file_list', { after, limit: PAGE });
             const next = page(content, PAGE);
             files.push(...next.files);
@@ -259,7 +259,7 @@ class Sandbox {
             }
             after = last;
         }
-        return { files: files.slice(0, MOST_FILES), complete: false };
+        return { files: files.slice(0, MAX_FILES), complete: false };
     }
     /** Write a file, chunk by chunk; under its name once it is whole. */
     async upload(source, path, progress, signal) {
@@ -286,7 +286,7 @@ class Sandbox {
             if (final) {
                 return;
             }
-            token = said_text(content['upload'], 100);
+            token = parse_text(content['upload'], 100);
             if (token === '' || chunk.byteLength === 0) {
                 throw new Refused('the kernel does not go on with it');
             }
@@ -317,7 +317,7 @@ class Sandbox {
             if (offset === total) {
                 return new Blob(parts, { type: 'application/octet-stream' });
             }
-            etag = said_text(content['etag'], 200);
+            etag = parse_text(content['etag'], 200);
             if (part.byteLength === 0 || etag === '') {
                 throw new Refused('the kernel does not go on with it');
             }
@@ -359,7 +359,7 @@ class Sandbox {
             });
             const content = record(reply.content);
             if (content['status'] !== 'ok') {
-                throw new Refused(said_text(content['evalue'], 500) || 'the kernel refused it');
+                throw new Refused(parse_text(content['evalue'], 500) || 'the kernel refused it');
             }
             return { content, buffers: reply.buffers ?? [] };
         }
@@ -561,7 +561,7 @@ function within(promise, milliseconds) {
  * the hash of what it gets.
  */
 /** Libraries that one frame is given. */
-const MOST = 8;
+const MAX_LIBRARIES = 8;
 /** Places of libraries that are looked at in one frame's markup. */
 const PLACES = 100;
 /** How a place is marked in the markup of a frame, and in an output, where it is escaped once more. */
@@ -582,7 +582,7 @@ function lacking(markup) {
     let places = 0;
     for (const { 1: name, index } of markup.matchAll(OF_FRAME)) {
         places += 1;
-        if (places > PLACES || names.size >= MOST) {
+        if (places > PLACES || names.size >= MAX_LIBRARIES) {
             break;
         }
         if (name !== undefined && after(markup, index) === '') {
@@ -638,7 +638,7 @@ const FRAMES = '.jp-OutputArea-output iframe[sandbox="allow-scripts"]';
 const LOWEST = 24;
 const HIGHEST = 1600;
 /** Heights that one frame is given, so that none moves the page for ever. */
-const frames_MOST = 40;
+const MAX_HEIGHTS = 40;
 /** Ports of a frame: one for each binary digit of its height in CSS pixels, and one to want libraries with. */
 const DIGITS = 11;
 /** Messages of one document: as many heights as it is given, if all digits change each time, and some more. */
@@ -654,7 +654,7 @@ function serveFrames(themes, notebooks) {
     const hand = (frame) => {
         let fitted = known.get(frame);
         if (fitted === undefined) {
-            const never = { said: null, grew: 0, left: frames_MOST, handed: -Infinity, waits: undefined, close: () => undefined };
+            const never = { said: null, grew: 0, left: MAX_HEIGHTS, handed: -Infinity, waits: undefined, close: () => undefined };
             fitted = { set: frame.style.height, ...never };
             known.set(frame, fitted);
         }
@@ -761,7 +761,7 @@ function colours(themes) {
  */
 const TYPE = 'text/html';
 /** Elements, each as often as it spans, and letters: more of them than in a table of 60 rows and 20 columns. */
-const heavy_MOST = 3000;
+const MAX_WEIGHT = 3000;
 const LETTERS_OF_ELEMENT = 50;
 /** Characters of a source that is small, whatever it says that it spans. */
 const FEW = 500;
@@ -807,11 +807,11 @@ function isHeavy(source) {
     let weight = text.length / LETTERS_OF_ELEMENT;
     for (const [, span] of text.matchAll(/<[a-z]|span\s{0,9}=\s{0,9}["']?(\d{1,9})/gi)) {
         weight += span === undefined ? 1 : Number(span);
-        if (weight > heavy_MOST) {
+        if (weight > MAX_WEIGHT) {
             return true;
         }
     }
-    return weight > heavy_MOST;
+    return weight > MAX_WEIGHT;
 }
 function frameOf(source) {
     const frame = document.createElement('iframe');
@@ -889,7 +889,7 @@ class Transfers {
     /** Show one transfer until it ends; a row that says why it failed stays until it is closed. True if it was done. */
     async run(name, work) {
         const row = dom_element('div', 'sk-Transfer');
-        const label = dom_element('bdi', 'sk-Transfer-name', said_text(name, 300));
+        const label = dom_element('bdi', 'sk-Transfer-name', parse_text(name, 300));
         const bar = dom_element('progress');
         const said = dom_element('span', 'sk-Transfer-said', 'waiting');
         const giveUp = new AbortController();
@@ -910,7 +910,7 @@ class Transfers {
         catch (error) {
             bar.remove();
             row.classList.add('sk-mod-failed');
-            said.textContent = error instanceof Refused ? said_text(error.message, LONGEST_WHY) : 'it could not be read or written';
+            said.textContent = error instanceof Refused ? parse_text(error.message, LONGEST_WHY) : 'it could not be read or written';
             stop.title = 'Close';
             stop.onclick = () => row.remove();
             if (!(error instanceof Refused)) {
@@ -1056,7 +1056,7 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
             this.say('The notebook in front has no sandbox.');
             return;
         }
-        const shown = said_text(name, 200);
+        const shown = parse_text(name, 200);
         if (this.names.has(name) && !(await confirmed('Replace the file?', `"${shown}" is in the sandbox already.`, 'Replace'))) {
             return;
         }
@@ -1140,7 +1140,7 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
     fill(files, complete) {
         this.names = new Set(files.map(file => file.path));
         this.list.replaceChildren(...files.slice(0, SHOWN).map(file => this.row(file)));
-        const total = complete ? `${files.length}` : `${Math.min(files.length, (/* inlined export .MOST_FILES */5000))} or more`;
+        const total = complete ? `${files.length}` : `${Math.min(files.length, (/* inlined export .MAX_FILES */5000))} or more`;
         if (files.length > SHOWN || !complete) {
             this.say(`${Math.min(SHOWN, files.length)} of ${total} files are shown.`);
         }
@@ -1150,7 +1150,7 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
     }
     row(file) {
         const row = dom_element('li', 'sk-File');
-        const shown = said_text(file.path, 1024);
+        const shown = parse_text(file.path, 1024);
         const name = dom_element('bdi', 'sk-File-name', shown);
         const when = file.modified === null ? '' : new Date(file.modified * 1000).toLocaleString();
         row.title = [shown, bytes(file.size), when].filter(part => part !== '').join('\n');
@@ -1173,7 +1173,7 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
     }
     async remove(file) {
         const sandbox = this.current.sandbox;
-        const body = `"${said_text(file.path, 200)}" is removed from the sandbox.`;
+        const body = `"${parse_text(file.path, 200)}" is removed from the sandbox.`;
         if (sandbox === null || !(await confirmed('Delete the file?', body, 'Delete'))) {
             return;
         }
@@ -1371,7 +1371,7 @@ const lib_frames = {
             frameHeavy(content.rendermime, async () => {
                 await specs.ready;
                 // What a notebook brings along is drawn before it has a kernel.
-                const said = said_text(record(content.model?.getMetadata('kernelspec'))['name'], 200);
+                const said = parse_text(record(content.model?.getMetadata('kernelspec'))['name'], 200);
                 return isOurs(specs.specs?.kernelspecs[sessionContext.session?.kernel?.name ?? said]);
             });
         });
