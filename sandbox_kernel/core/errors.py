@@ -14,9 +14,9 @@ from .file_codes import FileCode
 from .message_codes import MessageCode
 from .network_codes import NetworkCode
 
-MOST_SAID = 2000
+MAX_SAID = 2000
 """Characters of what a command said last, in the text of an error."""
-MOST_FINDINGS_SAID = 30
+MAX_FINDINGS_SAID = 30
 """Of one cell that is refused."""
 
 Fault = Literal["user code", "policy", "platform", "configuration"]
@@ -151,7 +151,7 @@ class CommandExitException(CommandError):
 
     def __init__(self, exit_code: int, stdout: str | None, stderr: str | None, error: str | None = None) -> None:
         words = f"the command ended with the exit code {exit_code}"
-        said = (error or stderr or "").strip()[-MOST_SAID:]
+        said = (error or stderr or "").strip()[-MAX_SAID:]
         super().__init__(self.usual, f"{words}\n{said}" if said else words)
         self.exit_code, self.stdout, self.stderr, self.error = exit_code, stdout, stderr, error
 
@@ -180,7 +180,7 @@ class ScreenBlocked(CellError):
         self.findings = tuple(findings)
 
     def lines(self) -> list[str]:
-        return [*super().lines(), *self.findings[:MOST_FINDINGS_SAID]]
+        return [*super().lines(), *self.findings[:MAX_FINDINGS_SAID]]
 
 
 class BehaviourBlocked(CellError):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.batch.outlet import SERVICES, Outlet, is_log
+from sandbox_kernel.plugins.batch.output_stream import SERVICES, OutputStream, is_log
 from sandbox_kernel.plugins.frameworks import failure, printed, told
 from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
@@ -168,7 +168,7 @@ def test_what_is_a_log_and_what_is_not(tmp_path: Path) -> None:
         assert not is_log(file, {})  # data of somebody's own
         for name in SERVICES:
             assert is_log(file, {name: "true"})
-    outlet = Outlet(stream := io.StringIO(), {})
+    outlet = OutputStream(stream := io.StringIO(), {})
     outlet.say(f"{BAD}\n::add-mask::x ##[error]y\n")
     assert stream.getvalue() == "abherec52;c;Zg==def5n\n: :add-mask::x ## [error]y\n"
 

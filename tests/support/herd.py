@@ -17,7 +17,7 @@ from typing import Any
 from sandbox_kernel.record.audit import Audit
 
 SIZE = 8
-MOST_WAITING = 200
+MAX_WAITING = 200
 
 
 def write(path: str, key: str, *, session: str, numbers: range, limit: int, told: int) -> None:
@@ -25,7 +25,7 @@ def write(path: str, key: str, *, session: str, numbers: range, limit: int, told
     audit = Audit(path, session=session, key=key, limit_bytes=limit)
     for number in numbers:
         audit("cell", status="ok", number=number, text="x" * (number % 900))
-        while audit.waiting > MOST_WAITING:  # a session makes no lines as fast as this; its audit would lose some
+        while audit.waiting > MAX_WAITING:  # a session makes no lines as fast as this; its audit would lose some
             select.select([], [], [], 0.002)
             audit("file", op="none")
         os.write(told, max(0, number + 1 - audit.waiting).to_bytes(SIZE, "big"))

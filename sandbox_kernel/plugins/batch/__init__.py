@@ -2,15 +2,15 @@
 
 - `plugin`: What this plugin adds: the command `run`, and its codes.
 - `codes`: What a batch run refuses, and how it ends.
-- `exits`: Exit codes of a run, and the rules that choose one.
+- `exit_codes`: Exit codes of a run, and the rules that choose one.
 - `events`: What was refused during a run, and which of it honest code would not have done.
 - `source`: A notebook or a script, with its parameters, as a notebook without outputs.
 - `report`: The report of a run; a JSON Schema beside it describes it.
 - `receipt`: The receipt of a run: what the report knows, signed.
-- `reads`: The files that code reads by names which stand in it.
+- `inferred_inputs`: The files that code reads by names which stand in it.
 - `inputs`: Files that go in before the first cell, and hashes of what came out.
 - `notebook`: Messages as outputs of the executed notebook, by nbclient.
-- `outlet`: stdout and stderr, for readers that pause or go.
+- `output_stream`: stdout and stderr, for readers that pause or go.
 - `progress`: What a run says while it runs.
 - `stopping`: Signals: the first ends a run in order, the second at once.
 - `run`: One run: a sandbox, the inputs, the cells, and at every moment a notebook and a report.

@@ -28,8 +28,8 @@ from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
 from ...files.names import FileLimits, printable
 from ...record.keys import open_key
-from .exits import End, decide, of_error
-from .outlet import Outlet
+from .exit_codes import End, decide, of_error
+from .output_stream import OutputStream
 from .receipt import ReceiptFile
 from .report import OutputFile, Report, now, write_report
 from .stopping import Stopped, Stopper, signals
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         options.receipt_file = ReceiptFile(OutputFile(Path(options.receipt), setting="--receipt"))
         _spare(Path(options.receipt), [options.source, *options.input, *([options.report] if options.report else [])])
     report = _new_report(options)
-    terminal = Outlet(sys.stderr)
+    terminal = OutputStream(sys.stderr)
     stopper = Stopper(lambda end: _close(options, report, path, end, terminal))
     found: list[End] = []
     with signals(stopper):
@@ -124,7 +124,9 @@ def _spare(path: Path, given: list[str]) -> None:
             raise ConfigurationError(UsageCode.PLACE_UNFIT, f"the report would replace {one}", setting="--report")
 
 
-def _close(options: argparse.Namespace, report: Report, path: OutputFile | None, end: End, terminal: Outlet) -> int:
+def _close(
+    options: argparse.Namespace, report: Report, path: OutputFile | None, end: End, terminal: OutputStream
+) -> int:
     """Write the report, say how it ended, and return the exit code."""
     code = end.code
     report.ended, report.end = now(), end
@@ -153,7 +155,7 @@ def _close(options: argparse.Namespace, report: Report, path: OutputFile | None,
     return code
 
 
-def _say_where(report: Report, path: OutputFile | None, terminal: Outlet) -> None:
+def _say_where(report: Report, path: OutputFile | None, terminal: OutputStream) -> None:
     if report.notebook is not None:
         terminal.say(f"notebook  {_path(report.notebook)}\n")
     if report.files:
@@ -171,7 +173,7 @@ def _path(name: object) -> str:
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal: Outlet) -> list[End]:
+def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal: OutputStream) -> list[End]:
     from .progress import Progress
     from .run import Run
 
@@ -180,7 +182,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
     is_script = plan.source.kind == "script"
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_script
     progress = Progress(terminal, total=total, live=live, quiet=options.quiet)
-    run = Run(plan, report, progress, (Outlet(sys.stdout), terminal) if is_script else None)
+    run = Run(plan, report, progress, (OutputStream(sys.stdout), terminal) if is_script else None)
     run.save()  # a folder that cannot be written to is known before anything runs
     cells = "1 cell" if total == 1 else f"{total} cells"
     progress.say(f"running {printable(plan.source.name)}: {cells} in {plan.settings.image}")
@@ -195,7 +197,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
 def _unbrought(plan: Plan) -> list[str]:
     """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
     from ...files.beside import Beside
-    from .reads import literal_paths, modules
+    from .inferred_inputs import literal_paths, modules
     from .source import is_run
 
     if plan.settings.uploads is not None:

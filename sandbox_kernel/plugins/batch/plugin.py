@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..api import Command, Plugin
 from . import command
 from .codes import BatchCode
-from .exits import HELP
+from .exit_codes import HELP
 
 PLUGIN = Plugin(
     name="batch",

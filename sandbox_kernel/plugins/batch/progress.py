@@ -11,7 +11,7 @@ import time
 
 from ...core.model import MIB, format_bytes
 from ...files.names import printable
-from .outlet import Outlet
+from .output_stream import OutputStream
 
 MUCH = 32 * MIB
 """Bytes of inputs from which it is said how far they are."""
@@ -23,8 +23,8 @@ _COLOURS = {"ok": "32", "failed": "31", "limit": "31", "sandbox": "31", "stopped
 class Progress:
     """Lines for people, or for a log."""
 
-    def __init__(self, outlet: Outlet, *, total: int, live: bool, quiet: bool = False) -> None:
-        self._outlet = outlet
+    def __init__(self, output_stream: OutputStream, *, total: int, live: bool, quiet: bool = False) -> None:
+        self._output_stream = output_stream
         self._total = total
         self._live = live and not quiet
         self._quiet = quiet
@@ -36,7 +36,7 @@ class Progress:
         """Say one line."""
         if not self._quiet:
             self._erase()
-            self._outlet.say(line + "\n", live=self._live)
+            self._output_stream.say(line + "\n", live=self._live)
 
     def copied(self, count: int, total: int) -> None:
         """Note how many bytes of the inputs have gone in, where they are so many that somebody waits for them."""
@@ -47,7 +47,7 @@ class Progress:
         line = f"inputs: {format_bytes(count)} of {format_bytes(total)}"
         if self._live:
             self._erase()
-            self._outlet.say(line)
+            self._output_stream.say(line)
             self._shown = True
         elif part % (STEPS // 4) == 0:
             self.say(line)
@@ -62,7 +62,9 @@ class Progress:
         if self._live and self._running is not None:
             number, line, started = self._running
             self._erase()
-            self._outlet.say(f"{self._number(number)} {_clock(time.monotonic() - started):>8}  {line}"[:_WIDTH] + " …")
+            self._output_stream.say(
+                f"{self._number(number)} {_clock(time.monotonic() - started):>8}  {line}"[:_WIDTH] + " …"
+            )
             self._shown = True
 
     def end(self, status: str, seconds: float, note: str = "") -> None:
@@ -87,7 +89,7 @@ class Progress:
     def _erase(self) -> None:
         if self._shown:
             self._shown = False
-            self._outlet.erase()
+            self._output_stream.erase()
 
 
 def first_line(source: str) -> str:

@@ -20,7 +20,7 @@ from ...core.finding import Finding
 from ...files.host_paths import Folder, open_parent, usable
 from ...sdk.values import NetworkUsage
 from .events import Events
-from .exits import End
+from .exit_codes import End
 
 VERSION = 1
 """Of the report's form: a reader may rely on every field of its schema, and a new meaning is a new version."""

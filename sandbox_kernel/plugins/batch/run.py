@@ -21,10 +21,10 @@ from ...sdk.execution import Execution
 from ...session.hints import Audience
 from .codes import BatchCode
 from .events import Event, Events, FailOn, classify
-from .exits import End, Kind, kind_of, of_error
+from .exit_codes import End, Kind, kind_of, of_error
 from .inputs import Inputs, Reader, produced
 from .notebook import Outputs, sizes
-from .outlet import Outlet
+from .output_stream import OutputStream
 from .progress import Progress
 from .report import CellRecord, Failure, NetworkRecord, OutputFile, Report, now
 from .source import Source, is_run
@@ -64,7 +64,9 @@ class Plan:
 class Run:
     """See the module. `report` is filled as the run goes on."""
 
-    def __init__(self, plan: Plan, report: Report, progress: Progress, streams: tuple[Outlet, Outlet] | None) -> None:
+    def __init__(
+        self, plan: Plan, report: Report, progress: Progress, streams: tuple[OutputStream, OutputStream] | None
+    ) -> None:
         """`streams` take what the cells print (stdout, stderr), as it comes; None keeps it in the notebook."""
         self.plan = plan
         self.report = report

@@ -1,6 +1,6 @@
 """Ctrl-C and the other signals that end a run: the first ends it in order, the second at once.
 
-Imports exits; what is run is handed in.
+What is run is handed in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Protocol
 
 from ...core.errors import SandboxError
-from .exits import End, decide
+from .exit_codes import End, decide
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_SECONDS = 15.0

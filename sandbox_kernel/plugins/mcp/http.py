@@ -39,8 +39,8 @@ from .clients import Clients
 from .codes import McpCode
 from .connections import Config
 from .descriptions import CALL_BYTES
+from .liveness import Liveness
 from .names import Authority, Names, authority
-from .presence import Presence
 
 PATH = "/mcp"
 BODY_BYTES = CALL_BYTES * 4 // 3 + MIB
@@ -278,7 +278,7 @@ def application(server: Server[Any], clients: Clients, tokens: Sequence[str], pl
         max_request_body_size=BODY_BYTES,
         max_sessions=MAX_CONNECTIONS,
     )
-    app = Presence(PlainAnswers(StreamableHTTPASGIApp(manager)), clients.lost, clients.limits.away_seconds)
+    app = Liveness(PlainAnswers(StreamableHTTPASGIApp(manager)), clients.lost, clients.limits.away_seconds)
     return Starlette(
         routes=[Route(PATH, endpoint=RequireAuthMiddleware(app, []))],
         middleware=[

@@ -22,7 +22,7 @@ from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # ex
 from sandbox_kernel import cli
 from sandbox_kernel.core.codes import RecordCode
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.batch import exits
+from sandbox_kernel.plugins.batch import exit_codes
 from sandbox_kernel.plugins.batch.receipt import ReceiptFile
 from sandbox_kernel.plugins.batch.report import CellRecord, OutputFile, Report
 from sandbox_kernel.record import keys, receipt
@@ -43,7 +43,7 @@ class Made:
         self.file = place / "receipt.json"
         self.report = Report(source={"name": "analysis.ipynb", "sha256": "0" * 64}, sandbox={}, versions={})
         self.report.cells = [CellRecord(index=0, number=1, source="1 / 0", status="failed")]
-        self.report.end = exits.End(kind="code failed", reason="ZeroDivisionError", cell=1)
+        self.report.end = exit_codes.End(kind="code failed", reason="ZeroDivisionError", cell=1)
         self.report.notebook = str(self.output / "analysis.ipynb")
         self.report.notebook_sha256 = hashlib.sha256(b"{}").hexdigest()
         self.report.files = [{"path": "out.csv", "bytes": 3, "sha256": hashlib.sha256(b"a,b").hexdigest()}]

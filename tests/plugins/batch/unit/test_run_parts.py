@@ -34,9 +34,9 @@ from sandbox_kernel.files.host_paths import fetch, open_folder
 from sandbox_kernel.files.names import FileLimits, check_downloaded_name
 from sandbox_kernel.plugins.batch import events, inputs, source
 from sandbox_kernel.plugins.batch.events import Event, Events, classify
-from sandbox_kernel.plugins.batch.exits import End, decide, kind_of, of_error
+from sandbox_kernel.plugins.batch.exit_codes import End, decide, kind_of, of_error
 from sandbox_kernel.plugins.batch.notebook import Outputs, sizes
-from sandbox_kernel.plugins.batch.outlet import MAX_KEPT, Outlet
+from sandbox_kernel.plugins.batch.output_stream import MAX_KEPT, OutputStream
 from sandbox_kernel.plugins.batch.progress import Progress
 from sandbox_kernel.plugins.batch.report import CellRecord, Failure, OutputFile, Report
 from sandbox_kernel.plugins.batch.stopping import Stopped, Stopper
@@ -549,7 +549,7 @@ def test_a_strange_message_does_not_end_a_run(kind: str, content: dict[str, Any]
 
 def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
     stream = io.StringIO()
-    progress = Progress(Outlet(stream), total=12, live=True)
+    progress = Progress(OutputStream(stream), total=12, live=True)
     progress.begin(3, "# a comment\nx = '\x1b[2J'")
     progress.tick()
     progress.end("ok", 1.5)
@@ -561,7 +561,7 @@ def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
 
 def test_a_reader_that_is_gone_does_not_end_a_run() -> None:
     stream = io.StringIO()
-    progress = Progress(Outlet(stream), total=1, live=False)
+    progress = Progress(OutputStream(stream), total=1, live=False)
     stream.close()
     progress.say("nobody reads this")
     progress.begin(1, "x")
@@ -579,22 +579,22 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
 
 def test_nothing_is_waited_for_that_is_said_to_a_reader_who_pauses(pipe: tuple[int, TextIO]) -> None:
     read, stream = pipe
-    outlet = Outlet(stream)
+    output_stream = OutputStream(stream)
     for number in range(200):
-        outlet.say(f"{number}\n" + "x" * 10_000)
-    outlet.finish(0.05)  # he goes on pausing
+        output_stream.say(f"{number}\n" + "x" * 10_000)
+    output_stream.finish(0.05)  # he goes on pausing
     taken = b""
     while len(taken) < MAX_KEPT:
         taken += os.read(read, 1 << 16)
-        outlet.finish(0)
+        output_stream.finish(0)
     assert taken.startswith(b"0\n")
     assert len(taken) < MAX_KEPT + (1 << 17)
 
 
 async def test_writing_waits_for_a_reader_who_pauses_and_nothing_else_does(pipe: tuple[int, TextIO]) -> None:
     read, stream = pipe
-    outlet, text = Outlet(stream), "\u00fc\ud800x" * 100_000
-    writing = asyncio.create_task(outlet.write(text))
+    output_stream, text = OutputStream(stream), "\u00fc\ud800x" * 100_000
+    writing = asyncio.create_task(output_stream.write(text))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(writing), 0.1)
     expected, taken = text.encode(errors="backslashreplace"), b""
@@ -602,21 +602,21 @@ async def test_writing_waits_for_a_reader_who_pauses_and_nothing_else_does(pipe:
         taken += await asyncio.to_thread(os.read, read, 1 << 16)
     async with within(30):
         await writing
-    outlet.say("end")
+    output_stream.say("end")
     assert taken + os.read(read, 1 << 16) == expected + b"end"
 
 
 async def test_a_reader_who_goes_ends_the_wait_for_him(pipe: tuple[int, TextIO]) -> None:
     read, stream = pipe
-    outlet = Outlet(stream)
-    writing = asyncio.create_task(outlet.write("x" * 1_000_000))
+    output_stream = OutputStream(stream)
+    writing = asyncio.create_task(output_stream.write("x" * 1_000_000))
     await asyncio.sleep(0)
     assert not writing.done()
     os.close(read)
     async with within(30):
         await writing
-    await outlet.write("more")
-    outlet.finish(10)
+    await output_stream.write("more")
+    output_stream.finish(10)
 
 
 class Never:

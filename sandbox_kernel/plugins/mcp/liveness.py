@@ -23,7 +23,7 @@ class _Record:
     timer: asyncio.TimerHandle | None = None
 
 
-class Presence:
+class Liveness:
     """Counts the open requests of each connection, and reports one that has had none for too long."""
 
     def __init__(self, app: ASGIApp, gone: Callable[[str], None], grace_seconds: float) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from ...policy.ipython_syntax import read
 
-MOST_PATHS = 100
-MOST_CHARACTERS = 200_000
+MAX_PATHS = 100
+MAX_CHARACTERS = 200_000
 """Of one cell; a longer one is left out."""
 SCRATCH = "/mnt/data"
 
@@ -31,18 +31,18 @@ def literal_paths(cells: Iterable[str]) -> list[str]:
     """Return the paths below the working folder that some code cells read and none of them writes, in order."""
     finder = _found(cells)
     found = [path for path in finder.read if path not in finder.written]
-    return found[:MOST_PATHS]
+    return found[:MAX_PATHS]
 
 
 def modules(cells: Iterable[str]) -> list[str]:
     """Return the first parts of the names of all modules that some code cells import, in order."""
-    return list(_found(cells).imported)[:MOST_PATHS]
+    return list(_found(cells).imported)[:MAX_PATHS]
 
 
 def _found(cells: Iterable[str]) -> _Finder:
     finder = _Finder()
     for code in cells:
-        if len(code) > MOST_CHARACTERS:
+        if len(code) > MAX_CHARACTERS:
             continue
         try:
             cell = read(code)

@@ -23,7 +23,7 @@ MAX_KEPT = 1 << 20
 """Bytes kept for a reader that pauses; what is said beyond that is lost."""
 
 
-class Outlet:
+class OutputStream:
     """One of the two streams."""
 
     def __init__(self, stream: TextIO, environment: Mapping[str, str] = os.environ) -> None:
