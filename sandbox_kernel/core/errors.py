@@ -47,10 +47,14 @@ class SandboxError(Exception):
     ) -> None:
         """Keep the parts of the message, so that a report can name them one by one.
 
-        `message` is a code, or one with its text filled in; `words` are said in place of the code's own, where there
-        is more to say. Tests may give words alone, for the class's usual code.
-        `limit` and `value` are for people and carry their units ("2.0 GiB", "3 s"); `setting` is the name of the
-        trait to change; `kept` is what is left, and `because` why more is lost than one would think.
+        Args:
+            message: A code, one with its text filled in, or (in tests) words alone for the class's usual code.
+            words: What is said instead of the code's own text.
+            limit: The limit, for people, with its unit: "2.0 GiB", "3 s".
+            value: What was reached, in the same form.
+            setting: The name of the setting to change.
+            kept: What is left.
+            because: Why more is lost than one would think.
         """
         if isinstance(message, str):
             message = Note(self.usual, message)

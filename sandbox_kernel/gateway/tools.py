@@ -75,10 +75,19 @@ class Tool:
         seconds: float | None = None,
         stops_clock: bool = False,
     ) -> Tool:
-        """Return the tool that a function is; sync ones run in a thread. Raises `ConfigurationError`.
+        """Return the tool that a function is. One without `async` runs in a thread.
 
         Each parameter and what it returns are of types that JSON has: text, numbers, lists, dictionaries, Literal,
         unions of these, TypedDict, dataclasses and models of pydantic. What has no type takes any JSON.
+
+        Args:
+            function: What a call calls, with arguments by name.
+            name: Its name in cells. None is that of the function.
+            seconds: The time limit of one call. None is that of all tools.
+            stops_clock: Whether the time that the host works on a call is none of the cell's `cell_timeout`.
+
+        Raises:
+            ConfigurationError: It cannot be offered: a type that JSON has not, `*args`, an improper name.
         """
         name = str(name or getattr(function, "__name__", ""))
         _check_name(name)
@@ -173,9 +182,17 @@ class Tools(Sequence[Tool]):
         at_once: int = 8,
         limit_bytes: int = MIB,
     ) -> None:
-        """`seconds` are for one call, `calls` for one cell; `limit_bytes` for arguments and for results, as JSON.
+        """Check the tools.
 
-        Raises `ConfigurationError` for what cannot be offered.
+        Args:
+            tools: Functions, or tools that are described already.
+            seconds: The time limit of one call.
+            calls: How many calls a cell may make.
+            at_once: How many calls may run at the same time, 64 at most.
+            limit_bytes: Bytes of the arguments of a call, and of its result, as JSON.
+
+        Raises:
+            ConfigurationError: One of them cannot be offered.
         """
         found: dict[str, Tool] = {}
         for one in tools:

@@ -503,9 +503,8 @@ class Sandbox:
         Raises:
             AbilityMissing: The engine cannot do it.
             SandboxPaused: It is paused.
-            FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the sandbox
-            has
-                connections or folders of the host, or a screen that blocks.
+            FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the
+                sandbox has connections or folders of the host, or a screen that blocks.
         """
         return self._call(self._inner.snapshot, name)
 
@@ -650,8 +649,8 @@ class Files:
             Where it is now.
 
         Raises:
-            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does not
-            say.
+            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does
+                not say.
         """
         return self._call(self._inner.download, path, local)
 

@@ -400,9 +400,8 @@ class AsyncSandbox:
         Raises:
             AbilityMissing: The engine cannot do it.
             SandboxPaused: It is paused.
-            FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the sandbox
-            has
-                connections or folders of the host, or a screen that blocks.
+            FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the
+                sandbox has connections or folders of the host, or a screen that blocks.
         """
         return await self._snapshots.take(name)
 

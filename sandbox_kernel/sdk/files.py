@@ -157,8 +157,8 @@ class AsyncFiles(AsyncFolders):
             Where it is now.
 
         Raises:
-            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does not
-            say.
+            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does
+                not say.
         """
         name = relative(path)
         target = Path(local) if local is not None else Path()
