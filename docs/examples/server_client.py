@@ -264,7 +264,7 @@ def show(message: dict[str, Any]) -> None:
 
 def main(server: str, file: str) -> None:
     with Kernel(server, os.environ["JUPYTER_TOKEN"]) as kernel:
-        print("memory:", kernel.info()["sandbox"]["limits"]["memory_bytes"])
+        print("memory:", kernel.info()["sandbox"]["limits"]["memory"])
 
         with Path(file).open("rb") as source:
             print("uploaded:", kernel.upload(source, "data.csv"), "bytes")

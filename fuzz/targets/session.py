@@ -28,7 +28,7 @@ from ..trees import Reader, encode, option
 from ..words import REQUESTS, SNIPPETS, TYPES
 from .messages import CONTENTS
 
-LIMITS = Limits(output_bytes=2000, output_messages=20, message_bytes=1000, cell_seconds=30, idle_seconds=100)
+LIMITS = Limits(output_limit=2000, output_messages=20, message_limit=1000, cell_timeout=30, idle_timeout=100)
 SETTINGS = Settings(limits=LIMITS)
 MAX_STEPS = 12
 
@@ -199,7 +199,7 @@ async def _case(reader: Reader, front: Front) -> None:
             await _step(reader, live, engine.containers[-1], front, numbers)
             await _turn()
         if live.requests.queue.active:
-            await asyncio.sleep(2 * LIMITS.cell_seconds)
+            await asyncio.sleep(2 * LIMITS.cell_timeout)
         # What is left waits for input or for a debugger: it ends with its sandbox, and what comes after it too.
         for _ in range(4):
             if live.requests.queue.active:

@@ -81,12 +81,12 @@ export function about(info: unknown): About | null {
   const outputs = text(sandbox['outputs'], 20);
   return {
     chunkBytes: Math.max(1, count(files['chunk_bytes'], CHUNK_BYTES) ?? CHUNK_BYTES),
-    fileBytes: count(limits['file_bytes'], FILE_BYTES) ?? FILE_BYTES,
-    memoryBytes: count(limits['memory_bytes'], MAX_BYTES),
-    scratchBytes: count(limits['scratch_bytes'], MAX_BYTES),
+    fileBytes: count(limits['file_limit'], FILE_BYTES) ?? FILE_BYTES,
+    memoryBytes: count(limits['memory'], MAX_BYTES),
+    scratchBytes: count(limits['scratch_size'], MAX_BYTES),
     cpus: seconds(limits['cpus']),
-    cellSeconds: seconds(limits['cell_seconds']),
-    idleSeconds: seconds(limits['idle_seconds']),
+    cellSeconds: seconds(limits['cell_timeout']),
+    idleSeconds: seconds(limits['idle_timeout']),
     outputs: ['safe', 'strict', 'trusted'].includes(outputs) ? outputs : 'unknown',
     network: names(sandbox['network']),
     secrets: names(sandbox['secrets'])

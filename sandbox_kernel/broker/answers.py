@@ -58,7 +58,7 @@ async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
                 "state": lent.state,
                 "age_seconds": int(time.monotonic() - lent.since),
                 "image": lent.spec.image,
-                "memory_bytes": lent.spec.limits.memory_bytes,
+                "memory_bytes": lent.spec.limits.memory,
                 "version": __version__,
             }
         )

@@ -79,7 +79,7 @@ class Ceiling:
             raise QuotaExceeded(Note(EndCode.BROKER_DENIED, words), setting="image", set_by=self.by("images"))
         asked = order.limits
         figures: tuple[tuple[str, float, Any], ...] = (
-            ("memory", asked.memory_bytes, format_bytes),
+            ("memory", asked.memory, format_bytes),
             ("cpus", asked.cpus, str),
             ("pids", asked.pids, str),
         )

@@ -117,7 +117,7 @@ class Broker:
                     "starting": self.starting,
                 },
                 connections=self.connections,
-                memory_promised=sum(one.spec.limits.memory_bytes for one in lent),
+                memory_promised=sum(one.spec.limits.memory for one in lent),
                 kept=self.keeping.cost,
                 pool_made=self.pool.made,
                 pool_lost=self.pool.lost,

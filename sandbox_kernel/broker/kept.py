@@ -207,7 +207,7 @@ class Kept(Lent):
     # --- from its owner to the sandbox ---
 
     async def _forward(self, owner: Owner, before: asyncio.Task[None] | None) -> None:
-        frames = Frames(self.spec.limits.message_bytes + FRAME_RESERVE, OWNERS_WHOLE)
+        frames = Frames(self.spec.limits.message_limit + FRAME_RESERVE, OWNERS_WHOLE)
         try:
             if before is not None:
                 await asyncio.wait({before})
@@ -255,7 +255,7 @@ class Kept(Lent):
     # --- from the sandbox to its owner ---
 
     async def _read(self) -> None:
-        frames = Frames(self.spec.limits.message_bytes + FRAME_RESERVE, WHOLE)
+        frames = Frames(self.spec.limits.message_limit + FRAME_RESERVE, WHOLE)
         try:
             async for piece in cut(frames, self.container.receive):
                 await self._take(piece)

@@ -133,7 +133,7 @@ class Pool:
                 "state": "ready",
                 "age_seconds": int(time.monotonic() - warm.since),
                 "image": warm.spec.image,
-                "memory_bytes": warm.spec.limits.memory_bytes,
+                "memory_bytes": warm.spec.limits.memory,
                 "version": __version__,
             }
             for kind in self._kinds.values()

@@ -1,4 +1,4 @@
-"""One setting: its name everywhere, where its value goes, and how it is written. `table` has them all."""
+"""One setting: its name everywhere, and how it is written. `table` has them all."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from .values import Form
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing a user can choose: its name everywhere, where it goes, how it is written, and what it means."""
+    """One thing a user can choose: its name everywhere, how it is written, and what it means."""
 
     name: str
-    field: str
-    """Of `Limits` if it has such a field, else of `Settings`."""
+    """Also of its field: of `Limits` if that has such a field, else of `Settings`."""
     form: Form[Any]
     help: str
     default_text: str | None = None
     singular: str | None = None
     """What its flag is called, if a flag gives one of several."""
+
+    @property
+    def field(self) -> str:
+        """The name of its field. One alone has another: `Settings.limits` is all limits, and not how they are kept."""
+        return "limits_kept" if self.name == "limits" else self.name
 
     @property
     def flag(self) -> str:
@@ -39,7 +43,7 @@ class Setting:
     def default_for_people(self) -> str:
         if self.default_text is not None:
             return self.default_text
-        is_size, is_time = self.field.endswith("_bytes"), self.field.endswith("_seconds")
+        is_size, is_time = self.metavar == "SIZE", self.metavar == "TIME"
         return format_bytes(self.default) if is_size else f"{self.default:g} s" if is_time else str(self.default)
 
     @property

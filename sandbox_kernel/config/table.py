@@ -29,7 +29,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Where cells run": (
         Setting(
             "engine",
-            "engine",
             engine,
             "What runs the sandboxes. docker: a local Docker socket. unix:///PATH: a socket with the same API. "
             "bubblewrap: no root and no daemon. qemu: an emulated machine with its own kernel. broker: `sandbox-kernel "
@@ -39,13 +38,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "runtime",
-            "runtime",
             text(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"), "the name of an OCI runtime, such as runsc", none=True),
             'The OCI runtime, by the name that the engine has for it. "runsc" is gVisor. Empty: the engine\'s default.',
             "the engine's default",
         ),
         Setting(
-            "image",
             "image",
             text(re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]*"), "the name of an image"),
             "The image that cells run in. Any image with Python 3.9 or newer and ipykernel works. It is never pulled. "
@@ -53,49 +50,44 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "time_zone",
-            "time_zone",
             text(re.compile(zone.FORM), 'a time zone such as Europe/Berlin, or "machine"', none=True),
             "The time zone of clocks in cells, by its name in the tz database. machine: the one of this machine. "
             "Empty: UTC. The image must know it, as the default images do.",
         ),
     ),
     "Warm sandboxes": (
-        Setting("pool", "pool", number(int, 0, 64), pool_values.POOL),
-        Setting("preload", "preload", pool_values.modules, pool_values.PRELOAD, "numpy, pandas, matplotlib.pyplot"),
+        Setting("pool", number(int, 0, 64), pool_values.POOL),
+        Setting("preload", pool_values.modules, pool_values.PRELOAD, "numpy, pandas, matplotlib.pyplot"),
     ),
     "What a session may use": (
         Setting(
             "memory",
-            "memory_bytes",
             size(64 * MIB),
             "Memory of one session: all its processes, and all files in /mnt/data, /tmp and /dev/shm. Swap is never "
             "added. A cell that exceeds it ends with OutOfMemory.",
         ),
-        Setting("cpus", "cpus", number(float, 0.05, 4096), "Processors that one session may use. 0.5 is half of one."),
-        Setting("pids", "pids", number(int, 32, 4_000_000), "Processes and threads of one session, counted together."),
+        Setting("cpus", number(float, 0.05, 4096), "Processors that one session may use. 0.5 is half of one."),
+        Setting("pids", number(int, 32, 4_000_000), "Processes and threads of one session, counted together."),
         Setting(
             "limits",
-            "limits_kept",
             choice("enforced", "best-effort"),
             "Whether a cgroup must enforce memory, pids and cpus. enforced: an engine without one is refused. "
             "best-effort: without one, a process of the host checks what a session uses. Fast growth can get past it, "
             "and processors are not limited.",
         ),
-        Setting("open_files", "open_files", number(int, 128, 1 << 20), "Files that one process may have open."),
+        Setting("open_files", number(int, 128, 1 << 20), "Files that one process may have open."),
         Setting(
             "scratch_size",
-            "scratch_bytes",
             size(MIB),
             "Size of /mnt/data, the working folder of cells. It is in memory and ends with the session.",
             "a quarter of memory",
         ),
-        Setting("tmp_size", "tmp_bytes", size(MIB), "Size of /tmp in the sandbox, in memory."),
-        Setting("shm_size", "shm_bytes", size(64 * KIB), "Size of /dev/shm in the sandbox, in memory."),
+        Setting("tmp_size", size(MIB), "Size of /tmp in the sandbox, in memory."),
+        Setting("shm_size", size(64 * KIB), "Size of /dev/shm in the sandbox, in memory."),
     ),
     "Time": (
         Setting(
             "cell_timeout",
-            "cell_seconds",
             seconds(0.1),
             "How long one cell may run, in seconds (or 10m, 2h). The clock stops while a cell waits for input() or at "
             "a breakpoint. A cell that exceeds it ends with CellTimeout. The limit can be long, but it cannot be "
@@ -103,20 +95,17 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "interrupt_grace",
-            "interrupt_grace_seconds",
             seconds(0.1, 3600),
             "How long a cell may take to end after it was interrupted for its time limit. Then its kernel is replaced.",
         ),
         Setting(
             "idle_timeout",
-            "idle_seconds",
             seconds(1),
             "How long a session may go without a request (a cell, a completion, a file). Then its sandbox ends, with "
             "its variables and files.",
         ),
         Setting(
             "start_timeout",
-            "start_seconds",
             seconds(1, 3600),
             "How long engine, agent and kernel may take to start.",
         ),
@@ -124,26 +113,22 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Output": (
         Setting(
             "output_limit",
-            "output_bytes",
             size(KIB),
             "Output of one cell. A cell that exceeds it ends with OutputLimit. A message counts as a quarter of the "
             "memory that it takes here, if that is more; what a program builds from one answer may be four times this.",
         ),
         Setting(
             "output_messages",
-            "output_messages",
             number(int, 10, 1_000_000_000),
             "Messages that one cell may send: pieces of text, displays and their updates.",
         ),
         Setting(
             "message_limit",
-            "message_bytes",
             # orjson crashes at texts near 2 GiB.
             size(64 * KIB, GIB),
             "Size of one message from the sandbox, such as one display with its buffers.",
         ),
         Setting(
-            "display_lines",
             "display_lines",
             number(int, 100, 1_000_000_000),
             "Lines of output of one cell that the kernel sends to front ends. The rest is written to a file below "
@@ -155,12 +140,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "display_size",
-            "display_bytes",
             size(16 * KIB),
             "The same limit in characters. It also applies to a single text.",
         ),
         Setting(
-            "outputs",
             "outputs",
             choice("safe", "strict", "trusted"),
             "What may reach the browser. safe: static types, sanitised HTML, and active HTML in a sandboxed frame "
@@ -171,14 +154,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Files": (
         Setting(
             "uploads",
-            "uploads",
             Form(folder, "a folder", "FOLDER"),
             "A host folder whose regular files are copied to /mnt/data: all of them at the start, and changed ones "
             "before each cell. A relative path starts at the notebook's folder.",
             "none",
         ),
         Setting(
-            "downloads",
             "downloads",
             Form(downloads, "a folder of its own", "FOLDER"),
             "A host folder that receives the regular files that cells create or change in /mnt/data. Cells choose "
@@ -187,19 +168,16 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "file_limit",
-            "file_bytes",
             size(KIB),
             "Size of one file that is copied into the sandbox or out of it, in any way.",
         ),
         Setting(
             "folder_limit",
-            "folder_bytes",
             size(KIB),
             "Total size of the files in the uploads folder, and of the files that one session writes to its downloads "
             "folder.",
         ),
         Setting(
-            "folder_files",
             "folder_files",
             number(int, 1, MAX_FILES),
             "Number of files and folders in the uploads folder, and of those that one session writes to its downloads "
@@ -209,7 +187,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Network": (
         Setting(
             "network",
-            "network",
             rules,
             "The hosts that cells may reach: `host`, `host:port`, or `*.host` for all names below it. `GET` before a "
             "rule allows plain HTTP. An address is allowed only if a rule contains it. The host makes the connections."
@@ -217,7 +194,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "nothing",
         ),
         Setting(
-            "secrets",
             "secrets",
             secrets,
             "Secrets that the host inserts into requests. Cells see a placeholder. Each entry says where the value is "
@@ -228,12 +204,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "network_connections",
-            "network_connections",
             number(int, 1, 1000),
             "Connections that the cells of one session may have open at the same time.",
         ),
         Setting(
-            "network_bytes",
             "network_bytes",
             size(64 * KIB),
             "Bytes that the connections of one cell may receive, and the same number again that they may send. A "
@@ -241,13 +215,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "network_timeout",
-            "network_seconds",
             seconds(1, 3600),
             "How long a connection may take to open, and how long it may stay silent. The clock of the cell keeps "
             "running.",
         ),
         Setting(
-            "network_proxy",
             "network_proxy",
             proxy,
             "The HTTP proxy that the host must use itself. environment: the proxy in the variables HTTPS_PROXY, "
@@ -255,7 +227,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "none",
         ),
         Setting(
-            "network_certificates",
             "network_certificates",
             certificates,
             "A PEM file of certificate authorities that cells trust in addition to the public ones. The host trusts "
@@ -266,7 +237,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Packages": (
         Setting(
             "packages",
-            "packages",
             packages,
             "Packages that cells may install with `pip install`: names, with allowed extras, or `*` for the whole "
             "index. Dependencies are included. The host resolves, fetches and checks wheels.",
@@ -275,16 +245,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "packages_index",
-            "packages_index",
             package_index,
             "The package index, also for `install`. It replaces the index that this machine's pip uses.",
             "pip's own",
         ),
-        Setting("packages_size", "packages_bytes", size(MIB), "Size of the wheels that may be installed at one time."),
+        Setting("packages_size", size(MIB), "Size of the wheels that may be installed at one time."),
     ),
     "Screen and monitor": (
         Setting(
-            "screen",
             "screen",
             choice("off", "warn", "block"),
             "Whether the code of a cell is checked before it runs. warn: findings are shown in one line and written to"
@@ -293,12 +261,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "screen_threshold",
-            "screen_threshold",
             number(int, 1, 100),
             "Points at which a cell is blocked. A finding has 20, 40, 60 or 80 points. They add up to at most 100.",
         ),
         Setting(
-            "screen_rules",
             "screen_rules",
             screen_rules,
             "A TOML file that adds rules to the screen, changes their weights, switches them off, or lists the modules"
@@ -307,13 +273,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "screen_overrides",
-            "screen_overrides",
             choice("allow", "forbid"),
             "Whether a comment in a cell can allow a finding: `# sandbox: allow CODE — REASON`. Choose forbid if the "
             "author of the code is not trusted.",
         ),
         Setting(
-            "monitor",
             "monitor",
             monitor,
             "What is done at most when running code behaves like an attack: a note in the audit, an alert, or the end "
@@ -323,13 +287,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "monitor_webhook",
-            "monitor_webhook",
             webhook,
             "An address to which each alert is posted as JSON. If it contains a token, set it in a config file.",
             "none",
         ),
         Setting(
-            "monitor_command",
             "monitor_command",
             command,
             "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
@@ -339,12 +301,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Names and records": (
         Setting(
             "display_name",
-            "display_name",
             text(NAME, "a name of up to 100 printable characters"),
             "The name that front ends show.",
         ),
         Setting(
-            "clients",
             "clients",
             choice("own", "any"),
             "Whose processes may connect to the sockets of the kernel. own: those of the user who runs the kernel, and"
@@ -353,26 +313,22 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "snapshots_size",
-            "snapshots_bytes",
             size(64 * KIB),
             "What all snapshots of this user may take together.",
         ),
         Setting(
             "snapshots_age",
-            "snapshots_seconds",
             seconds(1),
             "A snapshot that is older is removed, by whoever looks at snapshots next.",
             "30 days",
         ),
         Setting(
             "pause_memory",
-            "pause_memory_seconds",
             seconds(1),
             "How long a paused sandbox of the engine qemu keeps its memory. Then it is written to this user's data "
             "folder, and its processes end; `resume` reads it again. Other engines keep the memory.",
         ),
         Setting(
-            "audit",
             "audit",
             Form(audit_file, "a file in a folder that exists", "FILE"),
             "A host file that receives one line of JSON for each cell and for each refusal. The lines form a chain: "
@@ -381,7 +337,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "audit_key",
-            "audit_key",
             Form(key_file, "an absolute path in a folder that exists", "FILE"),
             "The key that seals the audit and signs receipts. It is created if it does not exist. It is refused if "
             "anybody but its owner can read it. Store it where those who can write to the audit cannot read it.",
@@ -389,13 +344,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "audit_size",
-            "audit_bytes",
             size(64 * KIB),
             "Size of one audit file. A full file is renamed to FILE.1, FILE.2 and so on, and a new one is started. "
             "Files are never deleted.",
         ),
         Setting(
-            "audit_source",
             "audit_source",
             choice("hash", "text"),
             "What the audit records of the code. hash: its SHA-256. text: the code as well, up to 25,000 characters "

@@ -33,7 +33,7 @@ class Allowance:
     """What is left for one answer. Each method counts first and builds then, and raises `AnswerError`."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limit = MEMORY_FACTOR * limits.output_bytes
+        self._limit = MEMORY_FACTOR * limits.output_limit
         self._used = self._keyed = 0
 
     def take(self, nbytes: int) -> None:

@@ -28,30 +28,30 @@ SERVICE_PORT = 3128
 class Limits:
     """What one session may use. Sizes in bytes, times in seconds."""
 
-    memory_bytes: int = 2 * GIB
+    memory: int = 2 * GIB
     """All processes, and every file in scratch, /tmp and /dev/shm: these live in memory. Swap is never added."""
     cpus: float = 2.0
     pids: int = 256
     """Processes and threads together."""
     open_files: int = 1024
-    scratch_bytes: int = 512 * MIB
-    tmp_bytes: int = 64 * MIB
-    shm_bytes: int = 64 * MIB
-    cell_seconds: float = 300.0
-    interrupt_grace_seconds: float = 2.0
+    scratch_size: int = 512 * MIB
+    tmp_size: int = 64 * MIB
+    shm_size: int = 64 * MIB
+    cell_timeout: float = 300.0
+    interrupt_grace: float = 2.0
     """How long a cell may take to end after an interrupt for its time limit, before its kernel is killed."""
-    idle_seconds: float = 3600.0
-    start_seconds: float = 60.0
+    idle_timeout: float = 3600.0
+    start_timeout: float = 60.0
     """Engine, agent and kernel together must be ready within this."""
-    output_bytes: int = 128 * MIB
+    output_limit: int = 128 * MIB
     """Output of one cell."""
     output_messages: int = 100_000
     """Messages of one cell: streams, displays, display updates."""
-    message_bytes: int = 96 * MIB
+    message_limit: int = 96 * MIB
     """One message from the container, buffers included."""
-    file_bytes: int = 256 * MIB
+    file_limit: int = 256 * MIB
     """One file that is copied into scratch or out of it."""
-    folder_bytes: int = GIB
+    folder_limit: int = GIB
     """All files of an upload folder; all that a session has put into its download folder."""
     folder_files: int = 1000
     """How many files these are."""
@@ -59,7 +59,7 @@ class Limits:
     """Connections that are open at a time. Like what follows, of no account while `Settings.network` is empty."""
     network_bytes: int = 2 * GIB
     """What the connections of one cell bring in, and as much again out."""
-    network_seconds: float = 120.0
+    network_timeout: float = 120.0
     """How long a connection may take to be made, and how long it may be silent."""
 
     def __post_init__(self) -> None:
@@ -68,12 +68,12 @@ class Limits:
                 raise ConfigurationError(
                     EndCode.WRONG_SETTING, f"{name} must be positive, not {getattr(self, name)}", setting=name
                 )
-        files = self.scratch_bytes + self.tmp_bytes + self.shm_bytes
-        if files > self.memory_bytes * 3 // 4:
+        files = self.scratch_size + self.tmp_size + self.shm_size
+        if files > self.memory * 3 // 4:
             raise ConfigurationError(
                 UsageCode.MEMORY_TOO_SMALL,
                 "scratch, /tmp and /dev/shm live in the sandbox's memory and would fill more than three quarters of it",
-                limit=format_bytes(self.memory_bytes * 3 // 4),
+                limit=format_bytes(self.memory * 3 // 4),
                 value=format_bytes(files),
                 setting="memory or scratch_size",
             )
@@ -132,11 +132,11 @@ class Settings:
     """How many sandboxes a broker keeps ready."""
     preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
     """What their kernels have imported by then."""
-    snapshots_bytes: int = 20 * GIB
+    snapshots_size: int = 20 * GIB
     """What all snapshots of this user may take together."""
-    snapshots_seconds: float = 30 * 86400.0
+    snapshots_age: float = 30 * 86400.0
     """A snapshot that is older is removed."""
-    pause_memory_seconds: float = 300.0
+    pause_memory: float = 300.0
     """How long a paused sandbox keeps its memory, where it can do without."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"
@@ -149,7 +149,7 @@ class Settings:
     """A host file that receives one JSON line a cell and one for each thing that was refused."""
     audit_key: str | None = None
     """The file of the key that seals the audit and signs receipts; None is the user's own."""
-    audit_bytes: int = 64 * MIB
+    audit_size: int = 64 * MIB
     """Over this size, the audit goes on in another file."""
     audit_source: Literal["hash", "text"] = "hash"
     """What the audit keeps of the code of cells."""
@@ -159,7 +159,7 @@ class Settings:
     """Packages that cells may install: names with their extras, or `*` for all of the index."""
     packages_index: str | None = None
     """The address of the index that they come from; None is what this machine's pip is configured with."""
-    packages_bytes: int = 256 * MIB
+    packages_size: int = 256 * MIB
     """What is installed at a time, and the largest file of it."""
     secrets: tuple[SecretSource, ...] = ()
     """What the host puts into requests of cells. It allows no connection."""
@@ -184,7 +184,7 @@ class Settings:
     display_name: str = "Python 3 (sandbox)"
     display_lines: int = 10_000
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""
-    display_bytes: int = MIB
+    display_size: int = MIB
     """The same, in characters."""
     environment: tuple[tuple[str, str], ...] = ()
     """Variables of the cells, by the caller of the SDK; no config file has them."""

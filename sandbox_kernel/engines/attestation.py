@@ -163,7 +163,7 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     for name in OF_A_USER:
         yield _few(name, at(report, "rlimits", name))
     yield same("core file size", [0, 0], at(report, "rlimits", "core"))
-    yield same("memory limit", limits.memory_bytes // PAGE_BYTES * PAGE_BYTES, at(report, "cgroup", "memory_bytes"))
+    yield same("memory limit", limits.memory // PAGE_BYTES * PAGE_BYTES, at(report, "cgroup", "memory_bytes"))
     yield _swap(spec, report)
     yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
@@ -193,7 +193,7 @@ def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
     """Memory and swap together are limited, or there is no swap to be had (a kernel may not count it)."""
     both, swap = at(report, "cgroup", "memory_and_swap_bytes"), at(report, "cgroup", "swap_bytes")
     none = type(report.get("swap_kib")) is int and report["swap_kib"] == 0
-    limited = both == spec.limits.memory_bytes // PAGE_BYTES * PAGE_BYTES
+    limited = both == spec.limits.memory // PAGE_BYTES * PAGE_BYTES
     found = f"{short(both)} of both, {short(swap)} of swap, host has {short(report.get('swap_kib'))} KiB"
     return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
 
@@ -215,7 +215,7 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Witness) -> Iterator[Che
     yield Check("layers above what others have", "all", f"none for {bare}"[:300] if bare else "all", not bare)
     yield Check("root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {})))
     limits = spec.limits
-    for path, size in {"/tmp": limits.tmp_bytes, SCRATCH: limits.scratch_bytes, "/dev/shm": limits.shm_bytes}.items():  # noqa: S108
+    for path, size in {"/tmp": limits.tmp_size, SCRATCH: limits.scratch_size, "/dev/shm": limits.shm_size}.items():  # noqa: S108
         mount = top.get(path, {})
         options = set(as_list(mount.get("options")))
         yield same(f"file system of {path}", "tmpfs", mount.get("type"))

@@ -176,11 +176,11 @@ def protections(spec: SandboxSpec) -> Protections:
         writable_root=False,
         working_folder=SCRATCH,
         writable=(
-            Tmpfs("/tmp", limits.tmp_bytes, _files(limits.tmp_bytes), 0o1777),  # noqa: S108 (inside the sandbox)
-            Tmpfs(SCRATCH, limits.scratch_bytes, _files(limits.scratch_bytes), 0o700, spec.uid),
+            Tmpfs("/tmp", limits.tmp_size, _files(limits.tmp_size), 0o1777),  # noqa: S108 (inside the sandbox)
+            Tmpfs(SCRATCH, limits.scratch_size, _files(limits.scratch_size), 0o700, spec.uid),
         ),
-        shm_bytes=limits.shm_bytes,
-        memory_bytes=limits.memory_bytes,
+        shm_bytes=limits.shm_size,
+        memory_bytes=limits.memory,
         swap_bytes=0,
         cpu_period_microseconds=CPU_PERIOD_MICROSECONDS,
         cpu_quota_microseconds=cpu_quota(limits),

@@ -198,7 +198,7 @@ def agent_command(
     if zone is not None and "TZ" not in (variables or {}):
         environment["TZ"] = zone
     config = {
-        "max_frame": limits.message_bytes + (1 << 20),
+        "max_frame": limits.message_limit + (1 << 20),
         "runtime": "/tmp/.sandbox",  # noqa: S108
         "home": "/opt/sandbox/home",
         "scratch": SCRATCH,

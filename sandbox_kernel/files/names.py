@@ -98,8 +98,8 @@ _DEFAULTS = Limits()
 class FileLimits:
     """What one direction may move. Sizes in bytes, times in seconds."""
 
-    file_bytes: int = _DEFAULTS.file_bytes
-    total_bytes: int = _DEFAULTS.folder_bytes
+    file_bytes: int = _DEFAULTS.file_limit
+    total_bytes: int = _DEFAULTS.folder_limit
     """Of an upload folder; of all that a session has in its download folder."""
     files: int = _DEFAULTS.folder_files
     """Of an upload folder; of all that a session has in its download folder."""
@@ -109,7 +109,7 @@ class FileLimits:
     @classmethod
     def of(cls, limits: Limits) -> FileLimits:
         """Return those that a session was given."""
-        return cls(file_bytes=limits.file_bytes, total_bytes=limits.folder_bytes, files=limits.folder_files)
+        return cls(file_bytes=limits.file_limit, total_bytes=limits.folder_limit, files=limits.folder_files)
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:

@@ -80,7 +80,7 @@ class Store:
     @classmethod
     def of(cls, settings: Settings) -> Store:
         """Return this user's, as far as the settings let it grow."""
-        return cls(settings.snapshots_bytes, settings.snapshots_seconds)
+        return cls(settings.snapshots_size, settings.snapshots_age)
 
     def begin(self, name: str, bytes_at_most: int) -> Draft:
         """Begin one, for which there is room for so many bytes; nobody else gets to see it before it is whole."""

@@ -57,7 +57,7 @@ class Installing:
         def say(text: str) -> None:
             loop.call_soon_threadsafe(heard, text)
 
-        source = Source(self._settings.packages_index, self._settings.packages_bytes, SECONDS, say)
+        source = Source(self._settings.packages_index, self._settings.packages_size, SECONDS, say)
         async with self._turn:
             try:
                 packages = await asyncio.to_thread(resolve, texts, has, source, paths=by == "caller")
@@ -75,7 +75,7 @@ class Installing:
         assert self.ask is not None  # noqa: S101 (a session has made this)
         try:
             with package.file.open("rb") as file:
-                await scratch.write(self.ask, f"{PLACE}/{package.file.name}", file, self._settings.packages_bytes)
+                await scratch.write(self.ask, f"{PLACE}/{package.file.name}", file, self._settings.packages_size)
         except FileRefused as error:
             what = f"{package.name} cannot go into the sandbox: {error.message}"
             raise ConfigurationError(UsageCode.PACKAGE_TOO_LARGE, what, setting="scratch_size") from None

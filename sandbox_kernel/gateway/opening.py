@@ -66,7 +66,7 @@ class WayOut:
             connections=limits.network_connections,
             cell_bytes=limits.network_bytes,
             session_bytes=CELLS_A_SESSION * limits.network_bytes,
-            silent_seconds=limits.network_seconds,
+            silent_seconds=limits.network_timeout,
         )
         self._proxies = Proxies(settings.network_proxy, environment) if settings.network_proxy is not None else None
         certificates = _certificates(settings.network_certificates)

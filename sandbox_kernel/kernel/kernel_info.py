@@ -57,8 +57,8 @@ def _banner(session: Session, engine: str) -> str:
 def _limits(session: Session) -> str:
     """Say what is limited, and by whom; that the machine enforces it is known once there is a sandbox."""
     limits = session.limits
-    memory, cpus = f"{format_bytes(limits.memory_bytes)} of memory", f"{limits.cpus:g} CPUs"
-    others = f"{format_bytes(limits.scratch_bytes)} of files in /mnt/data, {limits.cell_seconds:g} s a cell."
+    memory, cpus = f"{format_bytes(limits.memory)} of memory", f"{limits.cpus:g} CPUs"
+    others = f"{format_bytes(limits.scratch_size)} of files in /mnt/data, {limits.cell_timeout:g} s a cell."
     if session.settings.limits_kept == "enforced" or session.held:
         return f"Limits: {memory}, {cpus}, {others}"
     if session.held is None:

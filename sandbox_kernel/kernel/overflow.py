@@ -206,7 +206,7 @@ class Overflow:
             self._leave_out(cell, message, text or "[a display]")
             return
         data = message.content.get("data")
-        if isinstance(data, dict) and JSON in data and is_long(data[JSON], self._settings.display_bytes):
+        if isinstance(data, dict) and JSON in data and is_long(data[JSON], self._settings.display_size):
             self._keep(cell, message.parent, f"{protocol.dumps(data[JSON]).decode()}\n", tell=False)
             rest = {name: value for name, value in data.items() if name != JSON}
             rest.setdefault("text/plain", "[JSON that is too long for this page]")
@@ -303,7 +303,7 @@ class Overflow:
         return cell
 
     def _new_page(self) -> Page:
-        return Page(self._settings.display_lines, self._settings.display_bytes)
+        return Page(self._settings.display_lines, self._settings.display_size)
 
     def _shared_page(self) -> Page:
         now = time.monotonic()
@@ -314,7 +314,7 @@ class Overflow:
     def _keep(self, cell: _Cell, parent: Any, text: str, *, tell: bool = True) -> None:
         if cell.file is None and not cell.ended:
             limits, name = self._settings.limits, f"cell-{cell.count}.txt" if cell.count else "cell.txt"
-            cell.file = _File(f"{FOLDER}/{name}", limits.scratch_bytes // SHARE_OF_SCRATCH, limits.message_bytes // 2)
+            cell.file = _File(f"{FOLDER}/{name}", limits.scratch_size // SHARE_OF_SCRATCH, limits.message_limit // 2)
             cell.file.task = self._tasks.start(self._write(cell.file), "a file of what was not shown")
             self._session.requests.call_after_cells(self._after_cell)
         if cell.file is not None:
@@ -324,7 +324,7 @@ class Overflow:
         cell.tail = (cell.tail + text[-(64 << 10) :])[-(64 << 10) :]
         if tell and not cell.told:
             cell.told = True
-            lines, size = self._settings.display_lines, format_bytes(self._settings.display_bytes)
+            lines, size = self._settings.display_lines, format_bytes(self._settings.display_size)
             self._say(
                 parent,
                 f"This page takes {lines:,} lines or {size} of a cell (settings: display_lines, display_size). "
@@ -344,7 +344,7 @@ class Overflow:
             return
         self._kept.pop(file.path, None)
         self._kept[file.path] = file.bytes
-        room = self._settings.limits.scratch_bytes // SHARE_OF_SCRATCH
+        room = self._settings.limits.scratch_size // SHARE_OF_SCRATCH
         while sum(self._kept.values()) > room and len(self._kept) > 1:
             oldest = next(iter(self._kept))
             del self._kept[oldest]

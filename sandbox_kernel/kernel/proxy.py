@@ -86,7 +86,7 @@ class Proxy:
             self.session.started,
             self.session.ask,
             self.audit,
-            limit=self.settings.limits.file_bytes,
+            limit=self.settings.limits.file_limit,
             unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
             arrived=self.session.folders.arrived,
         )
@@ -112,7 +112,7 @@ class Proxy:
             self.connection,
             self.receive,
             self.audit,
-            message_bytes=self.settings.limits.message_bytes,
+            message_limit=self.settings.limits.message_limit,
             anybody=self.settings.clients == "any",
             ports=self._left.ports if self._left is not None else ports.NO_PORTS,
         )
@@ -235,13 +235,13 @@ class Proxy:
             content["kernel_cpu"] = self._cpu_percent(usage.cpu_seconds)
             content["host_cpu_percent"] = content["kernel_cpu"] / limits.cpus
         if usage.memory_bytes is not None:
-            content["kernel_memory"] = used = min(usage.memory_bytes, limits.memory_bytes)
+            content["kernel_memory"] = used = min(usage.memory_bytes, limits.memory)
             content["host_virtual_memory"] = {
-                "total": limits.memory_bytes,
-                "available": limits.memory_bytes - used,
-                "percent": round(100 * used / limits.memory_bytes, 1),
+                "total": limits.memory,
+                "available": limits.memory - used,
+                "percent": round(100 * used / limits.memory, 1),
                 "used": used,
-                "free": limits.memory_bytes - used,
+                "free": limits.memory - used,
             }
         return content
 

@@ -26,8 +26,8 @@ async def state(session: Session) -> dict[str, Any]:
         except SandboxError:
             pass  # it is ending
         else:
-            used["memory_bytes"] = _at_most(usage.memory_bytes, limits.memory_bytes)
-            used["scratch_bytes"] = _at_most(usage.scratch_bytes, limits.scratch_bytes)
+            used["memory_bytes"] = _at_most(usage.memory_bytes, limits.memory)
+            used["scratch_bytes"] = _at_most(usage.scratch_bytes, limits.scratch_size)
             used["processes"] = _at_most(usage.processes, limits.pids)
     return {
         "version": VERSION,

@@ -84,7 +84,7 @@ class CellBudget(_Budget):
     """The output of one cell."""
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__("cell", limits.output_bytes, limits.output_messages, limits.message_bytes)
+        super().__init__("cell", limits.output_limit, limits.output_messages, limits.message_limit)
         self._seconds = FILTER_SECONDS
 
     def hurry(self) -> None:
@@ -108,7 +108,7 @@ class SessionBudget(_Budget):
     def __init__(self, limits: Limits) -> None:
         super().__init__(
             "session",
-            SESSION_CELLS * limits.output_bytes,
+            SESSION_CELLS * limits.output_limit,
             SESSION_CELLS * limits.output_messages,
-            limits.message_bytes,
+            limits.message_limit,
         )

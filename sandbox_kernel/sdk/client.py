@@ -110,7 +110,7 @@ class AsyncSandbox:
         state = "killed" if instance.is_killed else "not started" if instance.session.is_new else ""
         return (
             f"<{type(self).__name__} {self.id[:12]}{' ' if state else ''}{state}: {self.settings.image}, "
-            f"{format_bytes(limits.memory_bytes)} of memory, {limits.cell_seconds:g} s a cell>"
+            f"{format_bytes(limits.memory)} of memory, {limits.cell_timeout:g} s a cell>"
         )
 
     async def start(self) -> None:

@@ -127,7 +127,7 @@ class Detached(Ownership):
         if reads is None and not content.get("silent"):
             wanted = EVENTS | {"input"} if content.get("allow_stdin") else EVENTS
             cells[request.id] = self._cell = Cell(code, wanted, session, identity=request.id)
-        limit = min(seconds, session.limits.cell_seconds)
+        limit = min(seconds, session.limits.cell_timeout)
         left = AGAIN_SECONDS if done and elapsed <= limit else max(0.0, limit - elapsed)
         if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
             session.requests.queue.take_sendable()
@@ -139,10 +139,10 @@ class Detached(Ownership):
         """Leave word of a cell that is sent now, and of all that it takes to go on with it."""
         content = dict(request.message.content)
         content["code"] = str(content.get("code", ""))[:MAX_CODE]
-        every = session.limits.cell_seconds
+        every = session.limits.cell_timeout
         cell = {
             "id": request.id,
-            "seconds": min(every, request.seconds or every) + session.limits.interrupt_grace_seconds,
+            "seconds": min(every, request.seconds or every) + session.limits.interrupt_grace,
             "header": dict(request.message.header),
             "content": content,
             "reads": request.reads[:MAX_READS] if request.reads else request.reads,

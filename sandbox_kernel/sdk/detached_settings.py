@@ -21,7 +21,7 @@ from ..engines.select import AUTO, BROKER, is_service
 
 TEXTS = ("image", "limits_kept", "outputs", "screen", "screen_overrides")
 TEXTS_OR_NONE = ("runtime", "time_zone", "screen_rules")
-NUMBERS = ("display_lines", "display_bytes", "screen_threshold")
+NUMBERS = ("display_lines", "display_size", "screen_threshold")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 OF_THIS_PROCESS = frozenset({"audit", "audit_key", "audit_size", "audit_source", "monitor_webhook", "monitor_command"})
 """Settings of whoever takes a sandbox over, as keywords."""

@@ -115,7 +115,7 @@ class Requests:
             raise _wrong("user", f"commands run as the sandbox's own user, and not as {user!r}")
         if cwd is not None and not isinstance(cwd, str):
             raise _wrong("cwd", f"cwd must be text, not {type(cwd).__name__}")
-        longest = self.settings.limits.cell_seconds
+        longest = self.settings.limits.cell_timeout
         limit = seconds_within(timeout, self.settings.limits) if timeout else longest
         fields = {"cmd": cmd, "cwd": cwd, "env": variables.checked(envs), "stdin": stdin, "seconds": limit}
         if size is not None:
@@ -200,11 +200,11 @@ class Following:
             said += self._end(reply)
         if said:
             self._wait = FIRST_WAIT
-        if self._bytes > self.requests.settings.limits.output_bytes:
+        if self._bytes > self.requests.settings.limits.output_limit:
             await self.requests.kill(self.pid)
             raise OutputLimit(
                 EndCode.OUTPUT_TOO_LARGE.note(who="command"),
-                limit=format_bytes(self.requests.settings.limits.output_bytes),
+                limit=format_bytes(self.requests.settings.limits.output_limit),
                 setting="output_limit",
                 kept=Survived.VARIABLES_AND_FILES,
             )
@@ -243,7 +243,7 @@ class Following:
         if type(code) is not int or not 0 <= code <= 255:
             raise CommandError(EndCode.COMMAND_UNANSWERED)
         if reply.get("timed_out") is True:
-            limit = min(self._timeout or float("inf"), self.requests.settings.limits.cell_seconds)
+            limit = min(self._timeout or float("inf"), self.requests.settings.limits.cell_timeout)
             setting = "timeout" if self._timeout == limit else "cell_timeout"
             raise CellTimeout(
                 EndCode.COMMAND_TIMEOUT, limit=f"{limit:g} s", setting=setting, kept=Survived.VARIABLES_AND_FILES

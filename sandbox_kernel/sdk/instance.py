@@ -223,7 +223,7 @@ class Instance:
 
     async def _started(self) -> None:
         """Start, within the time that is set for it."""
-        limit = self.settings.limits.start_seconds + MARGIN_SECONDS
+        limit = self.settings.limits.start_timeout + MARGIN_SECONDS
         try:
             async with asyncio.timeout(limit):
                 origin, self.origin = self.origin, None

@@ -51,9 +51,9 @@ class Metrics:
             cpu_count=math.ceil(limits.cpus),
             cpu_used_pct=round(100 * max(0.0, used) / max(since, 1e-3), 2),
             mem_used=usage.memory_bytes or 0,
-            mem_total=limits.memory_bytes,
+            mem_total=limits.memory,
             disk_used=usage.scratch_bytes or 0,
-            disk_total=limits.scratch_bytes,
+            disk_total=limits.scratch_size,
         )
         asked = (start is None or _aware(start) <= now) and (end is None or now <= _aware(end))
         return [row] if asked else []

@@ -100,7 +100,7 @@ class Snapshots:
     def _store(self) -> tuple[Store, int]:
         """Where they are, and how many bytes this one may have."""
         settings = self._instance.settings
-        return Store.of(settings), state_bytes(settings.limits.memory_bytes)
+        return Store.of(settings), state_bytes(settings.limits.memory)
 
     async def _saved(self, fd: int) -> dict[str, Any]:
         """Write it down, and return what is to be known of that."""

@@ -183,7 +183,7 @@ class SandboxInfo:
     @property
     def memory_mb(self) -> int:
         """MiB."""
-        return self.limits.memory_bytes >> 20
+        return self.limits.memory >> 20
 
     @property
     def allow_internet_access(self) -> bool:
@@ -283,7 +283,7 @@ def seconds(value: object) -> float:
 
 def seconds_within(value: object, limits: Limits) -> float:
     """Return the time that a caller gives for one call. Raises `ConfigurationError`, also if it is over the limit."""
-    given, longest = seconds(value), limits.cell_seconds
+    given, longest = seconds(value), limits.cell_timeout
     if isinstance(value, UsualSeconds):
         return min(given, longest)
     if given > longest:

@@ -27,12 +27,12 @@ def restarted() -> KernelDied:
 
 
 def too_slow(what: str, limits: Limits) -> SandboxDied:
-    limit = f"{limits.start_seconds:g} s"
+    limit = f"{limits.start_timeout:g} s"
     return SandboxDied(EndCode.START_TOO_SLOW.note(what=what), limit=limit, setting="start_timeout")
 
 
 def unused(limits: Limits) -> SandboxDied:
-    limit = f"{limits.idle_seconds:g} s"
+    limit = f"{limits.idle_timeout:g} s"
     return SandboxDied(EndCode.SANDBOX_IDLE, limit=limit, setting="idle_timeout", kept=Survived.NOTHING)
 
 
@@ -59,7 +59,7 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
     """Name the reason why a container's stream ended; `link_failure` says why its pipe was given up, if it was."""
     detail = _last_words(reason.detail)
     if reason.kind == "out_of_memory":
-        return out_of_memory(limits.memory_bytes, Survived.NOTHING, "the whole sandbox was ended")
+        return out_of_memory(limits.memory, Survived.NOTHING, "the whole sandbox was ended")
     if reason.kind == "out_of_processes":
         return SandboxDied(EndCode.OUT_OF_PROCESSES, limit=f"{limits.pids}", setting="pids", kept=Survived.NOTHING)
     if reason.kind == "engine_lost":

@@ -118,7 +118,7 @@ class Lifecycle:
         self._settled.clear()
         after = self._go(Event.RESTART)
         if after is State.RESTARTING:
-            self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
+            self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_timeout)
         if after is State.RESTARTING or after in UNHEARD:  # which says that it ends
             await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
 
@@ -173,7 +173,7 @@ class Lifecycle:
 
     async def _live(self, opens: Callable[[], Awaitable[Container]], spec: SandboxSpec | None) -> None:
         """From the container's start to its end. Cancelled, it ends the container unless that was given away."""
-        deadline = asyncio.get_running_loop().time() + self._limits.start_seconds
+        deadline = asyncio.get_running_loop().time() + self._limits.start_timeout
         try:
             async with asyncio.timeout_at(deadline):
                 container = await opens()
@@ -194,7 +194,7 @@ class Lifecycle:
 
     async def _attached(self, container: Container, spec: SandboxSpec | None, deadline: float) -> SandboxError:
         """Listen to a container until its end, and return the reason."""
-        link = self._link = Link(container, self._limits.message_bytes + (2 << 20))
+        link = self._link = Link(container, self._limits.message_limit + (2 << 20))
         self._streams = self._carry(link)
         self._go(Event.ATTACHED if spec is not None else Event.ADOPTED)
         self._expect_kernel(deadline)
@@ -257,7 +257,7 @@ class Lifecycle:
 
     def _check_ready(self) -> None:
         if self._state in AWAITING_KERNEL and self._link is not None and self._link.is_held:
-            self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
+            self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_timeout)
         elif self._state in AWAITING_KERNEL:
             self._tasks.start(self.end(exit_reasons.too_slow("the kernel", self._limits)), "the end of a sandbox")
 
@@ -337,12 +337,12 @@ class Lifecycle:
         self._go(Event.KERNEL_EXITED)
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
-        error = exit_reasons.restarted() if restarting else exit_reasons.of_kernel(death, self._limits.memory_bytes)
+        error = exit_reasons.restarted() if restarting else exit_reasons.of_kernel(death, self._limits.memory)
         self._audit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._requests.inbound.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
             raise exit_reasons.no_kernel(self._settings.image, death, error)
         link.tell("start_kernel")
-        self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_seconds)
+        self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_timeout)
         self._requests.kernel_died(error, asked_for=restarting)

@@ -49,5 +49,5 @@ class Meter:
             reply, _ = await self._ask("meter", timeout=5.0)
         except SandboxDied:
             return None, None
-        metered = Metered.of(reply, self._limits.memory_bytes)
+        metered = Metered.of(reply, self._limits.memory)
         return metered.cpu_seconds, metered.memory_peak_bytes

@@ -162,11 +162,11 @@ class Pauses:
         """Have a container that goes on standing still give its memory back; one that cannot keeps it."""
         from ..files.snapshots import Store
 
-        await asyncio.sleep(self._settings.pause_memory_seconds)
+        await asyncio.sleep(self._settings.pause_memory)
         if not link.is_held or Ability.SNAPSHOT not in abilities_of(container):
             return  # it has ended; or it was taken over from another process, which had the way to its memory
         try:
-            store, most = Store.of(self._settings), state_bytes(self._settings.limits.memory_bytes)
+            store, most = Store.of(self._settings), state_bytes(self._settings.limits.memory)
             fd = await made_in_thread(lambda: store.scratch(most), os.close)
             try:
                 await container.rest(fd)

@@ -76,7 +76,7 @@ class Session:
             settings.audit,
             session=self.id,
             key=settings.audit_key,
-            limit_bytes=settings.audit_bytes,
+            limit_bytes=settings.audit_size,
             report=problems.append,
         )
         self.handshake = KernelHandshake()
@@ -93,7 +93,7 @@ class Session:
             self.limits,
             self,
             front,
-            OutputPolicy(settings.outputs, self.limits.message_bytes),
+            OutputPolicy(settings.outputs, self.limits.message_limit),
             self.audit,
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
@@ -121,7 +121,7 @@ class Session:
             touch=self.touch,
         )
         self._idleness = Idleness(
-            self.limits.idle_seconds,
+            self.limits.idle_timeout,
             watched=lambda: Event.IDLE in TABLE[self._life.state],
             working=self._working,
             expired=lambda: self._life.retire(),  # noqa: PLW0108 (there is another one later)

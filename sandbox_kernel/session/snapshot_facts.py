@@ -29,7 +29,7 @@ from ..engines.select import chosen
 from ..engines.shipping import anew_line, new_spec
 from .handshake import KernelHandshake
 
-VERSION = 1
+VERSION = 2
 OF_THE_SNAPSHOT = ("engine", "runtime", "image", "limits_kept", "time_zone", "charts")
 """Settings that a sandbox was made with, and that nobody can change later; so are its limits and its variables."""
 

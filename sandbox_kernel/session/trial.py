@@ -30,11 +30,11 @@ async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
 async def attestations(settings: Settings, engine: Engine) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
     """Do the same, and compare the same sandbox with what was not asked for: another user, and other limits."""
     spec = new_spec(settings)
-    limits = replace(spec.limits, pids=spec.limits.pids + 1, memory_bytes=spec.limits.memory_bytes + (1 << 20))
+    limits = replace(spec.limits, pids=spec.limits.pids + 1, memory=spec.limits.memory + (1 << 20))
     other = replace(spec, uid=spec.uid + 1, limits=limits)
     container = None
     try:
-        async with asyncio.timeout(settings.limits.start_seconds):
+        async with asyncio.timeout(settings.limits.start_timeout):
             container = await engine.start(spec)
             decoder = wire.Decoder(REPORT_BYTES)
             while data := await container.receive():
@@ -64,7 +64,7 @@ async def first_cell(settings: Settings, engine: Engine) -> str:
     content = {"code": "6 * 7", "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
     try:
         session.submit(Message(channel="shell", header=header, content=content), b"doctor")
-        async with asyncio.timeout(settings.limits.start_seconds + 5):
+        async with asyncio.timeout(settings.limits.start_timeout + 5):
             await front.done.wait()
     except TimeoutError as error:
         raise session.failure or SandboxDied(EndCode.NO_REPORT, "the first cell has no answer") from error

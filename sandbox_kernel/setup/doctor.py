@@ -87,7 +87,7 @@ def snapshot_rows(settings: Settings) -> list[Check]:
     except FileRefused as error:
         return [Check("snapshots", "wrong", str(error), error.code.remedy)]
     size = format_bytes(sum(one.bytes for one in found))
-    return [Check("snapshots", "ok", f"{len(found)}, {size} of {format_bytes(settings.snapshots_bytes)}")] * bool(found)
+    return [Check("snapshots", "ok", f"{len(found)}, {size} of {format_bytes(settings.snapshots_size)}")] * bool(found)
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _gvisor(info: EngineInfo) -> Check:
 
 
 def _memory(info: EngineInfo, settings: Settings) -> Check:
-    total, wanted = info.memory_bytes, settings.limits.memory_bytes
+    total, wanted = info.memory_bytes, settings.limits.memory
     found = f"{format_bytes(wanted)} a session, of {format_bytes(total)} of the machine"
     if total and wanted > total:
         return Check("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")

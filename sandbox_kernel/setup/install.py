@@ -65,11 +65,11 @@ def kernel_spec(
         "runtime": settings.runtime or "default",
         "network": list(settings.network) or "none",
         "secrets": [secret.name for secret in settings.secrets],
-        "memory": format_bytes(limits.memory_bytes),
+        "memory": format_bytes(limits.memory),
         "cpus": limits.cpus,
-        "scratch": format_bytes(limits.scratch_bytes),
-        "cell_timeout": f"{limits.cell_seconds:g} s",
-        "idle_timeout": f"{limits.idle_seconds:g} s",
+        "scratch": format_bytes(limits.scratch_size),
+        "cell_timeout": f"{limits.cell_timeout:g} s",
+        "idle_timeout": f"{limits.idle_timeout:g} s",
         "outputs": settings.outputs,
     }
     metadata = spec["metadata"] | {"sandbox_kernel": about}
@@ -245,7 +245,7 @@ async def _of_engine(settings: Settings) -> list[tuple[ConfigurationError, str]]
     async with asyncio.timeout(ENGINE_SECONDS):
         engine = make_engine(settings)
         info = await engine.info()
-        has, memory, runtime = info.memory_bytes, settings.limits.memory_bytes, settings.runtime
+        has, memory, runtime = info.memory_bytes, settings.limits.memory, settings.runtime
         if has and memory > has:
             why = "memory is more than this machine has: a cell could use up all of it"
             found.append((_impossible(why, "memory", format_bytes(memory), limit=format_bytes(has)), "memory"))

@@ -362,7 +362,7 @@ async def weak_sessions(monkeypatch: pytest.MonkeyPatch, image: str, audit: Path
     files, tasks, memory = process.num_fds(), len(asyncio.all_tasks()), process.memory_info().rss
 
     async def start(**limits: Any) -> Front:
-        settings = {"message_bytes": 16 * MIB, "cell_seconds": 20.0, "output_messages": 20_000, **limits}
+        settings = {"message_limit": 16 * MIB, "cell_timeout": 20.0, "output_messages": 20_000, **limits}
         fronts.append(front := Front())
         choice = Settings(image=image, limits=Limits(**settings), audit=str(audit))
         front.session = Session(choice, engine, front)
@@ -539,7 +539,7 @@ async def test_a_forged_reply_is_taken_once(weak: Weak) -> None:
 
 async def test_a_forged_death_of_the_kernel_ends_the_cell_and_then_the_sandbox(weak: Weak) -> None:
     """The agent has a kernel still, so no new one gets ready; the host does not wait for it for ever."""
-    front = await weak(start_seconds=8.0)
+    front = await weak(start_timeout=8.0)
     reply = await front.run(
         f"{WRITE}\nwrite(frame(5, {{'op': 'kernel_exited', 'signal': 9}}))\nimport time; time.sleep(60)"
     )
@@ -552,7 +552,7 @@ async def test_a_forged_death_of_the_kernel_ends_the_cell_and_then_the_sandbox(w
 
 async def test_a_frame_that_is_announced_and_never_finished_ends_by_the_clock(weak: Weak) -> None:
     """All that the agent says after it is swallowed, its answers too: the sandbox has to go."""
-    front = await weak(cell_seconds=3.0)
+    front = await weak(cell_timeout=3.0)
     size = 17 * MIB
     reply = await front.run(f"{WRITE}\nwrite(struct.pack('!I', {size}) + bytes([4, 0, 0]) + bytes({size - 2 * MIB}))")
     assert reply["ename"] == "CellTimeout"
@@ -588,7 +588,7 @@ async def test_a_flood_of_tiny_frames_ends(
 
 async def test_an_agent_that_is_stopped_ends_by_the_clock(weak: Weak) -> None:
     """Its files are open to user code here, so its input can be taken away from it."""
-    front = await weak(cell_seconds=3.0)
+    front = await weak(cell_timeout=3.0)
     reply = await front.run(
         "import os, time\npipe = os.open('/proc/1/fd/0', os.O_RDONLY)\nwhile True: os.read(pipe, 1 << 20)"
     )

@@ -662,7 +662,7 @@ async def test_the_operator_sees_what_goes_on(daemon: Daemon, engine: BrokerEngi
                 'sandbox_kernel_broker_claim_seconds_count{kind="cold"} 1',
                 'sandbox_kernel_broker_claim_seconds_bucket{kind="cold",le="+Inf"} 1',
                 'sandbox_kernel_broker_refusals_total{code="image-missing"} 1',
-                f"sandbox_kernel_broker_memory_promised_bytes {Limits().memory_bytes}",
+                f"sandbox_kernel_broker_memory_promised_bytes {Limits().memory}",
             ):
                 assert line in page.splitlines()
             await container.kill()

@@ -163,7 +163,7 @@ def test_what_was_used_is_told(shared: Sandbox) -> None:
 def test_a_sandbox_says_what_it_is(shared: Sandbox, image: str) -> None:
     info = shared.info
     assert (info.image, info.outputs, info.network, info.id) == (image, "safe", "none", shared.id)
-    assert info.limits.memory_bytes == 512 << 20
+    assert info.limits.memory == 512 << 20
     assert (info.python or "").startswith("3.")
     assert shared.is_alive
     assert "512.0 MiB" in repr(shared)

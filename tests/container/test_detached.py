@@ -72,7 +72,7 @@ async def test_one_goes_on_with_the_next_owner_where_the_last_one_left_it(daemon
         assert second is not first
         assert second.id == name
         assert (await second.run_code("kept + 1, open('file').read()")).text == "(42, 'x')"
-        assert (second.metadata, second.settings.limits.cell_seconds) == ({"user": "42"}, 30)
+        assert (second.metadata, second.settings.limits.cell_timeout) == ({"user": "42"}, 30)
         assert await second.rejoin() is None
         assert (await second.run_code("1")).execution_count == 3
     finally:

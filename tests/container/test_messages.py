@@ -46,7 +46,7 @@ def test_kernel_info_is_honest(kernel: Kernel) -> None:
     assert reply["language_info"]["name"] == "python"
     assert reply["language_info"]["version"].startswith("3.13")
     assert reply["sandbox"]["network"] == "none"
-    assert reply["sandbox"]["limits"]["memory_bytes"] == 2 << 30
+    assert reply["sandbox"]["limits"]["memory"] == 2 << 30
     assert "2.0 GiB" in reply["banner"]
     assert control(kernel.client, "kernel_info_request") == reply
 

@@ -208,7 +208,7 @@ programs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIP
 
 async def test_a_cell_that_opens_and_opens_and_never_reads_holds_up_nobody(opens: Open) -> None:
     """As many as its limits let it, while cells are answered: in the queue of the system, at no cost to the host."""
-    one = await opens(memory_bytes=1 << 30, network_connections=16)
+    one = await opens(memory=1 << 30, network_connections=16)
     before = peak_bytes(reset=True)
     # gVisor needs a thread of the host's for each of a program's, and these are limited too.
     programs, least = (3, 400) if one.settings.runtime == "runsc" else (12, 900)
@@ -356,7 +356,7 @@ async def times(one: Opened, count: int = 40) -> float:
 
 @pytest.mark.alone
 async def test_a_download_at_full_speed_leaves_small_cells_quick_and_the_host_small(opens: Open) -> None:
-    one = await opens(cell_seconds=600.0)
+    one = await opens(cell_timeout=600.0)
     before = peak_bytes(reset=True)
     size, cpu = 128 * MIB, time.process_time()  # four times what the host may grow by; benchmarks.network takes more
     said = await one.run(f"b = time.time(); print(read(order('get {size}')), time.time() - b)", 300)

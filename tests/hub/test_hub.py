@@ -203,7 +203,7 @@ def test_both_have_kernels_and_neither_has_docker(site: Site, people: tuple[Memb
             assert said(kernel, f"import os; os.getuid() != {one.user.uid} and 6 * 7") == "42"
             plot = "%matplotlib inline\nimport matplotlib.pyplot as plt; plt.plot([1, 4, 9]);"
             assert "image/png" in said(kernel, plot)
-            assert kernel.info()["sandbox"]["limits"]["memory_bytes"] == 2 << 30
+            assert kernel.info()["sandbox"]["limits"]["memory"] == 2 << 30
             assert other.ask("GET", f"/user/{one.user.name}/api/kernels/{kernel.id}")[0] in {403, 404}
             assert one.ask("GET", f"/user/{one.user.name}/api/kernels/{kernel.id}")[0] == 200  # the control
             assert other.ask("DELETE", f"/hub/api/users/{one.user.name}/server")[0] in {403, 404}

@@ -34,7 +34,7 @@ from tests.support.roots import root_of_tests
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
-SMALL = Limits(memory_bytes=192 * MIB, scratch_bytes=32 * MIB, tmp_bytes=16 * MIB, shm_bytes=16 * MIB)
+SMALL = Limits(memory=192 * MIB, scratch_size=32 * MIB, tmp_size=16 * MIB, shm_size=16 * MIB)
 
 ECHO = """
 import os

@@ -31,7 +31,7 @@ ROWS: list[Any] = [
     None,
 ]
 READS = {TURNED: (5, b"hello"), "too long": (5, b"0123456789"), "endless": (1 << 40, b"0")}
-LIMITS = {"memory_bytes": MARKUP, "scratch_bytes": -5, "cpus": [MARKUP], "cell_seconds": 1e300, "file_bytes": 1 << 60}
+LIMITS = {"memory": MARKUP, "scratch_size": -5, "cpus": [MARKUP], "cell_timeout": 1e300, "file_limit": 1 << 60}
 INFO = {
     "file_messages": {"version": 1, "chunk_bytes": 1 << 60, "waiting": "many"},
     "state_message": {"version": 1},

@@ -36,9 +36,9 @@ from sandbox_kernel.plugins.frameworks.answers import image, read
 MIB = 1 << 20
 PRIME = (1 << 61) - 1
 """What numbers of Python hash by: all that differ by a multiple of it hash alike."""
-LIMITS = Limits(output_bytes=2 * MIB)
-BOUND = MEMORY_FACTOR * LIMITS.output_bytes
-ENDLESS = Limits(output_bytes=1 << 40)
+LIMITS = Limits(output_limit=2 * MIB)
+BOUND = MEMORY_FACTOR * LIMITS.output_limit
+ENDLESS = Limits(output_limit=1 << 40)
 
 
 def tagged(kind: str, data: Any) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def test_an_answer_that_is_nested_too_deep_is_refused(depth: int, inner: str) ->
 def test_profiles_of_an_image_are_not_unpacked_one_after_the_other() -> None:
     profile = chunk(b"iCCP", b"p\0\0" + zlib.compress(b"\0" * 1_000_000, 9))
     raw = base64.b64encode(with_chunks(picture(8, 8), *[profile] * 200)).decode()
-    limits = Limits(output_bytes=32 * MIB)
+    limits = Limits(output_limit=32 * MIB)
     taken = seconds(lambda: refused(answer(tagged("PIL.Image", raw)), limits))
     assert seconds(lambda: image(raw, Allowance(ENDLESS))) > 5 * taken, "the control"
 
@@ -248,7 +248,7 @@ def test_scans_of_an_image_count_as_so_many_images() -> None:
     raw = picture(1600, 1600, "JPEG", progressive=True)
     last = raw.rindex(b"\xff\xda")
     many = base64.b64encode(raw[:-2] + raw[last:-2] * 400 + b"\xff\xd9").decode()
-    limits = Limits(output_bytes=32 * MIB)
+    limits = Limits(output_limit=32 * MIB)
     assert image(base64.b64encode(raw).decode(), Allowance(limits)).size == (1600, 1600)
     taken = seconds(lambda: refused(answer(tagged("PIL.Image", many)), limits))
     assert seconds(lambda: image(many, Allowance(ENDLESS))) > 5 * taken, "the control"

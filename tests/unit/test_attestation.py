@@ -58,9 +58,9 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
             mount("/sys/fs/cgroup", "tmpfs", "rw,nosuid,nodev,noexec"),
             mount("/sys/fs/cgroup/memory", "cgroup", "ro,nosuid,nodev,noexec"),
             mount("/dev/mqueue", "mqueue", "rw,nosuid,nodev,noexec"),
-            mount("/dev/shm", "tmpfs", "rw,nosuid,nodev,noexec", bytes=limits.shm_bytes),
-            mount("/tmp", "tmpfs", "rw,nosuid,nodev", bytes=limits.tmp_bytes),
-            mount("/mnt/data", "tmpfs", "rw,nosuid,nodev", bytes=limits.scratch_bytes),
+            mount("/dev/shm", "tmpfs", "rw,nosuid,nodev,noexec", bytes=limits.shm_size),
+            mount("/tmp", "tmpfs", "rw,nosuid,nodev", bytes=limits.tmp_size),
+            mount("/mnt/data", "tmpfs", "rw,nosuid,nodev", bytes=limits.scratch_size),
             mount("/etc/hostname", "ext4", "ro,relatime"),
             mount("/proc/sys", "proc", "ro"),
             mount("/dev/mqueue", "tmpfs", "ro"),
@@ -70,8 +70,8 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
         "rlimits": {"nofile": [limits.open_files] * 2, "core": [0, 0]}
         | {name: [most] * 2 for name, most in OF_A_USER.items()},
         "cgroup": {
-            "memory_bytes": limits.memory_bytes,
-            "memory_and_swap_bytes": limits.memory_bytes,
+            "memory_bytes": limits.memory,
+            "memory_and_swap_bytes": limits.memory,
             "swap_bytes": None,
             "pids": limits.pids,
             "cpu_quota": 200_000,

@@ -88,8 +88,8 @@ LIMITS = a_request()["limits"]
         a_request(limits={**LIMITS, "swap_bytes": 1}),
         a_request(limits={**LIMITS, "pids": "256"}),
         a_request(limits={**LIMITS, "pids": True}),
-        a_request(limits={**LIMITS, "memory_bytes": -1}),
-        a_request(limits={**LIMITS, "memory_bytes": 1 << 60}),
+        a_request(limits={**LIMITS, "memory": -1}),
+        a_request(limits={**LIMITS, "memory": 1 << 60}),
         a_request(limits={**LIMITS, "cpus": float("nan")}),
         a_request(limits={**LIMITS, "cpus": 1e300}),
         a_request(limits_kept="off"),
@@ -131,7 +131,7 @@ def test_whatever_is_in_a_sandbox_is_in_the_key_of_those_that_wait() -> None:
         ({"charts": True}, ()),
         ({"zone": "Europe/Berlin"}, ()),
         ({"limits_kept": "best-effort"}, ()),
-        *(({"limits": {**LIMITS, name: LIMITS[name] * 2, "memory_bytes": 8 * GIB}}, ()) for name in LIMITS),
+        *(({"limits": {**LIMITS, name: LIMITS[name] * 2, "memory": 8 * GIB}}, ()) for name in LIMITS),
     )
     keys = [order.read(asked(**fields)).key(preload) for fields, preload in kinds]
     assert len(set(keys)) == len(keys)

@@ -135,9 +135,9 @@ def test_every_limit_and_setting_of_the_model_can_be_chosen() -> None:
 
 def test_scratch_is_a_quarter_of_memory_unless_it_is_chosen() -> None:
     """Less memory means less scratch, so that one flag is enough; a choice that does not fit is refused."""
-    assert config.from_keywords(memory="1G").limits.scratch_bytes == GIB // 4
-    assert config.from_keywords(memory="8G").limits.scratch_bytes == 2 * GIB
-    assert config.from_keywords(memory="8G", scratch_size="1M").limits.scratch_bytes == MIB
+    assert config.from_keywords(memory="1G").limits.scratch_size == GIB // 4
+    assert config.from_keywords(memory="8G").limits.scratch_size == 2 * GIB
+    assert config.from_keywords(memory="8G", scratch_size="1M").limits.scratch_size == MIB
     with pytest.raises(ConfigurationError, match="three quarters"):
         config.from_keywords(memory="1G", scratch_size="1G")
 
@@ -287,9 +287,9 @@ def test_the_stronger_file_wins_and_the_command_line_wins_over_files(
     config_file(tmp_path / "weak", json.dumps({"SandboxKernel": {"open_files": 300, "memory": "4G"}}), ".json")
     monkeypatch.setattr(config, "config_path", lambda: [strong, weak])
     limits = config.from_argv(["--pids", "77"])[1].limits
-    assert (limits.cpus, limits.pids, limits.open_files, limits.memory_bytes) == (3.0, 77, 300, 4 * GIB)
+    assert (limits.cpus, limits.pids, limits.open_files, limits.memory) == (3.0, 77, 300, 4 * GIB)
     assert config.from_keywords(cpus=1).limits.cpus == 1.0
-    assert limits.shm_bytes == Limits().shm_bytes
+    assert limits.shm_size == Limits().shm_size
 
 
 CONFIG_ERRORS = {

@@ -36,7 +36,7 @@ HELD: list[Sandbox] = []
 
 def following(sandbox: Sandbox, timeout: float | None = 5.0) -> Following:
     HELD[:] = [sandbox]
-    requests = Requests(Settings(limits=Limits(output_bytes=1000)), sandbox.run)
+    requests = Requests(Settings(limits=Limits(output_limit=1000)), sandbox.run)
     return Following(requests, 7, after=0, timeout=timeout)
 
 

@@ -47,13 +47,13 @@ def test_the_default_spec() -> None:
 
 def test_every_setting_of_a_spec() -> None:
     limits = Limits(
-        memory_bytes=4 << 30,
+        memory=4 << 30,
         cpus=0.5,
         pids=64,
         open_files=256,
-        scratch_bytes=1 << 30,
-        tmp_bytes=1 << 20,
-        shm_bytes=2 << 20,
+        scratch_size=1 << 30,
+        tmp_size=1 << 20,
+        shm_size=2 << 20,
     )
     spec = replace(SPEC, limits=limits, runtime="runsc", uid=7, environment={"TZ": "UTC", "LANG": "C.UTF-8"})
     compare("every-setting.json", without_profile(container_arguments(spec)))

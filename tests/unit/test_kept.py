@@ -159,17 +159,17 @@ def test_what_a_file_or_a_cell_says_is_no_note(sent: tuple[int, bytes]) -> None:
 
 
 def test_the_next_owner_has_the_settings_of_the_first_and_places_of_its_own() -> None:
-    made = Settings(outputs="strict", limits=Limits(cell_seconds=7), screen="block", display_lines=3, charts=True)
+    made = Settings(outputs="strict", limits=Limits(cell_timeout=7), screen="block", display_lines=3, charts=True)
     found = restored(dumped(made), "broker:///x", own=True)
-    assert (found.outputs, found.limits.cell_seconds, found.screen, found.display_lines) == ("strict", 7, "block", 3)
+    assert (found.outputs, found.limits.cell_timeout, found.screen, found.display_lines) == ("strict", 7, "block", 3)
     assert (found.engine, found.charts, found.audit, found.network) == ("broker:///x", True, None, ())
 
 
 def test_another_user_s_settings_loosen_nothing() -> None:
     """What leaves the sandbox is decided by whoever takes it over; the control is the same user."""
-    made = Settings(outputs="trusted", limits=Limits(cell_seconds=7))
+    made = Settings(outputs="trusted", limits=Limits(cell_timeout=7))
     assert restored(dumped(made), "broker", own=False).outputs == "safe"
-    assert restored(dumped(made), "broker", own=False).limits.cell_seconds == 7
+    assert restored(dumped(made), "broker", own=False).limits.cell_timeout == 7
     assert restored(dumped(made), "broker", own=True).outputs == "trusted"
 
 
@@ -177,7 +177,7 @@ def test_another_user_s_settings_loosen_nothing() -> None:
     "change",
     [
         {"outputs": "all"},
-        {"limits": {"memory_bytes": "x"}},
+        {"limits": {"memory": "x"}},
         {"limits": []},
         {"screen": 3},
         {"display_lines": -1},

@@ -235,7 +235,7 @@ def test_certificates_are_a_file_from_the_root_on() -> None:
 
 def test_limits_of_the_network() -> None:
     limits = config.from_keywords(network_connections="7", network_bytes="10M", network_timeout="30s").limits
-    assert (limits.network_connections, limits.network_bytes, limits.network_seconds) == (7, 10 * MIB, 30.0)
+    assert (limits.network_connections, limits.network_bytes, limits.network_timeout) == (7, 10 * MIB, 30.0)
 
 
 # --- entry points ----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Bench:
         self.on_signal: Callable[[], None] = lambda: None
         self.on_kill: Callable[[], None] = lambda: self.requests.kernel_died(KernelDied("the kernel was killed"))
         self._numbers = itertools.count(1)
-        settings = {"cell_seconds": 30.0, "interrupt_grace_seconds": 0.05, **limits}
+        settings = {"cell_timeout": 30.0, "interrupt_grace": 0.05, **limits}
         self._ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.requests = Scheduler(
             Limits(**settings),
@@ -491,7 +491,7 @@ async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.Mon
 
 
 async def test_the_clock_ends_a_cell(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     cell = bench.submit()
     bench.status("busy", cell)
 
@@ -509,14 +509,14 @@ async def test_the_clock_ends_a_cell(make: Callable[..., Bench]) -> None:
 
 
 async def test_the_escalation_goes_on_to_the_kernel(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     cell = bench.submit()
     assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
     assert bench.did == ["SIGINT", "kill kernel"]
 
 
 async def test_the_escalation_goes_on_to_the_sandbox(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     bench.on_kill = lambda: None
     cell = bench.submit()
     assert (await bench.ended(cell))[-2:] == ["CellTimeout", "idle"]
@@ -527,7 +527,7 @@ async def test_a_cell_that_ends_while_its_kernel_is_killed_leaves_the_next_to_th
     make: Callable[..., Bench],
 ) -> None:
     """Whatever comes between the kill and the death, nothing is sent to a kernel that is about to end."""
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     killed = asyncio.Event()
     bench.on_kill = killed.set
     first = bench.submit()
@@ -546,7 +546,7 @@ async def test_a_cell_that_ends_while_its_kernel_is_killed_leaves_the_next_to_th
 
 async def test_a_forged_end_does_not_save_the_next_cell_from_its_clock(make: Callable[..., Bench]) -> None:
     """The kernel is still busy with the first cell; nothing is heard of the second."""
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     first, second = bench.submit(), bench.submit()
     bench.run(first)
     assert (await bench.ended(second))[-2:] == ["CellTimeout", "idle"]
@@ -554,7 +554,7 @@ async def test_a_forged_end_does_not_save_the_next_cell_from_its_clock(make: Cal
 
 
 async def test_a_control_request_has_a_clock_but_interrupts_nothing(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     request = bench.submit("debug_request", {"command": "threads"}, channel="control")
     assert await bench.ended(request) == ["busy", "CellTimeout", "idle"]
     assert bench.did == []
@@ -562,7 +562,7 @@ async def test_a_control_request_has_a_clock_but_interrupts_nothing(make: Callab
 
 
 async def test_a_comm_has_a_clock_once_the_kernel_is_busy_with_it(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     comm = bench.submit("comm_msg", {"comm_id": "1", "data": {}})
     await asyncio.sleep(0.1)
     assert bench.told(comm) == []
@@ -572,7 +572,7 @@ async def test_a_comm_has_a_clock_once_the_kernel_is_busy_with_it(make: Callable
 
 
 async def test_the_clock_waits_for_input_and_goes_on_after_it(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.2)
+    bench = make(cell_timeout=0.2)
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
@@ -613,7 +613,7 @@ async def test_an_answer_that_cannot_be_passed_on_ends_its_cell(bench: Bench, le
 
 
 async def test_an_interrupt_ends_the_wait_for_input(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.1)
+    bench = make(cell_timeout=0.1)
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
@@ -687,7 +687,7 @@ async def test_a_flood_of_questions_is_one_question_and_ends(make: Callable[...,
 
 async def test_questions_stop_the_clock_for_a_bounded_time(make: Callable[..., Bench]) -> None:
     """However many there are, and whether they are answered or taken back by an interrupt."""
-    bench = make(cell_seconds=30, idle_seconds=0.2, output_messages=10**9)
+    bench = make(cell_timeout=30, idle_timeout=0.2, output_messages=10**9)
     cell = bench.submit()
     bench.status("busy", cell)
     take_back = itertools.cycle((bench.requests.take_back_questions, lambda: answer(bench)))
@@ -702,7 +702,7 @@ async def test_questions_stop_the_clock_for_a_bounded_time(make: Callable[..., B
 
 
 async def test_input_that_was_not_allowed_does_not_stop_the_clock(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     cell = bench.submit(content={"allow_stdin": False})
     bench.status("busy", cell)
     bench.say("input_request", {"prompt": "?", "password": False}, cell, "stdin")
@@ -711,7 +711,7 @@ async def test_input_that_was_not_allowed_does_not_stop_the_clock(make: Callable
 
 
 async def test_a_forged_breakpoint_does_not_stop_the_clock(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     cell = bench.submit()
     bench.status("busy", cell)
     bench.say("debug_event", {"event": "stopped", "body": {}}, cell)
@@ -720,7 +720,7 @@ async def test_a_forged_breakpoint_does_not_stop_the_clock(make: Callable[..., B
 
 
 async def test_a_breakpoint_stops_the_clock_until_the_debugger_goes_on(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.2)
+    bench = make(cell_timeout=0.2)
     attach = bench.submit("debug_request", {"command": "attach"}, channel="control")
     bench.run(attach)
     cell = bench.submit()
@@ -734,7 +734,7 @@ async def test_a_breakpoint_stops_the_clock_until_the_debugger_goes_on(make: Cal
 
 async def test_a_breakpoint_stops_the_clock_for_a_bounded_time(make: Callable[..., Bench]) -> None:
     """A cell can forge the debugger's word once somebody debugs: it gets no more time than an unused sandbox."""
-    bench = make(cell_seconds=30, idle_seconds=0.3)
+    bench = make(cell_timeout=30, idle_timeout=0.3)
     attach = bench.submit("debug_request", {"command": "attach"}, channel="control")
     bench.run(attach)
     cell = bench.submit()
@@ -770,7 +770,7 @@ async def test_messages_of_the_kernel_are_no_use_of_the_sandbox(make: Callable[.
 
 
 async def test_a_reply_is_charged_filtered_as_it_comes_and_kept_by_nobody(make: Callable[..., Bench]) -> None:
-    bench = make(output_bytes=200_000)
+    bench = make(output_limit=200_000)
     cell = bench.submit()
     bench.status("busy", cell)
     pending = bench.requests.queue.find(cell.id)
@@ -898,7 +898,7 @@ async def test_the_death_of_the_sandbox_ends_everything(bench: Bench) -> None:
 async def test_cells_have_their_time_limit_after_a_sandbox_that_ended_while_it_stood_still(
     make: Callable[..., Bench],
 ) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
     await bench.requests.freeze()
     bench.requests.sandbox_died(SandboxDied("gone"))
     assert (await bench.ended(bench.submit()))[-2:] == ["CellTimeout", "idle"]
@@ -973,7 +973,7 @@ async def test_too_many_waiting_requests_are_refused(monkeypatch: pytest.MonkeyP
 
 
 async def test_too_much_output_interrupts_the_cell(make: Callable[..., Bench]) -> None:
-    bench = make(output_bytes=1000)
+    bench = make(output_limit=1000)
     cell = bench.submit()
     bench.status("busy", cell)
     for _ in range(20):
@@ -983,7 +983,7 @@ async def test_too_much_output_interrupts_the_cell(make: Callable[..., Bench]) -
 
 
 async def test_too_much_output_of_a_thread_ends_the_kernel(make: Callable[..., Bench]) -> None:
-    bench = make(output_bytes=1000)
+    bench = make(output_limit=1000)
     cell = bench.submit()
     bench.run(cell)
     for _ in range(20):
@@ -1109,7 +1109,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
 ) -> None:
     """SIGINT can meet ipykernel just outside a cell's code: it goes idle and never replies."""
     monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 60.0)
-    bench = make(cell_seconds=0.05, interrupt_grace_seconds=20)
+    bench = make(cell_timeout=0.05, interrupt_grace=20)
     cell = bench.submit()
     bench.status("busy", cell)
     if idle_first:
@@ -1129,7 +1129,7 @@ def ask_and_answer(bench: Bench, cell: Message) -> None:
 
 
 async def test_questions_add_no_time(make: Callable[..., Bench]) -> None:
-    bench = make(cell_seconds=0.1)
+    bench = make(cell_timeout=0.1)
     cell = bench.submit()
     bench.status("busy", cell)
     asked = 0
@@ -1214,7 +1214,7 @@ async def test_a_request_that_cannot_be_sent_for_a_defect_is_answered_and_so_are
 async def test_a_cell_ends_when_the_way_to_end_it_is_defective(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = make(cell_seconds=0.05)
+    bench = make(cell_timeout=0.05)
 
     async def signalled(number: int) -> None:
         raise ValueError("something that nobody thought of")

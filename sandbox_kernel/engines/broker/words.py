@@ -19,11 +19,11 @@ from ...core.version import __version__
 
 MOST_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 2
+VERSION = 3
 
 OF_A_SANDBOX = (
-    *("memory_bytes", "cpus", "pids", "open_files", "scratch_bytes", "tmp_bytes", "shm_bytes"),
-    "message_bytes",
+    *("memory", "cpus", "pids", "open_files", "scratch_size", "tmp_size", "shm_size"),
+    "message_limit",
 )
 """The limits that a sandbox is made with; all others are kept by the session."""
 KEEP = b'"op": "keep"'

@@ -292,7 +292,7 @@ def _mark(name: str, spec: SandboxSpec, mine: socket.socket) -> str:
         "name": name,
         "session": spec.session_id,
         "image": spec.image,
-        "memory": spec.limits.memory_bytes,
+        "memory": spec.limits.memory,
         "version": __version__,
         "pipe": os.fstat(mine.fileno()).st_ino,
     }

@@ -44,7 +44,7 @@ class MayUse(NamedTuple):
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> MayUse:
-        return cls(spec.limits.memory_bytes, spec.limits.pids)
+        return cls(spec.limits.memory, spec.limits.pids)
 
 
 def confine(pid: int, most: MayUse) -> None:

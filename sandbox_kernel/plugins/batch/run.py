@@ -190,7 +190,7 @@ class Run:
         record.started, began = now(), time.monotonic()
         record.status = "stopped"  # until it has ended
         try:
-            own = left if left is not None and left < sandbox.settings.limits.cell_seconds else None
+            own = left if left is not None and left < sandbox.settings.limits.cell_timeout else None
             sandbox.notebook_cell = f"{record.index}"
             execution = await sandbox.run_code(record.source, timeout=own, on_message=self._take)
             self._ended(record, execution)

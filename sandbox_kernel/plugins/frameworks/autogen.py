@@ -78,7 +78,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         from ...config.sources import from_keywords
 
         checked = from_keywords(**settings)  # a mistake is told here, and not at the first block
-        longest = checked.limits.cell_seconds
+        longest = checked.limits.cell_timeout
         if timeout is not None and timeout <= 0:
             raise WrongTimeout(
                 UsageCode.WRONG_ARGUMENT, "timeout must be positive", value=f"{timeout:g} s", setting="timeout"

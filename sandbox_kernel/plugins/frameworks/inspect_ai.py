@@ -110,7 +110,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         """
         if user is not None:
             raise SandboxUserUnsupportedError(f"commands run as the sandbox's own user, and not as {user!r}")
-        longest: float = self.sandbox.settings.limits.cell_seconds
+        longest: float = self.sandbox.settings.limits.cell_timeout
         seconds = min(longest, timeout or longest)
         end = asyncio.get_running_loop().time() + seconds + REQUEST_SECONDS
         name, wait = secrets.token_hex(8), FIRST_WAIT

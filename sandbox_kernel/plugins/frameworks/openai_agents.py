@@ -62,7 +62,7 @@ class SandboxKernelSession(BaseSandboxSession):
 
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
         """Run a command, for `timeout` seconds or `cell_timeout`, whichever is less: models choose the first."""
-        words, longest = [str(part) for part in command], self.sandbox.settings.limits.cell_seconds
+        words, longest = [str(part) for part in command], self.sandbox.settings.limits.cell_timeout
         limit = min(timeout or longest, longest)
         envs = await self.state.manifest.environment.resolve()
         try:

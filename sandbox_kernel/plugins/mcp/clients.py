@@ -213,7 +213,7 @@ class Client:
 
     def _start_timer(self, name: str) -> None:
         self._stop_timer(name)
-        seconds = self._clients.settings.limits.idle_seconds
+        seconds = self._clients.settings.limits.idle_timeout
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._idle, name)
 
     def _stop_timer(self, name: str) -> None:
@@ -224,7 +224,7 @@ class Client:
     def _idle(self, name: str) -> None:
         session = self.sessions.get(name)
         if session is not None and not session.busy:
-            seconds = self._clients.settings.limits.idle_seconds
+            seconds = self._clients.settings.limits.idle_timeout
             self._clients.keep(self.end(name, f"it was not used for {seconds:g} s"))
 
 

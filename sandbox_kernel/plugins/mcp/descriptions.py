@@ -36,7 +36,7 @@ def instructions(settings: Settings, limits: ServerLimits) -> str:
     """Return the server's word on itself."""
     return (
         f"Runs Python in sandboxes {_where(settings)}. A session keeps its variables, imports and files between calls "
-        f"until it is ended, is unused for {_time(settings.limits.idle_seconds)}, or an answer says that they are "
+        f"until it is ended, is unused for {_time(settings.limits.idle_timeout)}, or an answer says that they are "
         "gone. Use run_code for computing, upload_file to bring data in, download_file to take results out."
     )
 
@@ -51,7 +51,7 @@ def run_code(settings: Settings, limits: ServerLimits) -> str:
             "they are gone. The value of the last expression is shown. Top-level `await`, `%magics` and `!commands` "
             "work; input() does not.",
             f"- Files: the working folder is {SCRATCH}; what upload_file brought is there, and what is written there "
-            f"can be taken with download_file. It holds {format_bytes(at_most.scratch_bytes)} and ends with the "
+            f"can be taken with download_file. It holds {format_bytes(at_most.scratch_size)} and ends with the "
             "session. Nothing of any other computer is there.",
             *_network(settings),
             f"- Packages: {packages(settings)}",
@@ -60,13 +60,13 @@ def run_code(settings: Settings, limits: ServerLimits) -> str:
             f"- Limits: {_limits(at_most)} What goes over one ends with an error that says what is left.",
             f"- Text over {limits.text_characters:,} characters is cut; all of it is a resource. Print summaries.",
             f"- An error in the code comes back as text with its traceback. A session that is not used for "
-            f"{_time(at_most.idle_seconds)} ends.",
+            f"{_time(at_most.idle_timeout)} ends.",
         )
     )
 
 
 def upload_file(settings: Settings) -> str:
-    largest = min(FileLimits.of(settings.limits).file_bytes, settings.limits.scratch_bytes)
+    largest = min(FileLimits.of(settings.limits).file_bytes, settings.limits.scratch_size)
     return (
         f"Write a file into {SCRATCH} of a session, from text or from base64. An existing file is replaced. "
         f"One call carries at most {format_bytes(CALL_BYTES)}; a larger file, up to "
@@ -125,9 +125,9 @@ def _network(settings: Settings) -> list[str]:
 
 def _limits(limits: Limits) -> str:
     return (
-        f"{_time(limits.cell_seconds)} a call, {format_bytes(limits.memory_bytes)} of memory for variables and files "
+        f"{_time(limits.cell_timeout)} a call, {format_bytes(limits.memory)} of memory for variables and files "
         f"together, {limits.cpus:g} processors, {limits.pids} processes and threads, "
-        f"{format_bytes(limits.output_bytes)} of output a call."
+        f"{format_bytes(limits.output_limit)} of output a call."
     )
 
 

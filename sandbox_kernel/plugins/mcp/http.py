@@ -274,7 +274,7 @@ def application(server: Server[Any], clients: Clients, tokens: Sequence[str], pl
         server,
         # What it would compare itself, by how a text begins, the gate compares as values.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        session_idle_timeout=clients.settings.limits.idle_seconds,
+        session_idle_timeout=clients.settings.limits.idle_timeout,
         max_request_body_size=BODY_BYTES,
         max_sessions=MAX_CONNECTIONS,
     )

@@ -128,7 +128,7 @@ class Nothing(Arguments):
 
 async def run_code(call: Call, given: RunCode) -> CallToolResult:
     async with call.client.use(given.session) as (session, notes):
-        limit = session.sandbox.settings.limits.cell_seconds
+        limit = session.sandbox.settings.limits.cell_timeout
         if given.timeout is not None and given.timeout > limit:
             raise Refused(
                 UsageCode.WRONG_ARGUMENT,

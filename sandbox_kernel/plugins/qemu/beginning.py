@@ -66,7 +66,7 @@ class Plan(NamedTuple):
         try:
             ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming)
             count = box.count_of(spec)
-            made = Made(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory_bytes, count)
+            made = Made(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory, count)
             group = group_for(spec, wanted, cgroup=self.cgroup)
             own = replace(spec, command=made.words())
             more = tuple(fd for fd in ends if fd is not None)

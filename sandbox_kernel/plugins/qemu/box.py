@@ -48,7 +48,7 @@ def wanted(spec: SandboxSpec) -> Protections:
         working_folder="/",
         writable=(),
         shm_bytes=SMALL,
-        memory_bytes=hardware.process_bytes(limits.memory_bytes),
+        memory_bytes=hardware.process_bytes(limits.memory),
         pids=THREADS,
         open_files=OPEN_FILES,
     )

@@ -267,7 +267,7 @@ def log_changed(key: str, error: Exception) -> None:
 
 def _fitting(spec: SandboxSpec, machine: places.Machine, facts: Mapping[str, Any]) -> int:
     """Return the user's number in a state that fits. Raises `EngineError` for one that does not."""
-    asked = {"machine": machine.identity, "memory_bytes": spec.limits.memory_bytes, "processors": box.count_of(spec)}
+    asked = {"machine": machine.identity, "memory_bytes": spec.limits.memory, "processors": box.count_of(spec)}
     if odd := [name for name, value in asked.items() if facts.get(name) != value]:
         raise EngineError(
             EndCode.ENGINE_FAILED, f"the state was written by another machine: it differs in {', '.join(odd)}"

@@ -29,7 +29,7 @@ from ...core.resources import PACKAGE, is_locked
 from ...core.version import __version__
 from .places import Machine
 
-FORMAT = 2
+FORMAT = 3
 STATE, FACTS = "state", "facts.json"
 KEPT = 6
 """How many there are at most; the one that was used longest ago goes first."""
@@ -40,7 +40,7 @@ FAILED_SECONDS = 3600.0
 LONGEST_REASON = 500
 TRIES, TRY_SECONDS = 5, 0.02
 """How often, and after how long, a lock is tried again."""
-IN_LIMITS = ("memory_bytes", "cpus", "pids", "open_files", "scratch_bytes", "tmp_bytes", "shm_bytes")
+IN_LIMITS = ("memory", "cpus", "pids", "open_files", "scratch_size", "tmp_size", "shm_size")
 """The limits that a machine is made with, besides those in its command; the session keeps the others."""
 IN_A_STATE = ("warm", "renew")
 """What runs in a state besides what its sandboxes are asked for with."""

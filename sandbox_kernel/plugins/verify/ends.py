@@ -64,7 +64,7 @@ async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list
     """Flood the host, kill the kernel, and use up the memory, in this order."""
     limits, found = sandbox.settings.limits, []
     if "end-output" in wanted:
-        execution = await sandbox.run_code(cells.FLOOD.format(lines=limits.output_bytes * 4 // 65536))
+        execution = await sandbox.run_code(cells.FLOOD.format(lines=limits.output_limit * 4 // 65536))
         found.append(of_end("end-output", execution, EndCode.OUTPUT_TOO_LARGE))
     if "end-kernel" in wanted:
         execution = await sandbox.run_code(cells.KILL)
@@ -74,7 +74,7 @@ async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list
         fine = killed.verdict is Verdict.PASS and after.text == "42"
         found.append(decided("end-kernel", fine, f"{killed.happened}; {more}"))
     if "limit-memory" in wanted:
-        execution = await sandbox.run_code(cells.MEMORY.format(size=limits.memory_bytes + 64 * MIB))
+        execution = await sandbox.run_code(cells.MEMORY.format(size=limits.memory + 64 * MIB))
         found.append(of_end("limit-memory", execution, EndCode.OUT_OF_MEMORY))
     return found
 
@@ -142,7 +142,7 @@ async def orphaned(settings: Settings, engine: Inspectable) -> Finding:
         env=environment_of_helpers(),
     )
     try:
-        async with asyncio.timeout(settings.limits.start_seconds + OWNER_SECONDS):
+        async with asyncio.timeout(settings.limits.start_timeout + OWNER_SECONDS):
             if owner.stdin is None or owner.stdout is None:
                 return failed("end-owner", "no pipe to a process of its own")
             owner.stdin.write(json.dumps(given).encode() + b"\n")

@@ -29,7 +29,7 @@ from .findings import Finding, complete, decided, failed, not_applicable, of_att
 from .probes import PROBES, Probe, Where
 from .shipped import cell, heard, table
 
-SMALL = Limits(memory_bytes=256 * MIB, scratch_bytes=32 * MIB, tmp_bytes=16 * MIB, shm_bytes=16 * MIB)
+SMALL = Limits(memory=256 * MIB, scratch_size=32 * MIB, tmp_size=16 * MIB, shm_size=16 * MIB)
 """At most so much for sandboxes that use up what they have."""
 SMALL_OUTPUT = 4 * MIB
 MIN_SECONDS = 120.0
@@ -314,10 +314,10 @@ def as_tried(settings: Settings, results: Path) -> Settings:
     limits = settings.limits
     limits = replace(
         limits,
-        cell_seconds=max(limits.cell_seconds, MIN_SECONDS),
-        output_bytes=max(limits.output_bytes, MIN_OUTPUT),
+        cell_timeout=max(limits.cell_timeout, MIN_SECONDS),
+        output_limit=max(limits.output_limit, MIN_OUTPUT),
         output_messages=max(limits.output_messages, 1000),
-        message_bytes=max(limits.message_bytes, MIN_OUTPUT),
+        message_limit=max(limits.message_limit, MIN_OUTPUT),
     )
     return replace(
         settings, uploads=None, downloads=str(results), audit=None, monitor=None, screen="off", limits=limits
@@ -329,14 +329,14 @@ def small(settings: Settings) -> Settings:
     limits = settings.limits
     least = {
         name: min(getattr(limits, name), getattr(SMALL, name))
-        for name in ("memory_bytes", "scratch_bytes", "tmp_bytes", "shm_bytes", "pids", "open_files")
+        for name in ("memory", "scratch_size", "tmp_size", "shm_size", "pids", "open_files")
     }
     limits = replace(
         limits,
         **least,
-        output_bytes=min(limits.output_bytes, SMALL_OUTPUT),
-        interrupt_grace_seconds=min(limits.interrupt_grace_seconds, SHORT_GRACE),
-        cell_seconds=max(limits.cell_seconds, MIN_SECONDS),
+        output_limit=min(limits.output_limit, SMALL_OUTPUT),
+        interrupt_grace=min(limits.interrupt_grace, SHORT_GRACE),
+        cell_timeout=max(limits.cell_timeout, MIN_SECONDS),
     )
     apart = replace(settings, uploads=None, downloads=None, audit=None, monitor=None, screen="off", limits=limits)
     return replace(apart, network=(), secrets=())

@@ -61,11 +61,11 @@ def to_json(done: Examination) -> dict[str, Any]:
             "runtime": settings.runtime or done.engine.default_runtime,
             "outputs": settings.outputs,
             "network": list(settings.network),
-            "memory_bytes": limits.memory_bytes,
+            "memory_bytes": limits.memory,
             "cpus": limits.cpus,
             "pids": limits.pids,
-            "scratch_bytes": limits.scratch_bytes,
-            "cell_seconds": limits.cell_seconds,
+            "scratch_bytes": limits.scratch_size,
+            "cell_seconds": limits.cell_timeout,
         },
         "ended": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "seconds": round(done.seconds, 3),
@@ -110,7 +110,7 @@ def _about(done: Examination) -> str:
     runtime = settings.runtime or f"{done.engine.default_runtime} (the default)"
     return (
         f"sandbox-kernel {__version__}, engine {done.engine.version} at {done.address}, runtime {runtime}, "
-        f"image {settings.image}, {format_bytes(settings.limits.memory_bytes)} of memory, outputs {settings.outputs}"
+        f"image {settings.image}, {format_bytes(settings.limits.memory)} of memory, outputs {settings.outputs}"
     )
 
 

@@ -144,7 +144,7 @@ def _place(seen: Standing, *, gvisor: bool) -> Iterator[Finding]:
 
 def _limits(seen: Standing, limits: Limits, *, gvisor: bool) -> Iterator[Finding]:
     wanted = {
-        "limit-memory-set": ("memory", _memory(limits.memory_bytes, seen.shown) // PAGE_BYTES * PAGE_BYTES),
+        "limit-memory-set": ("memory", _memory(limits.memory, seen.shown) // PAGE_BYTES * PAGE_BYTES),
         "limit-processes-set": ("pids", limits.pids),
         "limit-processors-set": ("cpu", cpu_quota(limits)),
     }

@@ -95,7 +95,7 @@ class Clock:
         """Seconds left of that while it is paused."""
         self._pause = Timer(self._pause_is_over)
         """Runs while it is paused, to what all pauses of a request may come to."""
-        self._pause_left = limits.idle_seconds
+        self._pause_left = limits.idle_timeout
         self._rest = Timer(self._patience_is_lost)
         """Runs while only one of reply and idle has come."""
 
@@ -148,7 +148,7 @@ class Clock:
             timer.stop()
 
     def _time_is_up(self) -> None:
-        request, every = self._request, self._limits.cell_seconds
+        request, every = self._request, self._limits.cell_timeout
         what = "the cell" if request.is_execute else f"a {request.message.type}"
         code = EndCode.CELL_TIMEOUT if request.is_execute else EndCode.REQUEST_TIMEOUT
         own = request.seconds is not None and request.seconds < every
@@ -161,7 +161,7 @@ class Clock:
         self._alarm.time_is_up(request, error)
 
     def _pause_is_over(self) -> None:
-        limit = f"{self._limits.idle_seconds:g} s"
+        limit = f"{self._limits.idle_timeout:g} s"
         error = CellTimeout(EndCode.CELL_WAITED_TOO_LONG, limit=limit, setting="idle_timeout")
         self._alarm.pause_is_over(self._request, error)
 
@@ -180,7 +180,7 @@ class Clocks:
 
     def changed(self, request: PendingRequest, _: State) -> None:
         """Run from when a request is sent, a comm message from when it is taken up, to its end."""
-        every = self._limits.cell_seconds
+        every = self._limits.cell_timeout
         if request.state is State.SENT and not request.is_comm:
             self.start(request, min(every, request.seconds or every))
         elif request.state is State.BUSY and request.is_comm:

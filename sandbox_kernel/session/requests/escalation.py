@@ -123,7 +123,7 @@ class Escalation:
                 return  # the signal would meet the next cell
             if interrupt:
                 await self._control.signal(signal.SIGINT)
-                if await self._ended(request, self._limits.interrupt_grace_seconds):
+                if await self._ended(request, self._limits.interrupt_grace):
                     return
                 error.leaves(Survived.FILES, "the cell ignored the interrupt and its kernel was replaced")
             if await self._kill():

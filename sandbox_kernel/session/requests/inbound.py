@@ -80,7 +80,7 @@ class Inbound:
 
     async def parse(self, kind: int, parts: list[bytes], size: int) -> Message | None:
         """Return the message of a frame of `size` bytes, None for one that may not pass; empties `parts`."""
-        most = self._limits.message_bytes
+        most = self._limits.message_limit
         try:
             if size < LARGE:
                 message = protocol.decode(kind, parts, most)
@@ -139,7 +139,7 @@ class Inbound:
         elif self._quota.allows(error.kind, request, size):
             limit = OutputLimit(
                 EndCode.MESSAGE_TOO_HEAVY.note(why=error.message),
-                limit=f"{format_bytes(protocol.MEMORY_FACTOR * self._limits.message_bytes)} of memory",
+                limit=f"{format_bytes(protocol.MEMORY_FACTOR * self._limits.message_limit)} of memory",
                 value=f"more than that, from {format_bytes(size)} as it came",
                 setting="message_limit",
             )
@@ -153,7 +153,7 @@ class Inbound:
             return
         error = OutputLimit(
             Note(EndCode.MESSAGE_TOO_LARGE, "the cell sent a single message that is too large"),
-            limit=format_bytes(self._limits.message_bytes),
+            limit=format_bytes(self._limits.message_limit),
             value=format_bytes(message.size),
             setting="message_limit",
         )

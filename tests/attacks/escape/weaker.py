@@ -128,10 +128,10 @@ WEAKER: Mapping[str, Weaker] = {
     "root and the host's control groups": Weaker(both(root("DAC_OVERRIDE"), own_cgroup_that_can_be_written)),
     "a folder of the host": Weaker(add("--ro-bind", "{folder}", "{folder}")),
     "a secret in the environment": Weaker(add("--setenv", "SECRET", "{session}")),
-    "more memory": Weaker(limits={"memory_bytes": 640 * MIB}),
+    "more memory": Weaker(limits={"memory": 640 * MIB}),
     "no process limit": Weaker(limits={"pids": 4096}),
     "more open files": Weaker(limits={"open_files": 4096}),
-    "larger file systems": Weaker(limits=dict.fromkeys(("scratch_bytes", "tmp_bytes", "shm_bytes"), 64 * MIB)),
+    "larger file systems": Weaker(limits=dict.fromkeys(("scratch_size", "tmp_size", "shm_size"), 64 * MIB)),
     "no limit of files": Weaker(),
 }
 
@@ -176,7 +176,7 @@ def weakened(name: str, given: Given) -> Iterator[Callable[[SandboxSpec], Sandbo
     def larger(spec: SandboxSpec) -> SandboxSpec:
         most: dict[str, Any] = dict(weaker.limits)
         if any(key.endswith("_bytes") for key in most):
-            most.setdefault("memory_bytes", 640 * MIB)
+            most.setdefault("memory", 640 * MIB)
         limits: Limits = replace(spec.limits, **most)
         return replace(spec, limits=limits)
 

@@ -445,7 +445,7 @@ async def test_another_limit_is_refused(start: Launch) -> None:
     container = await start(spec)
     report = await report_of(container)
     assert container.held
-    more = replace(spec, limits=replace(spec.limits, memory_bytes=256 * MIB, pids=77, cpus=1.0))
+    more = replace(spec, limits=replace(spec.limits, memory=256 * MIB, pids=77, cpus=1.0))
     with pytest.raises(AttestationFailed) as caught:
         await container.attest(report, more)
     for line in ("memory limit", "process limit", "CPU quota", "engine: memory limit", "engine: process limit"):
@@ -553,7 +553,7 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
 
     monkeypatch.setattr(UsageWatch, "usage", noting)
     spec = UNDER.spec(FORKS, limits_kept="best-effort")
-    most = spec.limits.memory_bytes
+    most = spec.limits.memory
     container = await BubblewrapEngine(cgroup=False).start(spec)
     try:
         assert await receive_line(container) == b"forked\n"

@@ -51,7 +51,7 @@ def test_a_secret_that_is_not_there_is_told_at_once() -> None:
 
 
 def test_limits_are_those_of_the_settings() -> None:
-    limits = Limits(network_connections=3, network_bytes=1000, network_seconds=7.0)
+    limits = Limits(network_connections=3, network_bytes=1000, network_timeout=7.0)
     way_out = opened(Settings(network=("api.example.test",), limits=limits))
     egress = way_out.service(Heard())
     found = egress.limits  # type: ignore[attr-defined]

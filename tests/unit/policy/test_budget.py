@@ -8,7 +8,7 @@ from sandbox_kernel.core.model import Limits
 from sandbox_kernel.policy import CellBudget, SessionBudget
 from sandbox_kernel.policy.budget import SESSION_CELLS
 
-LIMITS = Limits(output_bytes=1000, output_messages=5, message_bytes=600)
+LIMITS = Limits(output_limit=1000, output_messages=5, message_limit=600)
 
 
 @pytest.mark.parametrize(

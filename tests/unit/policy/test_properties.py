@@ -116,7 +116,7 @@ def test_no_cut_of_a_text_lets_another_sequence_through(texts: list[str]) -> Non
 def test_a_budget_is_never_passed_and_never_opens_again(
     sizes: list[int], max_bytes: int, max_messages: int, max_message: int
 ) -> None:
-    budget = CellBudget(Limits(output_bytes=max_bytes, output_messages=max_messages, message_bytes=max_message))
+    budget = CellBudget(Limits(output_limit=max_bytes, output_messages=max_messages, message_limit=max_message))
     allowed = [budget.charge(size).allowed for size in sizes]
     passed = [size for size, good in zip(sizes, allowed, strict=True) if good]
     assert sum(passed) <= max_bytes

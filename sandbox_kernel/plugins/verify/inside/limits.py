@@ -21,7 +21,7 @@ def limit(name: str) -> int:
 
 @attack("SIGKILL", control="more memory")
 def memory_beyond_the_limit() -> object:
-    memory = mmap.mmap(-1, limit("memory_bytes") + 64 * MIB)
+    memory = mmap.mmap(-1, limit("memory") + 64 * MIB)
     for position in range(0, len(memory), 4096):
         memory[position] = 1
     return len(memory)
@@ -32,7 +32,7 @@ def memory_beyond_the_limit_in_several_processes() -> object:
     children = []
     for _ in range(4):
         if not (child := os.fork()):
-            memory = mmap.mmap(-1, limit("memory_bytes") // 3)
+            memory = mmap.mmap(-1, limit("memory") // 3)
             for position in range(0, len(memory), 4096):
                 memory[position] = 1
             signal.pause()
@@ -64,7 +64,7 @@ def _outlive(children: list[int]) -> object:
 
 @attack("SIGKILL SIGBUS ENOMEM ENOSPC EINVAL", control="more memory")
 def shared_memory_segments_beyond_the_limit() -> object:
-    size = limit("memory_bytes") + 64 * MIB
+    size = limit("memory") + 64 * MIB
     segment = check(libc.shmget(0, size, 0o1600))
     address = libc.shmat(segment, None, 0)
     libc.shmctl(segment, 0, None)
@@ -81,7 +81,7 @@ def address_of(address: int) -> object:
 @attack("SIGKILL ENOMEM ENOSPC", control="more memory")
 def memory_file_beyond_the_limit() -> object:
     fd, written = os.memfd_create("big"), 0
-    while written < limit("memory_bytes") + 64 * MIB:
+    while written < limit("memory") + 64 * MIB:
         written += os.write(fd, bytes(MIB))
     return written
 
@@ -101,7 +101,7 @@ def pipes_beyond_the_memory_limit() -> object:
                 total += os.write(write, bytes(65536))
         except BlockingIOError:
             pass
-    return total > limit("memory_bytes") and total
+    return total > limit("memory") and total
 
 
 @attack("nothing SIGKILL EMFILE ENOBUFS ENOMEM")
@@ -118,7 +118,7 @@ def sockets_beyond_the_memory_limit() -> object:
                     total += end.send(bytes(65536))
             except BlockingIOError:
                 pass
-    return total > limit("memory_bytes") and total
+    return total > limit("memory") and total
 
 
 def fill(folder: str, size: int) -> object:
@@ -130,22 +130,22 @@ def fill(folder: str, size: int) -> object:
 
 @attack("ENOSPC", control="larger file systems")
 def files_in_tmp_beyond_its_size() -> object:
-    return fill("/tmp", limit("tmp_bytes") + 8 * MIB)
+    return fill("/tmp", limit("tmp_size") + 8 * MIB)
 
 
 @attack("ENOSPC", control="larger file systems")
 def files_in_scratch_beyond_its_size() -> object:
-    return fill("/mnt/data", limit("scratch_bytes") + 8 * MIB)
+    return fill("/mnt/data", limit("scratch_size") + 8 * MIB)
 
 
 @attack("ENOSPC", control="larger file systems")
 def files_in_shared_memory_beyond_its_size() -> object:
-    return fill("/dev/shm", limit("shm_bytes") + 8 * MIB)
+    return fill("/dev/shm", limit("shm_size") + 8 * MIB)
 
 
 @attack("ENOSPC", control="no limit of files")
 def empty_files_without_end() -> object:
-    count = max(1024, limit("tmp_bytes") // 4096) + 1000
+    count = max(1024, limit("tmp_size") // 4096) + 1000
     for number in range(count):
         os.close(os.open(f"/tmp/{number}", os.O_CREAT))
     return f"{count} files"

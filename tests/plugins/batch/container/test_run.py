@@ -202,7 +202,7 @@ def test_a_report_tells_what_each_cell_did_and_used(start: Callable[..., Done], 
     assert report["inputs"]["files"] == [{"path": "data/in.csv", "bytes": 4, "sha256": given}]
     assert [row["path"] for row in report["inputs"]["refused"]] == ["data/.secret"]
     assert report["versions"]["sandbox_python"].startswith("3.")
-    assert report["sandbox"]["limits"]["cell_seconds"] == 300
+    assert report["sandbox"]["limits"]["cell_timeout"] == 300
 
 
 def test_honest_outputs_break_no_policy(start: Callable[..., Done]) -> None:

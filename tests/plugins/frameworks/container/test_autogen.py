@@ -192,7 +192,7 @@ async def test_a_component_file_brings_the_same_executor_back(tmp_path: Path) ->
     async with CodeExecutor.load_component(component) as loaded:
         assert isinstance(loaded, SandboxCodeExecutor)
         assert loaded.dump_component() == component
-        assert loaded.sandbox.settings.limits.cell_seconds == 7
+        assert loaded.sandbox.settings.limits.cell_timeout == 7
         assert (await execute(loaded, "print(1)")).output == "1\n"
 
 

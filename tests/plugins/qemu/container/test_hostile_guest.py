@@ -264,7 +264,7 @@ for_ever()
     try:
         await container.receive()
         process = machine_of(spec.session_id)
-        most = hardware.process_bytes(SMALL.memory_bytes)
+        most = hardware.process_bytes(SMALL.memory)
         until = time.monotonic() + 6
         while time.monotonic() < until and process.is_running():
             try:

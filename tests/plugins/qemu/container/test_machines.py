@@ -104,9 +104,9 @@ async def test_a_machine_that_is_another_one_than_asked_for_is_refused() -> None
         await container.attest(report, spec)
         limits = spec.limits
         for other in (
-            replace(spec, limits=replace(limits, memory_bytes=limits.memory_bytes * 2)),
+            replace(spec, limits=replace(limits, memory=limits.memory * 2)),
             replace(spec, limits=replace(limits, pids=limits.pids + 1)),
-            replace(spec, limits=replace(limits, scratch_bytes=limits.scratch_bytes // 2)),
+            replace(spec, limits=replace(limits, scratch_size=limits.scratch_size // 2)),
             replace(spec, limits=replace(limits, cpus=limits.cpus / 2)),
         ):
             with pytest.raises(AttestationFailed):

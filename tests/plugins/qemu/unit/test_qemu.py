@@ -28,9 +28,7 @@ from sandbox_kernel.plugins.qemu.lines import LINE_BYTES, Lines
 from tests.support import ROOT
 from tests.support.patience import within
 
-SPEC = SandboxSpec(
-    session_id="s", image="x", limits=Limits(memory_bytes=1 << 30), command=("python3",), uid=300_000_001
-)
+SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(memory=1 << 30), command=("python3",), uid=300_000_001)
 MACHINE = places.Machine("/there/machine", "sha256:0", "6.1", "1")
 
 

@@ -167,7 +167,7 @@ def test_whatever_a_state_depends_on_makes_another_name() -> None:
     assert len({name, *(states.key_of(*other) for other in others)}) == len(others) + 1
     assert states.key_of(replace(SPEC, session_id="t", uid=300_000_003), *asked[1:]) == name
     # What the session keeps by itself is nothing to the machine: a longer time for cells needs no other state.
-    assert states.key_of(replace(SPEC, limits=Limits(cell_seconds=7, start_seconds=9)), *asked[1:]) == name
+    assert states.key_of(replace(SPEC, limits=Limits(cell_timeout=7, start_timeout=9)), *asked[1:]) == name
 
 
 def test_what_a_state_is_taken_of_waits_at_a_gate() -> None:

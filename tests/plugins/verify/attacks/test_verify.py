@@ -87,7 +87,7 @@ def test_sandboxes_of_gvisor_pass_as_they_are() -> None:
 
 # --- with protections taken away --------------------------------------------------------------------------------------
 
-SMALL = Limits(memory_bytes=256 << 20, scratch_bytes=32 << 20, tmp_bytes=16 << 20, shm_bytes=16 << 20)
+SMALL = Limits(memory=256 << 20, scratch_size=32 << 20, tmp_size=16 << 20, shm_size=16 << 20)
 CAPABILITIES = """
     SYS_ADMIN SYS_CHROOT DAC_READ_SEARCH SYSLOG IPC_LOCK SYS_RAWIO NET_RAW NET_ADMIN MKNOD SETUID SETGID SYS_NICE
     SYS_PTRACE FOWNER
@@ -184,7 +184,7 @@ def without_policy_and_budgets(patch: pytest.MonkeyPatch, folder: Path) -> None:
     real = Session.__init__
 
     def begin(session: Session, settings: Settings, *rest: Any, **named: Any) -> None:
-        limits = replace(settings.limits, output_bytes=1 << 30)
+        limits = replace(settings.limits, output_limit=1 << 30)
         real(session, replace(settings, limits=limits), *rest, **named)
 
     patch.setattr(Session, "__init__", begin)

@@ -122,7 +122,7 @@ MOUNTS: list[dict[str, object]] = [
     {"path": "/tmp", "type": "tmpfs", "root": "/", "options": ["rw"]},
 ]
 SEEN = standing.Standing(
-    [process(10)], ["lo"], [], MOUNTS, {"memory": LIMITS.memory_bytes, "pids": LIMITS.pids, "cpu": 200_000}
+    [process(10)], ["lo"], [], MOUNTS, {"memory": LIMITS.memory, "pids": LIMITS.pids, "cpu": 200_000}
 )
 BESIDE = standing.Standing([process(20, user=300_000_001)])
 HOST = process(1, user=0)
@@ -386,7 +386,7 @@ def test_the_settings_of_an_installed_kernel_are_taken(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(examination, "examine", examine)
     assert cli.main(["verify", "--name", "other", "--memory", "512M", "--format", "html"]) == 1
-    assert (seen[0].runtime, seen[0].limits.memory_bytes) == ("runsc", 512 << 20)
+    assert (seen[0].runtime, seen[0].limits.memory) == ("runsc", 512 << 20)
 
 
 def test_a_kernel_that_is_not_there_or_another_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,11 +400,11 @@ def test_a_kernel_that_is_not_there_or_another_is_refused(tmp_path: Path, monkey
 
 
 def test_small_sandboxes_are_never_larger_than_the_settings() -> None:
-    limits = Limits(memory_bytes=128 << 20, scratch_bytes=8 << 20, tmp_bytes=4 << 20, shm_bytes=4 << 20, pids=50)
+    limits = Limits(memory=128 << 20, scratch_size=8 << 20, tmp_size=4 << 20, shm_size=4 << 20, pids=50)
     small = examination.small(Settings(limits=limits, uploads="/x", downloads="/y", audit="/z", network=("a.test",)))
-    assert (small.limits.memory_bytes, small.limits.pids) == (128 << 20, 50)
+    assert (small.limits.memory, small.limits.pids) == (128 << 20, 50)
     assert (small.uploads, small.downloads, small.audit, small.network) == (None, None, None, ())
-    assert examination.small(Settings()).limits.memory_bytes == 256 << 20
+    assert examination.small(Settings()).limits.memory == 256 << 20
 
 
 def test_the_walls_are_tried_and_not_what_screens_or_watches(tmp_path: Path) -> None:
