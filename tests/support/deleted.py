@@ -31,7 +31,7 @@ NUCLEUS = (
 IMPORT_ALL = """
 import importlib, pkgutil, sandbox_kernel
 names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, "sandbox_kernel.")]
-inside = ("sandbox_kernel.container.", "sandbox_kernel.plugins.verify.inside.", "sandbox_kernel.plugins.qemu.inside.")
+inside = ("sandbox_kernel.container.", "sandbox_kernel.escape.attacks.", "sandbox_kernel.plugins.qemu.inside.")
 for name in names:
     if not name.startswith(inside) and not name.endswith(("__main__", ".integrations")):
         try:

@@ -2,11 +2,8 @@
 
 - `plugin`: What this plugin adds: the command `verify`.
 - `probes`: The table: what is tried, by which attacks, and what is to stop it.
-- `shipped`: The attacks as a program for the sandbox, and what it says of them.
 - `cells`: Cells that lay something out or try something by themselves.
-- `differences`: Where gVisor ends an attack otherwise, and why that is no way out.
 - `findings`: A verdict for each probe, and on whose word it rests.
-- `bait`: What lies ready on the host, and whether anybody came.
 - `outside`: What this machine's kernel says of a sandbox.
 - `standing`: What is made of that.
 - `shows`: Hostile outputs, and what of them came through.

@@ -19,6 +19,7 @@ from ...core.errors import SandboxError
 from ...core.model import MIB, Settings
 from ...core.resources import environment_of_helpers
 from ...engines.about import Inspectable
+from ...escape.program import cell, heard, table
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
 from ...session import trial
@@ -26,7 +27,6 @@ from . import cells
 from .findings import Finding, Verdict, decided, failed, not_applicable, of_attacks
 from .outside import members
 from .probes import BY_CODE, Word
-from .shipped import cell, heard, table
 
 CELL_SECONDS = 1.5
 """The limit of the cell that never ends."""

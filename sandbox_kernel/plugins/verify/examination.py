@@ -21,13 +21,13 @@ from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
 from ...engines.about import EngineInfo, Inspectable, Shown
 from ...engines.select import BUBBLEWRAP, begin, chosen, make_engine, provider
+from ...escape.canaries import Canaries, laid
+from ...escape.program import cell, heard, table
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from . import cells, ends, outside, shows, standing
-from .bait import Bait, laid
 from .findings import Finding, complete, decided, failed, not_applicable, of_attacks
 from .probes import PROBES, Probe, Where
-from .shipped import cell, heard, table
 
 SMALL = Limits(memory=256 * MIB, scratch_size=32 * MIB, tmp_size=16 * MIB, shm_size=16 * MIB)
 """At most so much for sandboxes that use up what they have."""
@@ -68,8 +68,8 @@ async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Exami
         for folder in (place, place / "bait", place / "results"):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o755)  # so that only the sandbox is in the way
-        with laid(secrets.token_hex(8), place / "bait") as bait:
-            run = _Run(settings, engine, {probe.code for probe in wanted}, bait, place / "results")
+        with laid(secrets.token_hex(8), place / "bait") as canaries:
+            run = _Run(settings, engine, {probe.code for probe in wanted}, canaries, place / "results")
             await run.all()
             done.findings = complete(run.found, wanted)
     done.seconds = time.monotonic() - began
@@ -79,11 +79,13 @@ async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Exami
 class _Run:
     """The state of one examination."""
 
-    def __init__(self, settings: Settings, engine: Inspectable, wanted: set[str], bait: Bait, results: Path) -> None:
+    def __init__(
+        self, settings: Settings, engine: Inspectable, wanted: set[str], canaries: Canaries, results: Path
+    ) -> None:
         self.settings = settings
         self.engine = engine
         self.wanted = wanted
-        self.bait = bait
+        self.canaries = canaries
         self.results = results
         self.gvisor = settings.runtime == "runsc"
         self.bubblewrap = (engine_name := chosen(settings)) == BUBBLEWRAP
@@ -110,7 +112,7 @@ class _Run:
         if self.wanted.intersection(FLOODS):
             yield self._try(FLOODS, self._in_small(lambda one: ends.flood_kill_and_memory(one, self.wanted)))
         if self.wanted.intersection(BUSY):
-            marker, wanted = str(self.bait.given["marker"]), self.wanted
+            marker, wanted = str(self.canaries.given["marker"]), self.wanted
 
             def work(one: AsyncSandbox) -> Awaitable[list[Finding]]:
                 return ends.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow)
@@ -156,7 +158,7 @@ class _Run:
             self.planted.set()
 
     async def _in_main(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
-        marker = self.bait.given["marker"]
+        marker = self.canaries.given["marker"]
         await self._said(main, cells.PLANT.format(marker=marker))
         self.planted.set()
         await self._from_outside(main, beside)
@@ -168,7 +170,7 @@ class _Run:
 
     def _told(self, sandbox: AsyncSandbox) -> dict[str, Any]:
         limits, variables = asdict(sandbox.settings.limits), _variables(sandbox.settings)
-        return {**self.bait.given, **self.slow, "limits": limits, "variables": variables}
+        return {**self.canaries.given, **self.slow, "limits": limits, "variables": variables}
 
     async def _attack(self, sandbox: AsyncSandbox, where: Where, given: Mapping[str, Any]) -> None:
         probes = [probe for probe in PROBES if probe.where is where and probe.attacks and probe.code in self.wanted]
@@ -237,7 +239,7 @@ class _Run:
         if not seen.processes:
             self.found.append(not_applicable(code, standing.HIDDEN))
             return
-        programs = await asyncio.to_thread(outside.called, str(self.bait.given["marker"]))
+        programs = await asyncio.to_thread(outside.called, str(self.canaries.given["marker"]))
         away = set(programs) - await asyncio.to_thread(outside.members, one, await self.engine.shown(one))
         inside = len(programs) - len(away)
         text = "it is no process of the host's" if not programs else f"{inside} in its sandbox's control group"
@@ -246,7 +248,7 @@ class _Run:
 
     def _look_back(self) -> None:
         """Look at what came to the host's sockets and folders, whatever the sandbox said of it."""
-        arrived = self.bait.arrived()
+        arrived = self.canaries.arrived()
         for code, names in {
             "network-host-loopback": {"tcp", "udp"},
             "network-host-sockets": {"abstract", "path"},
@@ -254,12 +256,12 @@ class _Run:
             if came := sorted(names.intersection(arrived)):
                 self.found.append(failed(code, f"it came to the host's socket: {', '.join(came)}"))
         folders = [Path(folder) for folder in (self.settings.uploads, self.settings.downloads) if folder]
-        if planted := self.bait.planted(folders):
+        if planted := self.canaries.planted(folders):
             self.found.append(failed("plant-anywhere", f"on this machine: {', '.join(map(str, planted))}"[:300]))
-        out = self.bait.untold in "\n".join(self.heard)
+        out = self.canaries.untold in "\n".join(self.heard)
         text = "it came out of the sandbox" if out else "it did not come out"
         self.found.append(decided("leak-secret", not out, text))
-        self.found.append(results(self.results, str(self.bait.given["marker"])))
+        self.found.append(results(self.results, str(self.canaries.given["marker"])))
 
 
 def stand(container: str, shown: Shown) -> standing.Standing:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .differences import BUBBLEWRAP, BUBBLEWRAP_REASONS, DIFFERENCES, REASONS
-from .inside.kit import Attack
+from ...escape.attacks.kit import Attack
+from ...escape.differences import BUBBLEWRAP, BUBBLEWRAP_REASONS, DIFFERENCES, REASONS
 from .probes import BY_CODE, PROBES, Group, Probe, Word
 
 MAX_NAMED = 6

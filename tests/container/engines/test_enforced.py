@@ -25,7 +25,7 @@ from sandbox_kernel.engines.bubblewrap import users
 from sandbox_kernel.engines.bubblewrap.conditions import no_layers
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.plugins.verify.shipped import table
+from sandbox_kernel.escape.program import table
 from sandbox_kernel.setup import enforced
 from sandbox_kernel.setup.walls import all_walls
 from tests.attacks.escape.tools import Outcomes, run

@@ -28,10 +28,11 @@ from sandbox_kernel.engines.bubblewrap import arguments, launch
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
-from sandbox_kernel.plugins.verify import bait, cells, ends, examination
+from sandbox_kernel.escape import canaries
+from sandbox_kernel.escape.program import PROGRAM
+from sandbox_kernel.plugins.verify import cells, ends, examination
 from sandbox_kernel.plugins.verify.findings import Finding, Verdict
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
-from sandbox_kernel.plugins.verify.shipped import PROGRAM
 from sandbox_kernel.policy import Verdict as PolicyVerdict
 from sandbox_kernel.policy.outputs import OutputPolicy
 from sandbox_kernel.session.session import Session
@@ -145,7 +146,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as _way:
 
 
 def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.plugins.verify.shipped.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
+    patch.setattr("sandbox_kernel.escape.program.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
     without_a_shield(patch)
 
 
@@ -292,7 +293,7 @@ def weaken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
 
     def take(weakened: Weakened) -> None:
         given: dict[str, Any] = {}
-        real, lay = creation, bait.laid
+        real, lay = creation, canaries.laid
         shared, setuid = tmp_path / "shared", tmp_path / "setuid"
         shared.mkdir()
         shared.chmod(0o777)
@@ -302,7 +303,7 @@ def weaken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
             each.chmod(0o755)  # so that only the sandbox is in the way
 
         @contextlib.contextmanager
-        def laid(session: str, place: Path) -> Iterator[bait.Bait]:
+        def laid(session: str, place: Path) -> Iterator[canaries.Canaries]:
             place.chmod(0o777)
             with lay(session, place) as found:
                 given.update(found.given, shared=shared, setuid=setuid)
@@ -404,12 +405,12 @@ async def test_probes_turn_on_bubblewrap_as_well(
 ) -> None:
     """Another root, the machine's network and its IPC, no filter, and control groups without limits."""
     given: dict[str, Any] = {}
-    lay, real = bait.laid, arguments.arguments
+    lay, real = canaries.laid, arguments.arguments
     for each in (tmp_path, *list(tmp_path.parents)[:3]):
         each.chmod(0o755)  # so that only the sandbox is in the way
 
     @contextlib.contextmanager
-    def laid(session: str, place: Path) -> Iterator[bait.Bait]:
+    def laid(session: str, place: Path) -> Iterator[canaries.Canaries]:
         place.chmod(0o777)
         with lay(session, place) as found:
             given.update(found.given)
@@ -452,7 +453,7 @@ kit.main("""
 
 
 def with_lies(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.plugins.verify.shipped.PROGRAM", PROGRAM.replace("kit.main(", LIES))
+    patch.setattr("sandbox_kernel.escape.program.PROGRAM", PROGRAM.replace("kit.main(", LIES))
     without_a_shield(patch)
 
 

@@ -21,8 +21,10 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Limits, Message, Monitoring, Settings
 from sandbox_kernel.engines.about import EngineInfo
-from sandbox_kernel.plugins.verify import bait, ends, examination, report, shows, standing
-from sandbox_kernel.plugins.verify.differences import DIFFERENCES
+from sandbox_kernel.escape import canaries
+from sandbox_kernel.escape.differences import DIFFERENCES
+from sandbox_kernel.escape.program import heard, table
+from sandbox_kernel.plugins.verify import ends, examination, report, shows, standing
 from sandbox_kernel.plugins.verify.findings import (
     Finding,
     Verdict,
@@ -34,7 +36,6 @@ from sandbox_kernel.plugins.verify.findings import (
 )
 from sandbox_kernel.plugins.verify.outside import UNLIMITED, Process
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
-from sandbox_kernel.plugins.verify.shipped import heard, table
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.values import NetworkDenial
 from sandbox_kernel.setup.install import install, values_of
@@ -418,7 +419,7 @@ def test_the_walls_are_tried_and_not_what_screens_or_watches(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("word", "arrived"), [("", ()), ("GET / HTTP/1.1", ()), (None, ("tcp", "udp"))])
 def test_only_who_knows_the_word_has_come_from_the_sandbox(tmp_path: Path, word: str | None, arrived: object) -> None:
-    with bait.laid("1234567890abcdef", tmp_path) as laid:
+    with canaries.laid("1234567890abcdef", tmp_path) as laid:
         tcp, udp = (("127.0.0.1", laid.given[name]) for name in ("tcp", "udp"))
         with contextlib.ExitStack() as stack:
             for said in ("", "someone else's", laid.given["session"] if word is None else word):

@@ -39,7 +39,7 @@ class Attack:
     @property
     def on_agent(self) -> bool:
         """Whether it goes for PID 1, and so needs a real session's."""
-        return self.run.__module__.endswith(".agent")
+        return self.run.__module__.endswith(".on_agent")
 
     @property
     def verdict(self) -> str:

@@ -12,21 +12,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .inside import kit
+from .attacks import kit
 
-MODULES = ("kit", "agent", "network", "kernel", "rights", "files", "limits")
+MODULES = ("kit", "on_agent", "on_network", "on_kernel", "on_rights", "on_files", "on_limits")
 
 LOAD = """
 import json, sys, types
 
 def load(modules):
-    package = sys.modules["inside"] = types.ModuleType("inside")
+    package = sys.modules["attacks"] = types.ModuleType("attacks")
     package.__path__ = []
     for name, source in modules:
-        module = sys.modules["inside." + name] = types.ModuleType("inside." + name)
-        module.__package__ = "inside"
+        module = sys.modules["attacks." + name] = types.ModuleType("attacks." + name)
+        module.__package__ = "attacks"
         exec(compile(source, name + ".py", "exec", dont_inherit=True), module.__dict__)
-    return sys.modules["inside.kit"]
+    return sys.modules["attacks.kit"]
 """
 """Defines a function that makes the attacks' modules from their sources, in the sandbox."""
 
@@ -58,7 +58,7 @@ _attack()
 @cache
 def sources() -> list[tuple[str, str]]:
     """Return the modules in the order in which they import each other."""
-    folder = Path(__file__).with_name("inside")
+    folder = Path(__file__).with_name("attacks")
     return [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
 
 
@@ -66,7 +66,7 @@ def sources() -> list[tuple[str, str]]:
 def table() -> Mapping[str, kit.Attack]:
     """Return all attacks, by name."""
     for name in MODULES:
-        importlib.import_module(f"{__package__}.inside.{name}")
+        importlib.import_module(f"{__package__}.attacks.{name}")
     return kit.ATTACKS
 
 

@@ -25,7 +25,7 @@ CALLS = 10_000
 
 
 @dataclass(slots=True)
-class Bait:
+class Canaries:
     """What lies ready, and what the sandbox is told of it."""
 
     given: dict[str, Any]
@@ -63,7 +63,7 @@ def _heard(listener: socket.socket) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def laid(session: str, folder: Path) -> Iterator[Bait]:
+def laid(session: str, folder: Path) -> Iterator[Canaries]:
     """Lay it out, in part in an empty folder of the caller's, and take it away at the end."""
     libc, key = ctypes.CDLL(None, use_errno=True), 0x5A000000 + secrets.randbelow(1 << 24)
     mode = 0o1666 | 0o2000  # IPC_CREAT | IPC_EXCL, for everybody
@@ -92,7 +92,7 @@ def laid(session: str, folder: Path) -> Iterator[Bait]:
         ):
             if (number := getattr(libc, name)(*arguments)) >= 0:
                 stack.callback(remove, number)
-        yield Bait(
+        yield Canaries(
             {
                 "tcp": tcp.getsockname()[1],
                 "udp": udp.getsockname()[1],
