@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sandbox_kernel.core.finding import Screened
-from sandbox_kernel.policy.screen import Screen
-from tests.support.screen import attacks, honest, is_held_out
+from sandbox_kernel.plugins.screen.screen import Screen
+from tests.plugins.screen.corpora import attacks, honest, is_held_out
 
 THRESHOLD = 60
 PACKAGES = (

@@ -3,8 +3,6 @@
 - `values`: How one value is read and checked.
 - `network_values`: How the way out is written: rules, where secrets are found, and the host's own proxy.
 - `package_values`: How packages that cells may install are written.
-- `screen_values`: How the screen's rules are written: a TOML file of the host.
-- `monitor_values`: How the monitor is written: a level or a file of rules, and where alerts go.
 - `setting`: One setting.
 - `table`: The table of all settings, in groups.
 - `pool_values`: The forms of settings for sandboxes that are ready before they are asked for.

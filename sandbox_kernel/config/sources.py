@@ -17,7 +17,7 @@ from typing import Any, cast
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
 from ..core.usage_codes import UsageCode
-from .monitor_values import require_monitor
+from ..plugins import index
 from .network_values import require_rules
 from .table import SETTINGS
 from .values import config_path, did_you_mean, refuse
@@ -43,6 +43,8 @@ def _known(name: str) -> str:
         for setting in SETTINGS.values():
             if setting.singular == name:
                 return setting.name
+        if (plugin := index.with_setting(name)) is not None:
+            index.plugin(plugin)  # it raises: a plugin that is here has its settings in the table
         raise ConfigurationError(
             UsageCode.UNKNOWN_SETTING,
             f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}",
@@ -169,7 +171,9 @@ def resolve(values: Mapping[str, object]) -> Settings:
             raise refuse("audit_key", settings.audit_key, "audit_key lies in a folder of files of cells")
     if settings.secrets:
         require_rules(settings.secrets, settings.network)
-    require_monitor(settings)
+    for module in index.settings_of():
+        if hasattr(module, "check"):
+            module.check(settings)
     return settings
 
 

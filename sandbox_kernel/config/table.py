@@ -9,20 +9,23 @@ import re
 
 from ..core import zone
 from ..core.model import GIB, KIB, MIB
+from ..plugins import index
 from . import pool_values
-from .monitor_values import command, monitor, webhook
 from .network_values import certificates, proxy, rules, secrets
 from .package_values import index as package_index
 from .package_values import packages
-from .screen_values import rules as screen_rules
 from .setting import Setting
-from .values import Form, audit_file, choice, downloads, engine, folder, key_file, number, seconds, size, text
+from .values import Form, audit_file, choice, downloads, engine, folder, key_file, listed, number, seconds, size, text
 
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
 
 NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,100}")
 """A name that reads as it is written: no controls, ends of lines, marks of direction or halves of a character."""
+
+
+def _of_plugins(title: str) -> tuple[Setting, ...]:
+    return tuple(setting for module in index.settings_of(title) for setting in module.SETTINGS)
 
 
 GROUPS: dict[str, tuple[Setting, ...]] = {
@@ -251,53 +254,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting("packages_size", size(MIB), "Size of the wheels that may be installed at one time."),
     ),
-    "Screen and monitor": (
-        Setting(
-            "screen",
-            choice("off", "warn", "block"),
-            "Whether the code of a cell is checked before it runs. warn: findings are shown in one line and written to"
-            " the audit. block: a cell that reaches screen_threshold ends with ScreenBlocked and never reaches the "
-            "sandbox. The screen is not a security boundary (docs/screen.md).",
-        ),
-        Setting(
-            "screen_threshold",
-            number(int, 1, 100),
-            "Points at which a cell is blocked. A finding has 20, 40, 60 or 80 points. They add up to at most 100.",
-        ),
-        Setting(
-            "screen_rules",
-            screen_rules,
-            "A TOML file that adds rules to the screen, changes their weights, switches them off, or lists the modules"
-            " that may be imported.",
-            "none",
-        ),
-        Setting(
-            "screen_overrides",
-            choice("allow", "forbid"),
-            "Whether a comment in a cell can allow a finding: `# sandbox: allow CODE — REASON`. Choose forbid if the "
-            "author of the code is not trusted.",
-        ),
-        Setting(
-            "monitor",
-            monitor,
-            "What is done at most when running code behaves like an attack: a note in the audit, an alert, or the end "
-            "of the kernel with all its processes (`BehaviourBlocked`). A TOML file changes single rules. It is not a "
-            "security boundary (docs/monitor.md).",
-            "off",
-        ),
-        Setting(
-            "monitor_webhook",
-            webhook,
-            "An address to which each alert is posted as JSON. If it contains a token, set it in a config file.",
-            "none",
-        ),
-        Setting(
-            "monitor_command",
-            command,
-            "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
-            "none",
-        ),
-    ),
+    "Screen and monitor": _of_plugins("Screen and monitor"),
     "Names and records": (
         Setting(
             "display_name",
@@ -336,6 +293,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "none",
         ),
         Setting(
+            "plugins",
+            listed(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "plugins", "rate-limit, journal", "NAMES"),
+            "Plugins of other packages that take part in each session (docs/write-a-plugin.md). They run on the host.",
+            "none",
+            singular="plugin",
+        ),
+        Setting(
             "audit_key",
             Form(key_file, "an absolute path in a folder that exists", "FILE"),
             "The key that seals the audit and signs receipts. It is created if it does not exist. It is refused if "
@@ -357,4 +321,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     ),
 }
 
+GROUPS = {title: group for title, group in GROUPS.items() if group}
+"""Without the groups of plugins that are not here."""
 SETTINGS: dict[str, Setting] = {setting.name: setting for group in GROUPS.values() for setting in group}

@@ -40,6 +40,7 @@ MOST_SECONDS = 1e9
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?:([KMGT])(?:I?B)?|B)?", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(s|m|min|h)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
+MAX_LISTED = 50
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -173,6 +174,29 @@ engine = Form(
     '"unix:///..." or "broker:///..."',
 )
 """An engine that there is."""
+
+
+def listed(form: re.Pattern[str], what: str, example: str, metavar: str) -> Form[tuple[str, ...]]:
+    """Several words of one form, with commas or as a list, 50 at most; none or nothing are none."""
+
+    def parse(name: str, raw: object) -> tuple[str, ...]:
+        if raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "none")):
+            return ()
+        words: list[str] = []
+        for one in raw if isinstance(raw, list | tuple) else [raw]:
+            if not isinstance(one, str):
+                raise refuse(name, raw, f"{name} is no list of {what}")
+            words += (word.strip() for word in one.split(","))
+        if len(words) > MAX_LISTED:
+            raise refuse(name, raw, f"{name} names too many {what}", limit=str(MAX_LISTED))
+        if wrong := [word for word in words if not form.fullmatch(word)]:
+            raise refuse(name, wrong[0], f"{name} is no list of {what} such as {example}")
+        return tuple(words)
+
+    return Form(
+        parse, f"{what}, with commas or as a list: `{example}`", metavar, adds_up=True,
+        written=lambda name, raw: [",".join(parse(name, raw)) or "none"],
+    )  # fmt: skip
 
 
 def folder(name: str, raw: object) -> str | None:

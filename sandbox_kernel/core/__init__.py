@@ -10,9 +10,7 @@
 - `network_codes`: The codes of the guarded way out: why a connection of a cell is refused.
 - `tool_codes`: How the call of a caller's tool ended.
 - `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
-- `screen_codes`: What code that is about to run looks like it would do.
 - `secret_codes`: Why an exchange with the host of a secret is refused.
-- `monitor_codes`: What the monitor notices while code runs.
 - `record_codes`: What is wrong with an audit, a receipt or their key.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
 - `hint_codes`: What an ordinary failure of a cell has to do with its sandbox.

@@ -1,4 +1,4 @@
-"""The table of all codes, of thirteen parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of eleven parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -12,19 +12,17 @@ from .end_codes import EndCode
 from .file_codes import FileCode
 from .hint_codes import HintCode
 from .message_codes import MessageCode
-from .monitor_codes import MonitorCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
 from .record_codes import RecordCode
-from .screen_codes import ScreenCode
 from .secret_codes import SecretCode
 from .snapshot_codes import SnapshotCode
 from .tool_codes import ToolCode
 from .usage_codes import UsageCode
 
 __all__ = [
-    "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "MonitorCode", "NetworkCode", "Note",
-    "OutputCode", "RecordCode", "ScreenCode", "SecretCode", "Severity", "SnapshotCode", "Survived", "ToolCode",
+    "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "NetworkCode", "Note",
+    "OutputCode", "RecordCode", "SecretCode", "Severity", "SnapshotCode", "Survived", "ToolCode",
     "UsageCode", "find",
 ]  # fmt: skip
 
@@ -35,8 +33,6 @@ TABLE: dict[str, type[Code]] = {
     "Network": NetworkCode,
     "Secrets": SecretCode,
     "Tools": ToolCode,
-    "Screen": ScreenCode,
-    "Behaviour": MonitorCode,
     "Record": RecordCode,
     "Ends": EndCode,
     "Snapshots": SnapshotCode,

@@ -181,6 +181,8 @@ class Settings:
     """An address that is sent each alert. It may hold a token: nothing says it."""
     monitor_command: tuple[str, ...] = ()
     """A program of the host's, with arguments, that gets each alert on its stdin."""
+    plugins: tuple[str, ...] = ()
+    """Plugins of other packages that take part in the session."""
     display_name: str = "Python 3 (sandbox)"
     display_lines: int = 10_000
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""

@@ -1,12 +1,24 @@
-"""What a plugin says of itself, ours or that of another package."""
+"""What a plugin says of itself, and how its part of a session is called. Ours or that of another package.
+
+Imports core alone: whatever asks for plugins may import this, and a plugin's own modules are imported when it is used.
+"""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.code import Code
+from ..core.errors import SandboxError
+from ..core.finding import Finding, Screened
+from ..core.model import Message, SandboxSample, Settings
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+
+# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +39,141 @@ class Command:
     """The title below which the help lists it."""
 
 
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+class RunningCell(Protocol):
+    """A cell, as services see it."""
+
+    @property
+    def id(self) -> str:
+        """The `msg_id` of its execute_request: unique within a session."""
+
+    @property
+    def sent(self) -> bool: ...
+
+    @property
+    def awaiting_input(self) -> bool: ...
+
+    @property
+    def messages(self) -> int:
+        """How many it has sent."""
+
+
+class SessionHandle(Protocol):
+    """The session, as its services know it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a sandbox runs that was attested."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Have something written into the audit, and heard by all listeners. Lines are bounded for each event."""
+
+    def say(self, text: str) -> None:
+        """Say one line on stderr of the cell that runs, or of the next one."""
+
+    def block(self, error: SandboxError) -> None:
+        """End the kernel with all of its processes, and the cells that run in it with `error`."""
+
+    def running_cells(self) -> Iterable[RunningCell]: ...
+
+    async def sample(self) -> SandboxSample:
+        """Return what the host's kernel says of the sandbox. Raises `SandboxDied` when there is none."""
+
+    async def cpu_seconds(self) -> float | None:
+        """Return what the sandbox says that it used of processors. Raises `SandboxDied` when there is none."""
+
+    def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
+        """Run something beside the session, until it ends; a failure of it is logged as one of `what`."""
+
+
+class SessionService:
+    """A plugin's part in one session.
+
+    It may be a `CellGuard`, a `CellObserver`, an `EventListener` and a `TransferListener` besides, by having their
+    methods. What a guard raises ends the cell; what the others raise is logged, and nobody else's.
+    """
+
+    def begin(self, *, afresh: bool) -> None:
+        """Take note that a sandbox starts. `afresh`: it holds nothing yet, of an earlier process' or of a snapshot."""
+
+    def abandon(self) -> None:
+        """End where no loop runs any more; at once."""
+
+    async def close(self) -> None:
+        """End with the session; bounded, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a guard says of a request."""
+
+    findings: tuple[Finding, ...] = ()
+    """For callers and entry points, in the order of its lines."""
+    error: SandboxError | None = None
+    """Ends it: it never reaches the sandbox."""
+    warning: str | None = None
+    """One line for the person in front of it."""
+
+
+@runtime_checkable
+class CellGuard(Protocol):
+    """Reads requests before they go into the sandbox."""
+
+    def review(self, request: Message, reads: str | None) -> Review:
+        """Say what is to become of a request. `reads`, where it is ours, is read in place of its code."""
+
+
+@runtime_checkable
+class Previewer(Protocol):
+    """Says what a guard would find."""
+
+    def preview(self, code: str) -> Screened:
+        """Return what would be found in a cell that ran next."""
+
+
+@runtime_checkable
+class CellObserver(Protocol):
+    """What is told of each cell; it answers nothing, and delays none."""
+
+    def cell_sent(self, cell: RunningCell) -> None:
+        """Take note of a cell that is about to be sent to the kernel."""
+
+    def cell_ended(self, cell: RunningCell) -> None:
+        """Take note of the end of a cell that was sent, however it ended; nothing of its content is left."""
+
+    def kernel_gone(self) -> None:
+        """Take note that a kernel is gone, after the ends of its cells."""
+
+
+@runtime_checkable
+class EventListener(Protocol):
+    """Hears what a session writes down, also where no audit is kept."""
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Take an event. Texts in there may be hostile."""
+
+
+@runtime_checkable
+class TransferListener(Protocol):
+    """Sees files pass between host and sandbox."""
+
+    def transferred(
+        self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes
+    ) -> None:
+        """Take a question about files and its answer; what the sandbox says in it may be anything."""
+
+
+# --- plugins ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
     """One plugin. To make it imports nothing large: a plugin's own modules are imported when they are used."""
@@ -41,3 +188,8 @@ class Plugin:
     """Engines that it brings, each a `sandbox_kernel.engines.select.EngineProvider`."""
     codes: Mapping[str, type[Code]] = field(default_factory=dict)
     """Tables of its own codes, by title. A table's docstring says what they are about."""
+    service: Callable[[Settings, SessionHandle], SessionService] | None = None
+    """Makes its part of a session, when the session is made. For ours `index` says which setting asks for it; that of
+    another package takes part where the setting `plugins` names it."""
+    no_snapshot: Callable[[Settings], str | None] | None = None
+    """Says why a snapshot of a session with it would lack something that counts; None if it would not."""

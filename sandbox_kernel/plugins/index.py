@@ -1,9 +1,9 @@
-"""The one list of our plugins, and how those of other packages are found.
+"""The one list of our plugins, and how those of other packages are found. Imports core, and `api`.
 
 A plugin of ours is the folder of its name with a module `plugin`, which has a `PLUGIN`. One whose folder was deleted is
 left out of help and pages, and an error when it is named. Another package names its `PLUGIN` in an entry point of the
 group `sandbox_kernel.plugins`. Entry points are read for a name that is unknown here and for the list of codes, and
-never for the start of a kernel.
+never for the start of a kernel that names none.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ..core.codes import Code, UsageCode
 from ..core.errors import ConfigurationError
+from ..core.model import Settings
 from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "frameworks": (),
     "mcp": ("mcp",),
+    "monitor": (),
     "qemu": (),
     "screen": ("screen",),
     "verify": ("verify",),
@@ -27,6 +30,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 """Our plugins, each with its commands."""
 ENGINES: dict[str, tuple[str, ...]] = {"qemu": ("qemu",)}
 """Those of our plugins that bring engines, each with their names."""
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
+    "monitor": ("monitor", "monitor_webhook", "monitor_command"),
+}
+"""Those that have settings, each with the names of these; its module `settings` has their `SETTINGS`, the title of
+their `GROUP`, and `check`, if they have to fit to others."""
+SERVICES: dict[str, tuple[str, object]] = {"screen": ("screen", "off"), "monitor": ("monitor", None)}
+"""Those that take part in sessions, in order: the setting that asks for it, and the value that does not."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 
 
@@ -59,10 +70,7 @@ def with_command(word: str) -> Plugin | None:
     """
     for name, commands in COMMANDS.items():
         if word in commands:
-            if is_here(name):
-                return _ours(name)
-            words = f"{word}: the plugin {name} is not a part of this installation"
-            raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=word)
+            return plugin(name)
     return _of_another_package("command", word, lambda plugin: [command.name for command in plugin.commands])
 
 
@@ -73,16 +81,48 @@ def with_engine(word: str) -> Plugin | None:
     """
     for name, engines in ENGINES.items():
         if word in engines:
-            if is_here(name):
-                return _ours(name)
-            words = f"the engine {word}: the plugin {name} is not a part of this installation"
-            raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=word, setting="engine")
+            return plugin(name, setting="engine")
     return _of_another_package("engine", word, lambda plugin: [getattr(one, "name", None) for one in plugin.engines])
 
 
 def engines() -> tuple[str, ...]:
     """Return the names of the engines of our plugins that are a part of this installation."""
     return tuple(engine for name, engines in ENGINES.items() if is_here(name) for engine in engines)
+
+
+def settings_of(title: str | None = None) -> Iterator[Any]:
+    """Yield the modules `settings` of our plugins: all, or those whose settings are listed below `title`."""
+    for name in SETTINGS:
+        if is_here(name):
+            module = import_module(f"{__package__}.{name}.settings")
+            if title in (None, module.GROUP):
+                yield module
+
+
+def with_setting(name: str) -> str | None:
+    """Return the plugin of ours that has a setting, be it here or not."""
+    return next((plugin for plugin, names in SETTINGS.items() if name in names), None)
+
+
+def services(settings: Settings) -> Iterator[Plugin]:
+    """Yield the plugins that take part in a session. Raises `ConfigurationError` for one that does not work here."""
+    for name, (setting, off) in SERVICES.items():
+        if getattr(settings, setting) != off:
+            yield plugin(name, setting=setting)
+    for name in settings.plugins:
+        found = _of_another_package("service", name, lambda plugin: [plugin.name] if plugin.service else [])
+        if found is None:
+            words = f"no plugin of another package has the name {name!r} and a part in sessions"
+            raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting="plugins")
+        yield found
+
+
+def plugin(name: str, setting: str | None = None) -> Plugin:
+    """Return one of our plugins. Raises `ConfigurationError` if it is not here."""
+    if is_here(name):
+        return _ours(name)
+    words = f"the plugin {name} is not a part of this installation"
+    raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting=setting)
 
 
 def _ours(name: str) -> Plugin:

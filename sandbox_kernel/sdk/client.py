@@ -21,6 +21,7 @@ from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
 from ..files.names import FileLimits
 from ..files.snapshot_parts import Snapshot
+from ..plugins.api import Previewer
 from ..session.session import Session
 from . import snapshotting, variables
 from .callbacks import Callback, Callbacks, Prompt
@@ -188,7 +189,9 @@ class AsyncSandbox:
 
         Nothing is run or sent, and no sandbox is started. No finding does not mean that code is harmless.
         """
-        return self._instance.session.screening.preview(code)
+        guard = self._instance.session.services.of("screen")
+        assert isinstance(guard, Previewer)  # noqa: S101 (for the type)
+        return guard.preview(code)
 
     async def interrupt(self) -> bool:
         """Raise KeyboardInterrupt in the cell that runs. One that waits for its start ends without having run.

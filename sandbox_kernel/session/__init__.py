@@ -10,8 +10,8 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `carrier`: The host's end of the streams of one container.
 - `link`: The host's end of the wire: frames both ways, and questions with answers.
 - `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
+- `services`: The plugins' parts of a session.
 - `service_context`: What a service may report, and to whom.
-- `screening`: What the screen says of a request before it goes into the sandbox.
 - `meter`: What one cell used of processor and memory, as its sandbox says.
 - `states`: The states of one container, and what may follow what.
 - `exit_reasons`: Why a kernel or a sandbox ended, in words.
@@ -19,8 +19,6 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `idleness`: When a sandbox that nobody uses has to go.
 - `snapshot_facts`: What the host writes down beside a snapshot, and what must fit.
 - `pauses`: The pauses of a session, and what bounds them.
-- `monitor`: What is noticed while code runs, and what comes of it.
-- `alerts`: Alerts on their way to the operator.
 - `trial`: A real start and a first cell, for those who look whether a machine does what it should.
 - `session`: What an entry point calls: cells in, messages out, one container after another.
 """

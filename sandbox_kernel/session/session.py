@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import signal
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
@@ -33,13 +33,10 @@ from .pauses import Pauses
 from .requests.outbound import Front
 from .requests.recorder import Recorder
 from .requests.scheduler import Scheduler
-from .screening import Screening
 from .service_context import SessionContext
+from .services import Services
 from .states import LET_GO, OPEN, TABLE, Event, State
 from .streams import NoStreams, RunningCells, ServiceFactory, Streams
-
-if TYPE_CHECKING:
-    from .monitor import Monitor
 
 
 class Session:
@@ -86,7 +83,8 @@ class Session:
         self.folders = Folders(settings, self.ask, self.audit)
         self._service = service(SessionContext(self)) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
-        self.screening = Screening(settings, self.audit)
+        self.services = Services(self, self._tasks)
+        self.audit.observe(self.services.hear)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=bool(settings.packages))
         self.requests = Scheduler(
@@ -98,7 +96,7 @@ class Session:
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
             notices=problems,
-            observers=[] if self._cells is None else [self._cells],
+            observers=[self.services] if self._cells is None else [self.services, self._cells],
             recorder=Recorder(
                 self.audit,
                 tally=self.audit.cell_ended,
@@ -106,10 +104,9 @@ class Session:
                 kept=self.audit.is_kept,
                 source=self.audit.source if settings.audit_source == "text" else None,
             ),
-            screening=self.screening,
+            guards=self.services.guards,
             hints=self.hints,
         )
-        self._monitor = self._watched()
         self._life = self._next_life()
         self.pauses = Pauses(
             settings,
@@ -179,8 +176,7 @@ class Session:
             self._life = self._next_life()
         if self.is_new:
             self.folders.forget_scratch()
-            if self._monitor is not None:
-                self._monitor.begin(afresh=True)
+            self.services.begin(afresh=True)
             first, self._first = self._first, None
             spec = first or new_spec(self.settings, self.id, self._inside)
 
@@ -201,14 +197,13 @@ class Session:
 
     def _go_on_with(self, state: dict[str, Any], opens: Callable[[], Awaitable[Container]]) -> None:
         self.handshake.restore(state.get("handshake"))  # cells may have run: this kernel is not asked
-        if self._monitor is not None:
-            self._monitor.begin()
+        self.services.begin(afresh=False)
         self._life.launch(opens, None)
 
     def submit(self, request: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
         """Take a request of a front end; `seconds` is a shorter time limit than that of every cell.
 
-        `reads` is what the screen reads in place of its code, where that is ours.
+        `reads` is what guards read in place of its code, where that is ours.
         """
         if self.is_closed:
             return
@@ -259,8 +254,7 @@ class Session:
             return await link.ask(op, data, **fields)
         self.touch()
         reply, answer = await link.ask(op, data, **fields)
-        if self._monitor is not None:
-            self._monitor.passed(op, data, fields, reply, answer)
+        self.services.transferred(op, data, fields, reply, answer)
         return reply, answer
 
     async def restart(self) -> None:
@@ -278,8 +272,7 @@ class Session:
         """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
         self._life.abandon()
         self.requests.recorder.flush()
-        if self._monitor is not None:
-            self._monitor.abandon()
+        self.services.abandon()
         self.audit.close()
 
     async def close(self) -> None:
@@ -290,13 +283,12 @@ class Session:
         await self.requests.close()
         if self._service is not None:
             await self._service.close()
-        if self._monitor is not None:
-            await self._monitor.close()
+        await self.services.close()
         await self._tasks.close()
         self.folders.close()
         self.audit.close()
 
-    # --- the requests's port ---
+    # --- the port of its requests ---
 
     @property
     def ready(self) -> bool:
@@ -321,16 +313,6 @@ class Session:
             self._idleness.touch()
 
     # --- its containers ---
-
-    def _watched(self) -> Monitor | None:
-        """Return what notices, and comes of, what its code does; None if that is off."""
-        if self.settings.monitor is None:
-            return None
-        from .monitor import Monitor
-
-        monitor = Monitor(self.settings, self, self.audit, self._tasks)
-        self.audit.observe(monitor.hear)
-        return monitor
 
     def _next_life(self) -> Lifecycle:
         return Lifecycle(

@@ -27,6 +27,7 @@ from ..engines.base import Container, Engine
 from ..engines.machines import Restorer
 from ..engines.select import chosen
 from ..engines.shipping import anew_line, new_spec
+from ..plugins import index
 from .handshake import KernelHandshake
 
 VERSION = 2
@@ -39,10 +40,11 @@ def require_whole(settings: Settings, *, tools: bool) -> None:
     why = None
     if settings.is_served or tools:
         why = "its cells have connections to the host (network, secrets, packages or tools)"
-    elif settings.screen == "block":
-        why = "the screen knows what names mean in it, and would have to read all of its cells again"
     elif settings.uploads is not None or settings.downloads is not None:
         why = "it has folders of the host"
+    else:
+        parts = (one.no_snapshot(settings) for one in index.services(settings) if one.no_snapshot is not None)
+        why = next(filter(None, parts), None)
     if why is not None:
         raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why=why))
 

@@ -50,8 +50,6 @@ _ABOUT = {
     "Network": "Why a connection or a request of a cell is not let out.",
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Tools": "How the call of a caller's tool ended, or why it was not made (docs/tools.md).",
-    "Behaviour": "What the monitor notices while code runs, if it is on (docs/monitor.md).",
-    "Screen": "What code that is about to run looks like it would do. It is triage, and not the wall.",
     "Record": "What is wrong with an audit or a receipt, and what a verified one tells besides (docs/record.md).",
     "Snapshots": "Why a snapshot of a sandbox is not taken, or not begun from.",
     "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",

@@ -60,6 +60,7 @@ BREACHES = {
     "client": ("engines/docker/engine.py", "import docker"),
     "shipped": ("engines/attestation.py", "from ..container import report"),
     "acyclic": ("files/names.py", "from . import transfer"),
+    "low": ("plugins/index.py", "from ..files import names"),
 }
 """For each contract, a file and a line that breaks it."""
 
@@ -240,7 +241,8 @@ def test_the_start_of_a_kernel_imports_nothing_heavy() -> None:
     )
     assert "sandbox_kernel.session.session" in found
     assert {"sandbox_kernel.engines.docker.engine", "sandbox_kernel.policy.outputs"} <= found
-    assert not [name for name in found if name.startswith("sandbox_kernel.plugins")]
+    of_plugins = {name.removeprefix("sandbox_kernel.plugins.") for name in found if ".plugins." in name}
+    assert not {name for name in of_plugins - {"api", "index"} if name.count(".") and not name.endswith(".settings")}
     assert not found & set(HEAVY)
 
 

@@ -20,7 +20,6 @@ from sandbox_kernel.core.codes import (
     EndCode,
     FileCode,
     MessageCode,
-    MonitorCode,
     NetworkCode,
     OutputCode,
     SecretCode,
@@ -38,11 +37,9 @@ TABLES = (
     "message_codes",
     "file_codes",
     "network_codes",
-    "screen_codes",
     "secret_codes",
     "usage_codes",
     "end_codes",
-    "monitor_codes",
     "record_codes",
     "tool_codes",
     "snapshot_codes",
@@ -50,7 +47,7 @@ TABLES = (
 PARTS = TABLE | index.codes()
 ALL = [one for part in PARTS.values() for one in part]
 TYPES = {part.__name__: part for part in PARTS.values()}
-EVENTS = (OutputCode, MessageCode, FileCode, NetworkCode, SecretCode, MonitorCode)
+EVENTS: tuple[type[Code], ...] = (OutputCode, MessageCode, FileCode, NetworkCode, SecretCode)
 SAYING = {"note", "add", "noted", "RefusedError"}
 """Calls that fill in the text of a code: the code's own, or with the code as their first argument."""
 OF_ERRORS = {"message", "reason", "reasons", "survived", "text"}

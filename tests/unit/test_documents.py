@@ -10,7 +10,6 @@ import pwd
 import re
 import shlex
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,6 @@ from sandbox_kernel.broker.ceilings import load
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
-from sandbox_kernel.policy.monitor.rules import of_table
 from sandbox_kernel.setup.install import check
 from tests.support import ROOT
 from tests.support.cases import each
@@ -169,11 +167,6 @@ def test_traits_of_a_jupyter_server_exist(name: str) -> None:
     for owner, trait in re.findall(r"\bc\.(Sandbox\w+)\.(\w+)", read(name)):
         if owner != "SandboxKernel":
             assert trait in getattr(server_extension, owner).class_trait_names()
-
-
-def test_the_example_of_a_monitor_s_file_is_one() -> None:
-    [source] = snippets("docs/monitor.md", "toml")
-    assert of_table(tomllib.loads(source)) != of_table({})
 
 
 def test_the_example_of_an_operator_s_file_is_one(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_plugin_whose_folder_is_gone_is_an_error_when_it_is_named(
         index.with_command("vanish")
     assert raised.value.code is UsageCode.PLUGIN_MISSING
     assert cli.main(["vanish"]) == 2
-    assert "vanish: the plugin gone is not a part of this installation" in " ".join(capsys.readouterr().err.split())
+    assert "the plugin gone is not a part of this installation" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_command_of_another_package_runs(installed, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,8 @@ from sandbox_kernel.session.requests import clocks, escalation, outbound, queue
 from sandbox_kernel.session.requests.completion import Hook
 from sandbox_kernel.session.requests.queue import PendingRequest
 from sandbox_kernel.session.requests.recorder import Recorder
-from sandbox_kernel.session.requests.scheduler import CellObserver, Scheduler
+from sandbox_kernel.session.requests.scheduler import Observer as CellObserver
+from sandbox_kernel.session.requests.scheduler import Scheduler
 from sandbox_kernel.session.streams import Cell, RunningCells
 from tests.support.patience import within
 from tests.support.relays import Served

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from ...core.finding import Screened
     from .sarif import Place
 
-EXIT_CODES = {
-    "0": "no cell reaches the threshold",
-    "1": "a cell does, or with --strict anything was found",
-    "2": "a wrong argument or setting, or a file that cannot be read",
-}
 _TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
 _OF_US = ("screen_threshold", "screen_rules", "screen_overrides")
@@ -68,8 +63,9 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
-    from ...policy.screen import RuleIndex, Screen
-    from ...policy.screen.changes import changes
+    from .changes import changes
+    from .rule_index import RuleIndex
+    from .screen import Screen
 
     settings = _settings(options)
     index = RuleIndex() if settings.screen_rules is None else RuleIndex(changes(settings.screen_rules))

@@ -1,20 +1,63 @@
-"""What this plugin adds: the command `screen`."""
+"""What this plugin adds: a guard of cells, and the command `screen`."""
 
 from __future__ import annotations
 
-from ..api import Command, Plugin
-from . import command
+import argparse
 
+from ...core.model import Settings
+from ..api import Command, Plugin, SessionHandle, SessionService
+from .codes import ScreenCode
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `screen`."""
+    from . import command
+
+    command.add_options(parser)
+
+
+def screen(options: argparse.Namespace) -> int:
+    """Check notebooks and scripts without running them, and report code that looks like an attack.
+
+    Code without findings can still be harmful.
+    """
+    from . import command
+
+    return command.screen(options)
+
+
+def service(settings: Settings, session: SessionHandle) -> SessionService:
+    """Return the guard of one session."""
+    from .guard import ScreenGuard
+
+    return ScreenGuard(settings, session)
+
+
+def no_snapshot(settings: Settings) -> str | None:
+    """Return why a screen that blocks has to have read all cells."""
+    if settings.screen != "block":
+        return None
+    return "the screen knows what names mean in it, and would have to read all of its cells again"
+
+
+EXIT_CODES = {
+    "0": "no cell reaches the threshold",
+    "1": "a cell does, or with --strict anything was found",
+    "2": "a wrong argument or setting, or a file that cannot be read",
+}
 PLUGIN = Plugin(
     name="screen",
     page="docs/screen.md",
+    codes={"Screen": ScreenCode},
+    service=service,
+    no_snapshot=no_snapshot,
     commands=(
         Command(
             name="screen",
-            run=command.screen,
-            add_options=command.add_options,
+            run=screen,
+            add_options=add_options,
             settings=False,
-            exit_codes=command.EXIT_CODES,
+            exit_codes=EXIT_CODES,
             group="Running code without a front end",
             examples={
                 "sandbox-kernel screen analysis.ipynb": "findings for each cell, without running it",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ...core.finding import WEIGHTS, Finding, level
-from ...policy.screen.index import Row, RuleIndex
+from .rule_index import Row, RuleIndex
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

@@ -38,7 +38,7 @@ class PendingRequest:
     seconds: float | None = None
     """A time limit of its own; it never extends the one that every cell has."""
     reads: str | None = None
-    """Of a cell of this host's own: what it does for its caller, which the screen reads in place of its code."""
+    """Of a cell of this host's own: what it does for its caller, which guards read in place of its code."""
     state: State = State.WAITING
     reached: State = State.WAITING
     """The last state before its end: how far it came."""
@@ -60,7 +60,7 @@ class PendingRequest:
     told: int = 0
     """Lines that the host has said in it while it ran."""
     findings: tuple[Finding, ...] = ()
-    """What the screen found in it before it was sent."""
+    """What guards found in it before it was sent."""
     beside: str | None = None
     """A file beside the notebook that the cell did not find."""
     interrupted: bool = False
@@ -104,6 +104,11 @@ class PendingRequest:
     def finished(self) -> bool:
         """Whether it has its end; the kernel may not have come so far."""
         return self.state >= State.ENDED
+
+    @property
+    def messages(self) -> int:
+        """How many it has sent, as far as they are counted."""
+        return 0 if self.budget is None else self.budget.messages
 
     @property
     def over_budget(self) -> bool:
@@ -159,8 +164,8 @@ class PendingRequest:
         self.execution_count = execution_count
 
     def find(self, findings: tuple[Finding, ...]) -> None:
-        """Note what the screen found in it."""
-        self.findings = findings
+        """Note what a guard found in it."""
+        self.findings += findings
 
     def find_beside(self, name: str | None) -> None:
         """Note what lies beside the notebook of what it did not find."""

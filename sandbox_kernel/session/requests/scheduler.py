@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -17,10 +17,10 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import CellInterrupted, SandboxDied, SandboxError
 from ...core.model import Limits, Message
 from ...core.tasks import Tasks, noted_in
+from ...plugins.api import CellGuard
 from ...policy import OutputPolicy
 from .. import protocol
 from ..hints import Hints
-from ..screening import Screening
 from .clocks import Clocks
 from .completion import Completion, Hook
 from .escalation import Escalation, KernelControl
@@ -31,17 +31,12 @@ from .recorder import Recorder
 from .transitions import Event, State
 
 
-class CellObserver(Protocol):
-    """What is told of each cell; it answers nothing, and delays none."""
+class Observer(Protocol):
+    """A `CellObserver` of this package's own: it sees all of a request."""
 
-    def cell_sent(self, cell: PendingRequest) -> None:
-        """Take note of a cell that is about to be sent to the kernel."""
-
-    def cell_ended(self, cell: PendingRequest) -> None:
-        """Take note of the end of a cell that was sent, however it ended; nothing of its content is left."""
-
-    def kernel_gone(self) -> None:
-        """Take note that a kernel is gone, after the ends of its cells."""
+    def cell_sent(self, cell: PendingRequest) -> None: ...
+    def cell_ended(self, cell: PendingRequest) -> None: ...
+    def kernel_gone(self) -> None: ...
 
 
 class Port(KernelControl, Protocol):
@@ -72,19 +67,19 @@ class Scheduler:
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
         notices: Notes | None = None,
-        observers: Iterable[CellObserver] = (),
+        observers: Iterable[Observer] = (),
         recorder: Recorder | None = None,
-        screening: Screening | None = None,
+        guards: Sequence[CellGuard] = (),
         hints: Hints | None = None,
     ) -> None:
         self._limits = limits
         self._port = port
         self._before_cell = before_cell
-        self._screening = screening
+        self._guards = guards
         self._defect = noted_in(audit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
-        self.observers: list[CellObserver] = list(observers)
+        self.observers: list[Observer] = list(observers)
         self._held = Counter[str]()
         self.queue = RequestQueue()
         self._outbound = Outbound(front, policy, audit, notices if notices is not None else [])
@@ -116,7 +111,7 @@ class Scheduler:
     def submit(self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
         """Take a request of a front end; it goes to the kernel when its turn comes. `seconds` is a shorter limit.
 
-        `reads` is what the screen reads in place of its code, where that is ours.
+        `reads` is what guards read in place of its code, where that is ours.
         """
         if message.channel == "stdin":
             self._input_reply(message, client)
@@ -183,20 +178,19 @@ class Scheduler:
             self._pumping = False
 
     def _passes(self, request: PendingRequest) -> bool:
-        """Return whether the screen lets a request through; one that it does not ends here."""
-        if self._screening is None:
-            return True
-        try:
-            findings, error = self._screening.judge(request.message, request.reads)
-        except Exception as defect:  # what cannot be judged does not pass, and nobody waits for it
-            self._fail(request, defect)
-            return False
-        request.find(findings)
-        if error is not None:
-            self._completion.condemn_and_end(request, error)
-            return False
-        if request.is_execute and not request.message.content.get("silent"):
-            self._outbound.notice(*filter(None, [self._screening.warning(findings)]))
+        """Return whether all guards let a request through; one that they do not ends here."""
+        for guard in self._guards:
+            try:
+                review = guard.review(request.message, request.reads)
+            except Exception as defect:  # what cannot be judged does not pass, and nobody waits for it
+                self._fail(request, defect)
+                return False
+            request.find(review.findings)
+            if review.error is not None:
+                self._completion.condemn_and_end(request, review.error)
+                return False
+            if review.warning is not None and request.is_execute and not request.message.content.get("silent"):
+                self._outbound.notice(review.warning)
         return True
 
     def withdraw(self, request: PendingRequest, error: SandboxError) -> None:
@@ -300,8 +294,6 @@ class Scheduler:
         if (flood := self.inbound.flood) is not None:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
         self.inbound.forget_kernel()
-        if self._screening is not None:
-            self._screening.forget_kernel()
         self._completion.kernel_died(flood or error, asked_for=asked_for)
         for observer in self.observers:
             observer.kernel_gone()
@@ -313,8 +305,6 @@ class Scheduler:
         """
         self._escalation.kernel_gone()
         self.inbound.forget_kernel()
-        if self._screening is not None:
-            self._screening.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
         self._clocks.thaw()  # one that ended while it stood still leaves nobody else to do it
         for observer in self.observers:

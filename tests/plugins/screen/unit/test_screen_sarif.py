@@ -15,10 +15,12 @@ import orjson
 import pytest
 
 from sandbox_kernel import cli
+from tests.plugins.screen.corpora import attacks
 from tests.support import ROOT
-from tests.support.screen import attacks
 
-SCHEMA = json.loads((ROOT / "tests" / "support" / "screen" / "sarif-2.1.0-rtm.5.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (ROOT / "tests" / "plugins" / "screen" / "corpora" / "sarif-2.1.0-rtm.5.json").read_text(encoding="utf-8")
+)
 VALIDATOR = jsonschema.Draft4Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
 GRAVE = "import os\nos.system('rm -rf /')\n"
 
@@ -104,7 +106,7 @@ def test_the_schema_accepts_what_all_attacks_and_all_rules_give(
 
 def test_control_the_schema_refuses_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is the standard's, unchanged, and formats are checked as well."""
-    data = (ROOT / "tests" / "support" / "screen" / "sarif-2.1.0-rtm.5.json").read_bytes()
+    data = (ROOT / "tests" / "plugins" / "screen" / "corpora" / "sarif-2.1.0-rtm.5.json").read_bytes()
     assert hashlib.sha256(data).hexdigest() == "2d99159ae54a3eea97f81781cff48780548657c35949f4b7f25e99a2ba4de4f8"
     (tmp_path / "a.py").write_text(GRAVE)
     text = json.dumps(sarif(capsys, str(tmp_path / "a.py")))

@@ -1,0 +1,16 @@
+"""What is noticed while code runs, and what comes of it: rules as data, pure counting, and what is told to whom.
+
+None of it is the wall. What it is told of may be incomplete.
+
+- `plugin`: What this plugin adds.
+- `settings`: How the monitor is written: a level or a file of rules, and where alerts are sent.
+- `codes`: What the monitor notices while code runs.
+- `rules`: The table of rules, and how a level or an operator's table changes it.
+- `signals`: What an event of the audit means for the rules.
+- `programs`: What runs in a sandbox, as samples of its processes say.
+- `windows`: Counting: when a rule is met, and how often that is said.
+- `pulse`: Processors that are busy for long.
+- `scramble`: Files that were given to a sandbox, and noise in their place.
+- `alerts`: Alerts on their way to the operator.
+- `monitor`: The monitor of one session.
+"""

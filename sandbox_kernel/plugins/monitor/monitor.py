@@ -1,0 +1,211 @@
+"""The monitor of one session: what is noticed, how often, and what comes of it. None of it is the wall.
+
+It hears the events of the audit, sees files pass, and looks now and then at the sandbox's processes, as the machine's
+kernel shows them. A finding goes to the audit; an alert also to the person and to the operator; and an end to the
+kernel, with all its processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ...core.codes import Survived
+from ...core.errors import BehaviourBlocked, SandboxError
+from ...core.model import Settings
+from ...core.tasks import log_defect
+from ...files.scratch import entries
+from ..api import SessionHandle, SessionService
+from .alerts import Alerts
+from .codes import MonitorCode
+from .programs import Programs
+from .pulse import Pulse, look_every
+from .rules import Finding, Signal
+from .scramble import Scramble
+from .signals import heard
+from .windows import Windows
+
+UNSEEN = frozenset({"runsc"})
+"""Runtimes whose processes on this machine are not those of the cells: gVisor's own."""
+LOOK_SECONDS = 2.0
+"""Between two looks at the programs, at most: one that ends sooner may not be seen."""
+SCHEMA = "urn:sandbox-kernel:alert:1"
+
+
+class Monitor(SessionService):
+    """See the module: an `EventListener` and a `TransferListener`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: SessionHandle,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert settings.monitor is not None  # noqa: S101 (for the type: the session makes none else)
+        self._settings = settings
+        self._session = session
+        self._clock = clock
+        self._windows = windows = Windows(settings.monitor)
+        self._pulse = Pulse(
+            windows.rule(MonitorCode.BUSY_IN_SILENCE),
+            windows.rule(MonitorCode.BUSY_WITHOUT_CELL),
+            settings.limits.cpus,
+        )
+        crowded, dropped = windows.rule(MonitorCode.PROCESSES_REFUSED), windows.rule(MonitorCode.DROPPED_PROGRAM)
+        times = [
+            self._pulse.interval,
+            None if crowded is None else look_every(crowded.seconds),
+            None if dropped is None else min(LOOK_SECONDS, look_every(dropped.seconds)),
+        ]
+        self._interval = min((seconds for seconds in times if seconds is not None), default=None)
+        self._programs = Programs()
+        self._pulse_at = float("-inf")
+        self._refused: int | None = None
+        """Processes that were refused until the last look; None before the first at a sandbox that was taken over."""
+        self._scramble = Scramble()
+        self._next_look: asyncio.TimerHandle | None = None
+        self._look_under_way: asyncio.Task[object] | None = None
+        self._alerts = Alerts.of(settings, lambda text: session.emit("alert_lost", reason=text))
+
+    # --- what it is told of ---
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Take an event of the audit; a defect in here is nobody else's."""
+        try:
+            self.take(heard(event, fields))
+        except Exception as defect:
+            log_defect("what the monitor heard", defect)
+
+    def transferred(
+        self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes
+    ) -> None:
+        """Take a question about files and its answer; what the sandbox says in it may be anything."""
+        try:
+            beginning = data if op == "file.write" else answer
+            if fields.get("offset", 0) == 0:
+                self._look_at(op, str(fields.get("path", "")), beginning, reply)
+        except Exception as defect:
+            log_defect("what the monitor saw pass", defect)
+
+    def _look_at(self, op: str, path: str, beginning: bytes, reply: Mapping[str, Any]) -> None:
+        scramble, more = self._scramble, 0
+        if op == "file.write":
+            more = scramble.given(path, beginning)
+        elif op == "file.read":
+            more = scramble.taken(path, beginning)
+        elif op == "file.list" and reply.get("complete") is True:
+            more = scramble.listed({name for name, _ in entries(dict(reply))})
+        elif op == "file.remove":
+            more = scramble.removed(path)
+        if more:
+            self.take((Signal(MonitorCode.SCRAMBLED_INPUTS, more),))
+
+    def begin(self, *, afresh: bool) -> None:
+        """Look at the processes from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
+        if afresh:
+            self._scramble, self._programs = Scramble(), Programs()
+            self._refused = 0
+        if self._next_look is None:
+            self._wait_for_a_look()
+
+    def take(self, signals: Iterable[Signal]) -> None:
+        """Count signals, and act on each rule that is met."""
+        for signal in signals:
+            finding = self._windows.take(signal, self._clock())
+            if finding is not None:
+                self._act(finding)
+
+    async def close(self) -> None:
+        """Let what is to be sent go; bounded."""
+        self.abandon()
+        if self._alerts is not None:
+            await self._alerts.close()
+
+    def abandon(self) -> None:
+        """End without a loop; what is to be sent goes on being sent, once, as long as the process lives."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        if self._alerts is not None:
+            self._alerts.end()
+
+    # --- what comes of it ---
+
+    def _act(self, finding: Finding) -> None:
+        note = finding.note
+        self._session.emit(
+            "monitor", code=note.code.code, level=finding.level, reason=note.text, count=finding.amount,
+            seconds=finding.seconds,
+        )  # fmt: skip
+        if finding.level == "note":
+            return
+        self._session.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")
+        if self._alerts is not None:
+            self._alerts.send(self._document(finding))
+        if finding.level == "kill" and self._session.is_open:
+            self._session.block(BehaviourBlocked(note, setting="monitor", kept=Survived.FILES))
+
+    def _document(self, finding: Finding) -> dict[str, object]:
+        """Return an alert for programs. Nothing in it is a cell's own words, but for names in `reason`."""
+        note, settings = finding.note, self._settings
+        return {
+            "schema": SCHEMA,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "session": self._session.id,
+            "display_name": settings.display_name,
+            "image": settings.image,
+            "runtime": settings.runtime or "default",
+            "code": note.code.code,
+            "severity": note.code.severity,
+            "level": finding.level,
+            "reason": note.text,
+            "count": finding.amount,
+            "seconds": finding.seconds,
+            "remedy": note.code.remedy,
+        }
+
+    def _running(self) -> tuple[bool, int]:
+        """Return whether a cell runs that waits for nobody, and how many messages those that run have sent."""
+        cells = [cell for cell in self._session.running_cells() if cell.sent]
+        shown = sum(cell.messages for cell in cells)
+        return any(not cell.awaiting_input for cell in cells), shown
+
+    def _wait_for_a_look(self) -> None:
+        if self._interval is not None and not self._session.is_closed:
+            self._next_look = asyncio.get_running_loop().call_later(self._interval, self._begin_look)
+
+    def _begin_look(self) -> None:
+        self._wait_for_a_look()
+        if self._session.is_open and (self._look_under_way is None or self._look_under_way.done()):
+            self._look_under_way = self._session.start(self._look(), "looking at the processes of a sandbox")
+
+    async def _look(self) -> None:
+        try:
+            sample = await self._session.sample()
+        except SandboxError:
+            return
+        self._count_refused(sample.refused_processes)
+        self.take(self._programs.look(None if self._settings.runtime in UNSEEN else sample.programs))
+        now = self._clock()
+        if self._pulse.interval is not None and now >= self._pulse_at:
+            self._pulse_at = now + self._pulse.interval - (self._interval or 0.0) / 2
+            await self._look_at_processors(sample.cpu_seconds)
+
+    async def _look_at_processors(self, used: float | None) -> None:
+        """See how busy they were; `used` is what the host's kernel has counted, else the sandbox's word has to do."""
+        if used is None:
+            with contextlib.suppress(SandboxError):
+                used = await self._session.cpu_seconds()
+        running, shown = self._running()
+        signal = self._pulse.look(self._clock(), used, running=running, shown=shown)
+        if signal is not None:
+            what = ": ".join(filter(None, [signal.what, self._programs.busiest]))
+            self.take((signal._replace(what=what),))
+
+    def _count_refused(self, refused: int | None) -> None:
+        before, self._refused = self._refused, refused if refused is not None else self._refused
+        if refused is not None and before is not None and refused > before:
+            self.take((Signal(MonitorCode.PROCESSES_REFUSED, refused - before),))

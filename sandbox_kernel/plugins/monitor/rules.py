@@ -1,0 +1,133 @@
+"""The table of rules, and how a level or an operator's table changes it. Imports codes and values only.
+
+A rule is met by so much of its signal within so many seconds. A level is the most that comes of any rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...core.codes import Note
+from ...core.model import Monitoring, MonitorLevel, MonitorRule
+from .codes import MonitorCode
+
+LEVELS: tuple[MonitorLevel, ...] = ("off", "note", "alert", "kill")
+MAX_COUNT, MAX_SECONDS = 1_000_000, 86_400.0
+
+
+class Row(NamedTuple):
+    """A rule as it is unless somebody changes it."""
+
+    code: MonitorCode
+    level: MonitorLevel
+    amount: int
+    seconds: float
+    unit: str
+    """What is counted."""
+
+
+RULES = (
+    Row(MonitorCode.MANY_DENIALS, "alert", 10, 60, "refused connections"),
+    Row(MonitorCode.METADATA_SOUGHT, "kill", 1, 60, "attempts"),
+    Row(MonitorCode.REMOVED_OUTPUTS, "note", 20, 60, "removals that were violations"),
+    Row(MonitorCode.FORGED_MESSAGES, "alert", 20, 60, "messages"),
+    Row(MonitorCode.UNFIT_FILES, "note", 5, 60, "refusals that were violations"),
+    Row(MonitorCode.WIRE_GARBAGE, "alert", 1, 60, "sandboxes that ended for it"),
+    Row(MonitorCode.MANY_LIMITS, "alert", 10, 600, "limits that were met"),
+    Row(MonitorCode.PROCESSES_REFUSED, "alert", 20, 60, "refused processes"),
+    Row(MonitorCode.KERNELS_DIE_YOUNG, "alert", 3, 60, "deaths"),
+    Row(MonitorCode.MANY_KERNELS, "note", 10, 3600, "deaths and restarts"),
+    Row(MonitorCode.BUSY_IN_SILENCE, "note", 80, 600, "percent of the processors"),
+    Row(MonitorCode.BUSY_WITHOUT_CELL, "alert", 50, 60, "percent of the processors"),
+    Row(MonitorCode.SCRAMBLED_INPUTS, "alert", 3, 600, "files"),
+    Row(MonitorCode.DROPPED_PROGRAM, "alert", 1, 60, "programs"),
+    Row(MonitorCode.NOT_WATCHED, "note", 1, 3600, "sandboxes"),
+)
+
+UNITS: Mapping[str, str] = {row.code.code: row.unit for row in RULES}
+
+
+class Signal(NamedTuple):
+    """One thing that counts for a rule."""
+
+    code: MonitorCode
+    weight: int = 1
+    what: str = ""
+    """For people; safe to print and bounded."""
+
+
+class Finding(NamedTuple):
+    """A rule that was met."""
+
+    code: MonitorCode
+    level: MonitorLevel
+    amount: int
+    seconds: float
+    what: str
+
+    @property
+    def note(self) -> Note:
+        """The code with a text that has the figures."""
+        figures = f"{self.amount} {UNITS[self.code.code]} in {self.seconds:g} s"
+        return Note(self.code, f"{self.code.text} ({figures}{'; ' + self.what if self.what else ''})")
+
+
+class BadTable(ValueError):
+    """A table of rules that is none; its text says what is wrong and where."""
+
+
+def of_level(level: MonitorLevel) -> Monitoring:
+    """Return all rules, each with what comes of it, which is `level` at most."""
+    return of_table({"level": level})
+
+
+def of_table(table: Mapping[str, object]) -> Monitoring:
+    """Return the rules as a table changes them. Raises `BadTable`.
+
+    `level` is the most that comes of any rule (`alert`); below `rules`, each code may have a `level`, a `count` and
+    `seconds` of its own.
+    """
+    if unknown := sorted(set(table) - {"level", "rules"}):
+        raise BadTable(f"has {_shown(unknown[0])}; it may have level and rules")
+    most, changes = _level("level", table.get("level", "alert")), table.get("rules", {})
+    if not isinstance(changes, Mapping):
+        raise BadTable("has rules that are no table")
+    codes = {row.code.code for row in RULES}
+    for name in changes:
+        if name not in codes:
+            raise BadTable(f"has a rule {_shown(name)}, which there is not; there are {', '.join(sorted(codes))}")
+    found = (_changed(row, most, changes.get(row.code.code, {})) for row in RULES)
+    return Monitoring(tuple(rule for rule in found if rule.level != "off"))
+
+
+def code_of(rule: MonitorRule) -> MonitorCode:
+    """Return the row of the codes that a rule is for."""
+    return next(code for code in MonitorCode if code.code == rule.code)
+
+
+def _changed(row: Row, most: MonitorLevel, change: object) -> MonitorRule:
+    where = f"rules.{row.code.code}"
+    if not isinstance(change, Mapping):
+        raise BadTable(f"has {where}, which is no table")
+    if unknown := sorted(set(change) - {"level", "count", "seconds"}):
+        raise BadTable(f"has {_shown(unknown[0])} in {where}; it may have level, count and seconds")
+    level = _level(f"{where}.level", change.get("level", row.level))
+    count, seconds = change.get("count", row.amount), change.get("seconds", row.seconds)
+    if type(count) is not int or not 1 <= count <= MAX_COUNT:
+        raise BadTable(f"has {where}.count, which is no whole number from 1 to {MAX_COUNT}")
+    if type(seconds) not in (int, float) or not 0.1 <= seconds <= MAX_SECONDS:
+        raise BadTable(f"has {where}.seconds, which is no number from 0.1 to {MAX_SECONDS:g}")
+    level = LEVELS[min(LEVELS.index(level), LEVELS.index(most))]
+    return MonitorRule(row.code.code, level, count, float(seconds))
+
+
+def _level(where: str, value: object) -> MonitorLevel:
+    for level in LEVELS:
+        if value == level:
+            return level
+    raise BadTable(f"has {where}, which is none of {', '.join(LEVELS)}")
+
+
+def _shown(value: object) -> str:
+    return ascii(str(value)[:80])

@@ -1,0 +1,159 @@
+"""The settings of the monitor: a level or a file of rules, and where alerts are sent.
+
+Imports the rules when there are some to read: a start without a monitor does not wait for them. No error repeats the
+address of a webhook, which may hold a token.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ...config.setting import Setting
+from ...config.values import Form, home_folder, refuse
+from ...core.end_codes import EndCode
+from ...core.errors import ConfigurationError
+from ...core.model import Monitoring, Settings
+
+MOST_FILE = 64 << 10
+"""Bytes of a file of rules."""
+_NOTHING = ("", "none", "off")
+_LEVELS = ("note", "alert", "kill")
+_URL = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][\x21-\x7e]*)?")
+
+
+def _monitor(name: str, raw: object) -> Monitoring | None:
+    if raw is None or isinstance(raw, Monitoring):
+        return raw
+    if isinstance(raw, Mapping):
+        return _table(name, raw, "the table")
+    word = os.fspath(raw) if isinstance(raw, str | os.PathLike) else None
+    if not isinstance(word, str):
+        raise refuse(name, raw, f"{name} is neither a level nor a file of rules")
+    word = word.strip()
+    if word.lower() in _NOTHING:
+        return None
+    if word.lower() in _LEVELS:
+        return _table(name, {"level": word.lower()}, "the level")
+    path = _from_root(word)
+    if path is None:
+        raise refuse(name, raw, f"{name} is none of off, {', '.join(_LEVELS)}, and no path from the root or ~ on")
+    import tomllib
+
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(MOST_FILE + 1)
+        if len(text) > MOST_FILE:
+            raise refuse(name, path, f"{name} is a file of more than {MOST_FILE} bytes")
+        table = tomllib.loads(text.decode())
+    except (OSError, ValueError) as error:  # a decoding error and one of TOML are both of the second kind
+        why = (error.strerror or "it cannot be read") if isinstance(error, OSError) else f"no TOML: {error}"
+        raise refuse(name, path, f"{name} is a file that cannot be taken: {why}") from None
+    return _table(name, table, path)
+
+
+def _table(name: str, table: Mapping[str, object], where: str) -> Monitoring | None:
+    from .rules import BadTable, of_table
+
+    try:
+        found = of_table(table)
+    except BadTable as error:
+        raise refuse(name, where, f"{name} {error}") from None
+    return found if found.rules else None
+
+
+def _from_root(path: str) -> str | None:
+    if path.startswith("~"):
+        user, _, rest = path[1:].partition("/")
+        path = f"{home_folder(user) or ''}/{rest}"
+    return path if path.startswith("/") and path.isprintable() else None
+
+
+def _written(name: str, raw: object) -> list[str]:
+    """Return the setting as a command line has it. Raises `ConfigurationError` for a table, which it cannot hold."""
+    _monitor(name, raw)
+    if isinstance(raw, Mapping | Monitoring):
+        raise refuse(name, "a table", f"{name} cannot be written into one argument; put its rules into a file")
+    return [str(raw)]
+
+
+def _webhook(name: str, raw: object) -> str | None:
+    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+        return None
+    text = raw.strip() if isinstance(raw, str) else ""
+    if not _URL.fullmatch(text):
+        what = f"{name} is not the address of a server, https://HOST/PATH, without a user"
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, value="not shown", setting=name)
+    return text
+
+
+def _command(name: str, raw: object) -> tuple[str, ...]:
+    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+        return ()
+    if isinstance(raw, str):
+        import shlex
+
+        try:
+            words = shlex.split(raw)
+        except ValueError as error:
+            raise refuse(name, raw, f"{name} is no command: {error}") from None
+    else:
+        words = list(raw) if isinstance(raw, Iterable) and not isinstance(raw, Mapping | bytes) else []
+    if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise refuse(name, raw, f"{name} is no command")
+    program = _from_root(words[0])
+    if program is None or not Path(program).is_file() or not os.access(program, os.X_OK):
+        raise refuse(name, words[0], f"{name} is not a program of this machine, by its path from the root or ~ on")
+    return (program, *words[1:])
+
+
+def _written_command(name: str, raw: object) -> list[str]:
+    import shlex
+
+    return [shlex.join(_command(name, raw)) or "none"]
+
+
+def check(settings: Settings) -> None:
+    """Raise `ConfigurationError` if alerts are to be sent and there can be none."""
+    for name in ("monitor_webhook", "monitor_command"):
+        if getattr(settings, name) and settings.monitor is None:
+            what = f"{name} is set, and the monitor is off"
+            raise ConfigurationError(EndCode.WRONG_SETTING, what, limit="a level", value="off", setting="monitor")
+
+
+monitor: Form[Monitoring | None] = Form(
+    _monitor, "`off`, `note`, `alert`, `kill`, or a TOML file of rules", "LEVEL|FILE", written=_written
+)
+webhook: Form[str | None] = Form(_webhook, "`https://HOST/PATH`", "URL")
+command: Form[tuple[str, ...]] = Form(
+    _command,
+    "a program's path, with arguments as a shell has them",
+    "COMMAND",
+    written=_written_command,
+)
+
+GROUP = "Screen and monitor"
+SETTINGS = (
+    Setting(
+        "monitor",
+        monitor,
+        "What is done at most when running code behaves like an attack: a note in the audit, an alert, or the end "
+        "of the kernel with all its processes (`BehaviourBlocked`). A TOML file changes single rules. It is not a "
+        "security boundary (docs/monitor.md).",
+        "off",
+    ),
+    Setting(
+        "monitor_webhook",
+        webhook,
+        "An address to which each alert is posted as JSON. If it contains a token, set it in a config file.",
+        "none",
+    ),
+    Setting(
+        "monitor_command",
+        command,
+        "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
+        "none",
+    ),
+)

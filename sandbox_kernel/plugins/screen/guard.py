@@ -1,0 +1,138 @@
+"""What the screen says of a request before it goes into the sandbox: let it pass, warn, or end it as `ScreenBlocked`.
+
+The rules are imported with the first request that is looked at. Knows no container and no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.codes import EndCode, Survived
+from ...core.errors import ScreenBlocked
+from ...core.model import Message, Settings
+from ..api import Review, RunningCell, SessionHandle, SessionService
+
+if TYPE_CHECKING:
+    from ...core.finding import Finding, Screened
+    from .screen import Screen
+
+MAX_EXPRESSIONS = 100
+"""Of one request; one with more is not let through where the screen blocks."""
+MAX_NOTED = 50
+"""Findings of one cell that the audit lists."""
+_RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "value"}
+"""Questions of a debugger that run code, and where it stands."""
+
+
+class ScreenGuard(SessionService):
+    """The screen of one session: a `CellGuard`, a `CellObserver` and a `Previewer`."""
+
+    def __init__(self, settings: Settings, session: SessionHandle) -> None:
+        self._settings = settings
+        self._emit = session.emit
+        self._made: Screen | None = None
+
+    @property
+    def _screen(self) -> Screen:
+        if self._made is None:
+            from .changes import changes
+            from .rule_index import RuleIndex
+            from .screen import Screen
+
+            text = self._settings.screen_rules
+            index = None if text is None else RuleIndex(changes(text))
+            self._made = Screen(index, overrides=self._settings.screen_overrides == "allow")
+        return self._made
+
+    def cell_sent(self, cell: RunningCell) -> None:
+        """Nothing: what it reads, it has read."""
+
+    def cell_ended(self, cell: RunningCell) -> None:
+        """Nothing, either."""
+
+    def kernel_gone(self) -> None:
+        """Forget the names of a kernel that is gone."""
+        if self._made is not None:
+            self._made.forget()
+
+    def preview(self, code: str) -> Screened:
+        """Return what would be found in a cell that ran next."""
+        return self._screen.look(code, runs=False)
+
+    def review(self, request: Message, reads: str | None = None) -> Review:
+        """Return what is found in a request, and the error that ends it; nothing where no code would run.
+
+        A cell magic above what is read in place of the request's code is ours, and no line of the caller's.
+        """
+        if self._settings.screen == "off":
+            return Review()
+        code, expressions = _code_of(request) if reads is None else (reads, ())
+        if code is None:
+            return Review()
+        found = self._screen.look(code, expressions[:MAX_EXPRESSIONS], runs=False)
+        if reads is not None and reads.startswith("%%"):
+            found = found.without_first(1)
+        many = len(expressions) > MAX_EXPRESSIONS
+        blocked = self._settings.screen == "block" and (many or found.score >= self._settings.screen_threshold)
+        if not blocked:
+            self._screen.ran(code)
+        if found.findings or many:
+            self._note(found, blocked=blocked)
+        if blocked:
+            return Review(found.findings, self._error(found))
+        return Review(found.findings, warning=_warning(found.findings))
+
+    def _error(self, found: Screened) -> ScreenBlocked:
+        return ScreenBlocked(
+            [one.sentence() for one in found.counted],
+            score=found.score,
+            threshold=self._settings.screen_threshold,
+            kept=Survived.VARIABLES_AND_FILES,
+        )
+
+    def _note(self, found: Screened, *, blocked: bool) -> None:
+        self._emit(
+            "screen",
+            code=EndCode.SCREEN_BLOCKED.code if blocked else None,
+            blocked=blocked,
+            score=found.score,
+            findings=[{"code": one.code, "line": one.line} for one in found.counted[:MAX_NOTED]],
+            allowed=[
+                {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
+            ],
+        )
+
+
+def _warning(findings: tuple[Finding, ...]) -> str | None:
+    """Return the one line that a person is told, None if nothing counts."""
+    counted = sorted((one for one in findings if one.allowed is None), key=lambda one: -one.weight)
+    if not counted:
+        return None
+    first, more = counted[0], len(counted) - 1
+    codes = ", ".join(one.code for one in counted[1:4])
+    rest = f"; and {more} more: {codes}{' …' if more > 3 else ''}" if more else ""
+    return f"screen: {first.sentence()}{rest}"
+
+
+def _code_of(message: Message) -> tuple[str | None, tuple[str, ...]]:
+    """Return the code that a request would run, and the expressions that come with it."""
+    content = message.content
+    if message.type == "execute_request":
+        expressions = content.get("user_expressions")
+        given = expressions.values() if isinstance(expressions, Mapping) else ()
+        return str(content.get("code", "")), tuple(str(one) for one in given)
+    if message.type == "debug_request":
+        arguments: Any = content.get("arguments")
+        place = _RUNS.get(str(content.get("command")))
+        if isinstance(arguments, Mapping) and place is not None:
+            return str(arguments.get(place, "")), ()
+        if isinstance(arguments, Mapping) and isinstance(points := arguments.get("breakpoints"), list):
+            texts = [
+                str(one.get(name, ""))
+                for one in points
+                if isinstance(one, Mapping)
+                for name in ("condition", "logMessage")
+            ]
+            return "", tuple(text for text in texts if text)
+    return None, ()

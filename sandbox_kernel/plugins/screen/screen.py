@@ -1,0 +1,70 @@
+"""The screen of one session: cells in their order, and the names that each leaves for the next. No I/O and no clock."""
+
+from __future__ import annotations
+
+import re
+
+from ...core.finding import Screened
+from .constants import Value, size
+from .reader import Reader
+from .rule_index import RuleIndex, default
+
+MAX_NAMES = 3000
+"""Names that are carried from cell to cell."""
+MAX_CARRIED = 4096
+"""Characters of a constant that is carried."""
+_ALLOWS = re.compile(
+    r"#\s*sandbox:\s*allow\s+([a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)\s+(?:—|–|--|-)\s*(\S[^\n]{0,200})",  # noqa: RUF001 (people's dashes)
+)
+
+
+class Screen:
+    """Screens the cells of a session, or of a notebook, one after another."""
+
+    def __init__(self, index: RuleIndex | None = None, *, overrides: bool = True) -> None:
+        """`overrides`: whether a comment in a cell may allow what was found in it."""
+        self._index = index or default()
+        self._overrides = overrides
+        self.names: dict[str, Value] = {}
+        """What is known of the names of the cells that ran; at most `MAX_NAMES`."""
+        self._last: tuple[str, dict[str, Value]] = "", {}
+        """The cell that was read last, and the names that it leaves if it runs."""
+
+    def forget(self) -> None:
+        """Forget the names of the cells that ran: another kernel has none of them."""
+        self.names = {}
+
+    def look(self, code: str, expressions: tuple[str, ...] = (), *, runs: bool = True) -> Screened:
+        """Return what is found in a cell and in the expressions that come with it.
+
+        With `runs`, the next cell is read with what this one leaves; call `ran` otherwise, once it is known.
+        """
+        reader = Reader(self._index, self.names)
+        findings = {one.code: one for one in reader.read(code).findings}
+        self._last = code, reader.names
+        if runs:
+            self.ran(code)
+        known = self.names | reader.names if expressions else {}
+        for expression in expressions:
+            for one in Reader(self._index, known).read(expression).findings:
+                findings.setdefault(one.code, one)
+        whole = Screened(tuple(findings.values()))
+        return whole.allowing(allowed(code)) if self._overrides else whole
+
+    def ran(self, code: str) -> None:
+        """Note that a cell which was looked at runs now."""
+        if self._last[0] != code:
+            self.look(code, runs=False)
+        for name, value in self._last[1].items():
+            self.names.pop(name, None)
+            self.names[name] = value if not value.known or size(value.const) <= MAX_CARRIED else Value(value.ref)
+        while len(self.names) > MAX_NAMES:
+            plain = next((name for name, value in self.names.items() if value.ref is None), None)
+            del self.names[plain if plain is not None else next(iter(self.names))]
+
+
+def allowed(code: str) -> dict[str, str]:
+    """Return what comments in a cell allow: the reason for each code."""
+    if "sandbox:" not in code:
+        return {}
+    return {one.strip(): match[2].strip() for match in _ALLOWS.finditer(code) for one in match[1].split(",")}

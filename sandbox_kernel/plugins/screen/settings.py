@@ -1,0 +1,85 @@
+"""The settings of the screen. Its rules are a TOML file of the host, read by the rule by which its files are opened.
+
+Imports the rules when there is a file to read: a start without one does not wait for them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...config.setting import Setting
+from ...config.values import Form, choice, home_folder, number, refuse
+from ...core.errors import FileRefused
+from ...files.host_paths import open_file
+
+MOST_FILE = 256 << 10
+"""Bytes of a file of rules."""
+_NOTHING = ("", "none", "off")
+
+
+def _rules(name: str, raw: object) -> str | None:
+    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+        return None
+    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise refuse(name, raw, f"{name} is not a file")
+    if path.startswith("~"):
+        user, _, rest = path[1:].partition("/")
+        path = f"{home_folder(user) or ''}/{rest}"
+    if not path.startswith("/") or not path.isprintable():
+        raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
+    from .changes import BadRules, changes
+
+    text = _text(name, path)
+    try:
+        changes(text)
+    except BadRules as error:
+        raise refuse(name, path, f"{name} {error}") from None
+    return text
+
+
+def _text(name: str, path: str) -> str:
+    try:
+        with os.fdopen(open_file(path), "rb") as file:
+            data = file.read(MOST_FILE + 1)
+        if len(data) > MOST_FILE:
+            raise refuse(name, path, f"{name} is a file of more than {MOST_FILE} bytes")
+        return data.decode()
+    except OSError as error:
+        raise refuse(name, path, f"{name} cannot be read: {error.strerror}") from None
+    except FileRefused as error:
+        raise refuse(name, path, f"{name} is not opened: {error.message}") from None
+    except UnicodeDecodeError:
+        raise refuse(name, path, f"{name} is no text") from None
+
+
+rules: Form[str | None] = Form(_rules, "a TOML file", "FILE")
+
+GROUP = "Screen and monitor"
+SETTINGS = (
+    Setting(
+        "screen",
+        choice("off", "warn", "block"),
+        "Whether the code of a cell is checked before it runs. warn: findings are shown in one line and written to"
+        " the audit. block: a cell that reaches screen_threshold ends with ScreenBlocked and never reaches the "
+        "sandbox. The screen is not a security boundary (docs/screen.md).",
+    ),
+    Setting(
+        "screen_threshold",
+        number(int, 1, 100),
+        "Points at which a cell is blocked. A finding has 20, 40, 60 or 80 points. They add up to at most 100.",
+    ),
+    Setting(
+        "screen_rules",
+        rules,
+        "A TOML file that adds rules to the screen, changes their weights, switches them off, or lists the modules"
+        " that may be imported.",
+        "none",
+    ),
+    Setting(
+        "screen_overrides",
+        choice("allow", "forbid"),
+        "Whether a comment in a cell can allow a finding: `# sandbox: allow CODE — REASON`. Choose forbid if the "
+        "author of the code is not trusted.",
+    ),
+)

@@ -1,0 +1,177 @@
+"""The plugins' parts of one session: made with it, called by what they have, and ended with it.
+
+What a guard raises ends the cell that it should have read: the scheduler sees to that. What any other part raises is
+logged, and neither a cell's nor another part's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..core.errors import SandboxError
+from ..core.model import SandboxSample, Settings
+from ..core.tasks import Tasks, log_defect
+from ..plugins import index
+from ..plugins.api import (
+    CellGuard,
+    CellObserver,
+    EventListener,
+    Plugin,
+    RunningCell,
+    SessionService,
+    TransferListener,
+)
+from .agent_words import Usage
+from .requests.scheduler import Scheduler
+
+
+class _Session(Protocol):
+    """The session."""
+
+    id: str
+    settings: Settings
+    requests: Scheduler
+
+    @property
+    def audit(self) -> Callable[..., None]: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    async def usage(self) -> Usage: ...
+    async def sample(self) -> SandboxSample: ...
+
+
+class _Handle:
+    """A `SessionHandle`."""
+
+    def __init__(self, session: _Session, tasks: Tasks) -> None:
+        self._session, self._tasks = session, tasks
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def is_open(self) -> bool:
+        return self._session.is_open
+
+    @property
+    def is_closed(self) -> bool:
+        return self._session.is_closed
+
+    def emit(self, event: str, **fields: Any) -> None:
+        self._session.audit(event, **fields)
+
+    def say(self, text: str) -> None:
+        self._session.requests.say(text)
+
+    def block(self, error: SandboxError) -> None:
+        self._session.requests.block(error)
+
+    def running_cells(self) -> Iterable[RunningCell]:
+        return self._session.requests.queue.running_cells()
+
+    async def sample(self) -> SandboxSample:
+        return await self._session.sample()
+
+    async def cpu_seconds(self) -> float | None:
+        return (await self._session.usage()).cpu_seconds
+
+    def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
+        return self._tasks.start(work, what)
+
+
+class Services:
+    """See the module; a `CellObserver`, an `EventListener` and a `TransferListener` for all of them."""
+
+    def __init__(self, session: _Session, tasks: Tasks) -> None:
+        """Make the parts that the settings ask for. Raises `ConfigurationError` for one that cannot be had."""
+        self._handle = _Handle(session, tasks)
+        self._settings = session.settings
+        self.guards: list[CellGuard] = []
+        self._made: dict[str, SessionService] = {}
+        self._observers: list[CellObserver] = []
+        self._listeners: list[EventListener] = []
+        self._transfers: list[TransferListener] = []
+        for plugin in index.services(session.settings):
+            self._make(plugin)
+
+    def of(self, name: str) -> SessionService:
+        """Return the part of one of our plugins, made now if the settings do not ask for it.
+
+        Raises `ConfigurationError` if the plugin is not here.
+        """
+        if name not in self._made:
+            self._make(index.plugin(name))
+        return self._made[name]
+
+    def _make(self, plugin: Plugin) -> None:
+        assert plugin.service is not None  # noqa: S101 (for the type: the index names none else)
+        one = plugin.service(self._settings, self._handle)
+        self._made[plugin.name] = one
+        if isinstance(one, CellGuard):
+            self.guards.append(one)
+        if isinstance(one, CellObserver):
+            self._observers.append(one)
+        if isinstance(one, EventListener):
+            self._listeners.append(one)
+        if isinstance(one, TransferListener):
+            self._transfers.append(one)
+
+    # --- what they are told of ---
+
+    def cell_sent(self, cell: RunningCell) -> None:
+        for one in self._observers:
+            with _logged("what is told of a cell that is sent"):
+                one.cell_sent(cell)
+
+    def cell_ended(self, cell: RunningCell) -> None:
+        for one in self._observers:
+            with _logged("what is told of a cell's end"):
+                one.cell_ended(cell)
+
+    def kernel_gone(self) -> None:
+        for one in self._observers:
+            with _logged("what is told of a kernel's end"):
+                one.kernel_gone()
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
+        for one in self._listeners:
+            with _logged("what hears events"):
+                one.hear(event, fields)
+
+    def transferred(
+        self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes
+    ) -> None:
+        for one in self._transfers:
+            with _logged("what sees files pass"):
+                one.transferred(op, data, fields, reply, answer)
+
+    # --- from a start to the end ---
+
+    def begin(self, *, afresh: bool) -> None:
+        for one in self._made.values():
+            with _logged("what begins with a sandbox"):
+                one.begin(afresh=afresh)
+
+    def abandon(self) -> None:
+        for one in self._made.values():
+            with _logged("what ends without a loop"):
+                one.abandon()
+
+    async def close(self) -> None:
+        for one in self._made.values():
+            with _logged("what ends with a session"):
+                await one.close()
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as defect:
+        log_defect(what, defect)

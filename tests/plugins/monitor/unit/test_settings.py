@@ -1,0 +1,96 @@
+"""The settings of the monitor: every form, a clear word on what is wrong, and no word of a webhook's token."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.config import sources as config
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.model import MonitorRule, Settings
+from tests.support.cases import each
+from tests.unit.test_architecture import modules_after
+
+
+@pytest.fixture(autouse=True)
+def _no_config_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path / "no-config")])
+
+
+def resolved(**values: Any) -> Settings:
+    return config.from_keywords(**values)
+
+
+@pytest.mark.parametrize("value", [None, "off", "", "none", {"level": "off"}])
+def test_without_a_level_there_is_no_monitor(value: object) -> None:
+    assert resolved(monitor=value).monitor is None
+
+
+def test_a_level_a_table_and_a_file_say_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('level = "kill"\n[rules.many-denials]\ncount = 2\nseconds = 5\nlevel = "kill"\n')
+    table = {"level": "kill", "rules": {"many-denials": {"count": 2, "seconds": 5, "level": "kill"}}}
+    by_file, by_table = resolved(monitor=str(file)).monitor, resolved(monitor=table).monitor
+    assert by_file is not None
+    assert by_file == by_table
+    assert MonitorRule("many-denials", "kill", 2, 5.0) in by_file.rules
+    assert resolved(monitor="Alert").monitor == resolved(monitor={"level": "alert"}).monitor
+
+
+def test_the_flag_of_a_kernel_says_what_was_given(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('level = "note"\n')
+    form = config.SETTINGS["monitor"].form
+    assert form.written("monitor", str(file)) == [str(file)]
+    _, settings = config.from_argv(
+        ["-f", "x", "--monitor", str(file), "--monitor-command", f"{sys.executable} -c pass"]
+    )
+    assert settings.monitor is not None
+    assert settings.monitor_command == (sys.executable, "-c", "pass")
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a word that is no level": ({"monitor": "loud"}, "none of off, note, alert, kill"),
+    "a path of the working folder": ({"monitor": "rules.toml"}, "no path from the root"),
+    "a file that there is not": ({"monitor": "/no/such/rules.toml"}, "cannot be taken"),
+    "a file that is no TOML": ({"monitor": __file__}, "no TOML"),
+    "a number": ({"monitor": 3}, "neither a level nor a file"),
+    "a rule that there is not": ({"monitor": {"rules": {"x": {}}}}, "has a rule 'x'"),
+    "a webhook of another kind": ({"monitor": "alert", "monitor_webhook": "ftp://a.test/s3cret"}, "not the address"),
+    "a webhook with a user": ({"monitor": "alert", "monitor_webhook": "https://s3cret:x@a.test/"}, "not the address"),
+    "a command by its name": ({"monitor": "alert", "monitor_command": "logger"}, "is not a program"),
+    "a command that is a folder": ({"monitor": "alert", "monitor_command": "/usr"}, "is not a program"),
+    "a command with a quote": ({"monitor": "alert", "monitor_command": "/bin/sh '"}, "is no command"),
+    "a webhook without a monitor": ({"monitor_webhook": "https://a.test/s3cret"}, "the monitor is off"),
+    "a command without a monitor": ({"monitor_command": "/bin/sh"}, "the monitor is off"),
+}
+
+
+@each("what", WRONG)
+def test_what_cannot_work_is_said_at_once_and_without_a_token(what: str) -> None:
+    values, why = WRONG[what]
+    with pytest.raises(ConfigurationError) as caught:
+        resolved(**values)
+    assert why in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text("# " + "x" * (64 << 10) + "\n")
+    with pytest.raises(ConfigurationError, match="more than 65536 bytes"):
+        resolved(monitor=str(file))
+
+
+def test_without_a_monitor_nothing_of_it_is_imported() -> None:
+    lines = (
+        "from sandbox_kernel import AsyncSandbox",
+        "from sandbox_kernel.config.sources import resolve",
+        "AsyncSandbox(resolve({{'monitor': '{}'}}))",
+    )
+    names = {f"sandbox_kernel.plugins.monitor.{name}" for name in ("monitor", "alerts", "rules")}
+    assert not names & modules_after(*(line.format("off") for line in lines))
+    assert names <= modules_after(*(line.format("note") for line in lines))
