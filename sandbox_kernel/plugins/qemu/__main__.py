@@ -12,13 +12,13 @@ from pathlib import Path
 from .engine import QemuEngine
 from .taking import spec_of
 
-MOST_SECONDS = 400
+MAX_SECONDS = 400
 NICENESS = 10
 
 
 def main(argument: str) -> None:
     """Take it; where that fails, the reason is with the states."""
-    signal.alarm(MOST_SECONDS)
+    signal.alarm(MAX_SECONDS)
     os.nice(NICENESS)
     said = json.loads(argument)
     engine = QemuEngine(cgroup=said["cgroup"], preload=tuple(said["preload"]), folder=Path(said["folder"]), ahead=False)

@@ -47,7 +47,7 @@ from .monitor import Monitor
 from .resting import Resting, ending
 
 ABILITIES = frozenset(Ability)
-MOST_DETAIL = 8192
+MAX_DETAIL = 8192
 BOOT_SECONDS = 60.0
 THAW_SECONDS = 20.0
 """How long a copy of a state may take to say its first word; one that does not is begun from nothing, and in time."""
@@ -278,7 +278,7 @@ class QemuContainer(Resting):
         code, written = said.get("code"), said.get("written")
         if type(code) is not int or not 0 <= code <= MAX_CODE or type(written) is not int or self._ended.done():
             return  # the machine's end is what is left to see
-        detail = str(said.get("tail", "")).strip()[-MOST_DETAIL:]
+        detail = str(said.get("tail", "")).strip()[-MAX_DETAIL:]
         if said.get("signal") == SIGKILL and type(ooms := said.get("ooms")) is int and ooms > 0:
             self._end(ExitReason(kind="out_of_memory", exit_code=SIGKILLED))
         elif code == SIGKILLED:

@@ -14,7 +14,7 @@ TRANSLATED_BYTES = 128 * MIB
 """What QEMU keeps of translated code."""
 OWN_BYTES = 160 * MIB
 """What QEMU needs besides."""
-MOST_PROCESSORS = 8
+MAX_PROCESSORS = 8
 
 MACHINE = "pc,usb=off,graphics=off,hpet=off,vmport=off,smm=off"
 DEVICES = {
@@ -66,7 +66,7 @@ def process_bytes(sandbox_bytes: int) -> int:
 
 def processors(cpus: float, there: int) -> int:
     """Return how many processors a machine has; each is a thread of the host's."""
-    return max(1, min(-(-int(cpus * 100) // 100), there, MOST_PROCESSORS))
+    return max(1, min(-(-int(cpus * 100) // 100), there, MAX_PROCESSORS))
 
 
 def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends) -> tuple[str, ...]:

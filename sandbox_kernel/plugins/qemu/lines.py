@@ -15,7 +15,7 @@ from ...core.descriptors import send_fds
 
 READ_BYTES = 65536
 LINE_BYTES = 256 << 10
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 """What is read without a question of ours in between: a channel that says more than this has nothing to say."""
 
 
@@ -57,7 +57,7 @@ class Lines:
                 said = None
             documents.append(said)
         proper = all(isinstance(said, dict) for said in documents)
-        if not data or not proper or len(self._received) > LINE_BYTES or self._count > MOST_BYTES:
+        if not data or not proper or len(self._received) > LINE_BYTES or self._count > MAX_BYTES:
             self.close()
             documents = [said for said in documents if isinstance(said, dict)]
         for said in documents:

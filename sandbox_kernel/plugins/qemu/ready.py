@@ -21,8 +21,8 @@ from ...engines.shipping import command_of, new_uid
 from . import states
 from .container import QemuContainer
 
-MOST_FRAME = 4 << 20
-MOST_FRAMES = 100
+MAX_FRAME = 4 << 20
+MAX_FRAMES = 100
 PING_SECONDS = 10.0
 
 
@@ -75,12 +75,12 @@ async def _ready(container: QemuContainer, spec: SandboxSpec, until: str) -> Non
 
 async def _words(container: QemuContainer) -> AsyncIterator[dict[str, Any]]:
     """Yield what the agent says, and not without an end. Raises `EngineError`."""
-    decoder, count = wire.Decoder(MOST_FRAME), 0
+    decoder, count = wire.Decoder(MAX_FRAME), 0
     while data := await container.receive():
         try:
             for kind, parts in decoder.feed(data):
                 count += 1
-                if count > MOST_FRAMES:
+                if count > MAX_FRAMES:
                     raise ValueError("it does not end")
                 if kind == wire.AGENT:
                     said = json.loads(parts[0])

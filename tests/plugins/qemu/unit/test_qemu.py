@@ -324,7 +324,7 @@ async def test_an_answer_is_taken_for_the_question_that_waits_for_it_and_once() 
 
 
 async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", 100)
+    monkeypatch.setattr(lines, "MAX_BYTES", 100)
     mine, theirs = socket.socketpair()
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     over = asyncio.Event()
