@@ -66,7 +66,7 @@ def find(root: Root) -> Machine:
         if said["format"] != FORMAT or said["guest"] != guest_digest():
             raise ValueError("it is of another version of sandbox_kernel")
         if said["contents"] != root.contents:
-            raise ValueError("the root was built anew since")
+            raise ValueError("the root was built again since")
         digests = [str(said["files"][name]) for name in FILES]
         identity = hashlib.sha256("\n".join(digests).encode()).hexdigest()
         return Machine(str(folder), root.contents, str(said["kernel"])[:100], identity)
