@@ -28,7 +28,7 @@ DOWNLOAD_FILE = (
 LIST_FILES = "List the files in /mnt/data of a session, with those in the folders below it."
 LIST_SESSIONS = "List your sessions. Those of other clients are not visible."
 INTERRUPT = "Raise KeyboardInterrupt in the code that runs in a session. Variables and files are kept."
-RESET = "Start Python anew in a session: its variables are lost, its files in /mnt/data are kept."
+RESET = "Start Python again in a session: its variables are lost, its files in /mnt/data are kept."
 END_SESSION = "End a session. Its variables and files are lost: download what is needed before."
 
 

@@ -271,7 +271,7 @@ async def interrupt(call: Call, given: OfSession) -> CallToolResult:
 async def reset(call: Call, given: OfSession) -> CallToolResult:
     session = call.client.find(given.session)
     await session.sandbox.restart()
-    return _said(f"Python was started anew in session {given.session!r}: variables are gone, files are kept.")
+    return _said(f"Python was started again in session {given.session!r}: variables are gone, files are kept.")
 
 
 async def end_session(call: Call, given: OfSession) -> CallToolResult:
