@@ -54,6 +54,7 @@ def dumped(settings: Settings) -> str:
     names = (*TEXTS, *TEXTS_OR_NONE, *NUMBERS, "charts")
     said: dict[str, Any] = {name: getattr(settings, name) for name in names}
     said["limits"] = asdict(settings.limits)
+    said["plugins"] = list(settings.plugins)
     said["monitor"] = None if settings.monitor is None else asdict(settings.monitor)
     text = json.dumps(said)
     if (size := words.size(text)) > words.MOST_SETTINGS:
@@ -83,6 +84,7 @@ def restored(text: object, engine: str, *, own: bool, given: Mapping[str, Any] =
         found |= {name: None if said[name] is None else words.text(said[name], 1 << 20) for name in TEXTS_OR_NONE}
         found |= {name: _whole(said[name]) for name in NUMBERS}
         found |= {"charts": said["charts"] is True, "limits": _limits(said["limits"])}
+        found["plugins"] = tuple(words.text(name) for name in said["plugins"])
         found["monitor"] = None if said["monitor"] is None else _monitoring(said["monitor"])
         allowed = {"outputs": get_args(OutputMode), "screen": ("off", "warn", "block")}
         allowed |= {"screen_overrides": ("allow", "forbid"), "limits_kept": ("enforced", "best-effort")}

@@ -83,6 +83,7 @@ class SettingKeywords(TypedDict, total=False):
     uploads: str | None
     downloads: str | None
     audit: str | None
+    plugins: str | Sequence[str] | None
     audit_key: str | None
     audit_size: str | int | None
     audit_source: str | None
