@@ -1,4 +1,4 @@
-"""The part of sessions of docs/write-a-plugin.md: built, installed, found by its entry point, asked for by a setting."""
+"""The part of sessions of docs/write-a-plugin.md: built, installed, found by its entry point, named by a setting."""
 
 from __future__ import annotations
 
