@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..core.errors import ConfigurationError, EngineError, SandboxError
 from ..core.resources import keep_ends_of_children
-from ..policy.shown import LogLines, ours
+from ..policy.safe_text import LogLines, ours
 from .arguments import parse
 from .commands import INTERRUPTED, PLATFORM, USAGE, WRONG
 

@@ -13,7 +13,7 @@ from ..core.errors import EngineError
 from ..core.model import format_bytes
 from ..engines.broker.places import others
 from ..engines.sightings import name_of, work_of
-from ..policy.shown import ours
+from ..policy.safe_text import ours
 from .commands import FINE, engine_call
 
 if TYPE_CHECKING:

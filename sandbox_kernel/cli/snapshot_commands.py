@@ -12,7 +12,7 @@ from ..core.codes import SnapshotCode, UsageCode
 from ..core.errors import ConfigurationError, FileNotThere
 from ..core.model import format_bytes
 from ..files.snapshots import Store
-from ..policy.shown import ours
+from ..policy.safe_text import ours
 from ..setup.install import check
 from .commands import FINE
 from .ps_command import columns

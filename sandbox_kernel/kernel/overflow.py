@@ -1,8 +1,8 @@
 """What a person's page does not bear: shown up to a limit; the rest is put into a file of scratch, and its end shown.
 
-Stands between a session and the sockets of its front ends; policy/page.py decides. A cell never waits for it: what
-cannot be written fast enough is left out of the file, and that is said. Batch clients get everything: nbclient and what
-is built on it say with each cell that there is nobody to be asked for input.
+Stands between a session and the sockets of its front ends; policy/display_budget.py decides. A cell never waits for it:
+what cannot be written fast enough is left out of the file, and that is said. Batch clients get everything: nbclient and
+what is built on it say with each cell that there is nobody to be asked for input.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..core.tasks import Tasks, noted_in
 from ..files import scratch
 from ..files.names import CHUNK_BYTES
 from ..files.scratch import Ask
+from ..policy.display_budget import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
 from ..policy.mime import JSON
-from ..policy.page import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
 from ..session import protocol
 
 if TYPE_CHECKING:

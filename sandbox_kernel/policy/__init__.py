@@ -1,34 +1,30 @@
 """Pure decisions about what leaves the container and how much of it: no I/O here, and no clock.
 
 - `verdict`: What a filter says: a verdict and its notes.
-- `plain`: JSON of bounded depth whose keys cannot reach into a browser's objects.
+- `json_check`: JSON of bounded depth whose keys cannot reach into a browser's objects.
 - `lines`: Text in which a line ends in one way, and markup in which Markdown reads nothing.
-- `marks`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.
+- `combining_marks`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.
 - `ipython_syntax`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `terminal`: Text with colours and without any other power over a terminal.
-- `tex_words`: Macros and environments that only draw: an allow-list.
-- `tex`: Formulas: found on the host, of ordinary macros, and kept apart from everything else.
 - `css`: CSS that stays within its own output and loads nothing.
 - `blocks`: The style and script blocks of a piece of HTML, as a browser finds them.
 - `packed`: Libraries of frames: packed, and left out where the notebook has them already.
 - `raster`: Images of pixels: their type, and how many pixels their headers claim.
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
-- `svg_cost`: The budget of an SVG, with all that it refers to.
-- `svg`: SVG images: parsed here, and written anew from an allow-list.
-- `html_missed`: What goes from HTML, in words.
-- `html_cost`: The budget of HTML: elements, cells, depth, text; and that of our parser.
-- `html_sanitiser`: The elements, attributes and values of HTML that are kept.
-- `html`: HTML: sanitised if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
 - `charts`: What a figure shows, as data that is built anew.
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
 - `budget`: How much a cell and a session may send.
-- `page`: How much of a cell's text goes onto the page of a person.
+- `display_budget`: How much of a cell's text goes onto the page of a person.
 - `errors`: The error of a cell as text; a name that no class has is cut.
 - `replies`: Replies: text stays text, and no reply makes a front end act.
 - `outputs`: The table of filters that every message goes through.
-- `shown`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
+- `safe_text`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
 commands.
+
+Each in a package of its own: `html` (sanitised if it is markup, framed if it is a program), `svg` (parsed here, written
+again from an allow-list) and `tex` (formulas of ordinary macros). `widgets`, `frame`, `network`, `monitor` and `screen`
+are packages too.
 """
 
 from __future__ import annotations

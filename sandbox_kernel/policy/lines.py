@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .plain import MAX_DEPTH, NotPlainError
+from .json_check import MAX_DEPTH, NotPlainError
 
 _BECOME_ENDS = "\r\u2028\u2029"
 _CONTROLS = "\x0b\x0c\x1c\x1d\x1e\x85"

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import html, html_cost, tex
+from . import html, tex
+from .budget import of_text
 from .verdict import Notes
 
 MAX_PLAIN = 20_000
@@ -64,7 +65,7 @@ def render(source: str, notes: Notes) -> str:
 def _parsed(source: str, notes: Notes) -> str:
     if len(source) > MAX_SOURCE or len(_SPECIAL.findall(source)) > MAX_SPECIAL or _NESTED.search(source):
         notes.add(OutputCode.MARKDOWN_AS_TEXT)
-        notes.work += html_cost.of_text(min(len(source), MAX_SOURCE))
+        notes.work += of_text(min(len(source), MAX_SOURCE))
         return html.as_text(source[:MAX_SOURCE])
     # Formulas come back as text, and all is sanitised after that.
     return str(_parser().render(source, {"left": tex.Allowance()}))

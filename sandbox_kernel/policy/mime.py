@@ -13,8 +13,8 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import charts, lines, raster, terminal
+from .json_check import NotPlainError, plain, values
 from .packed import Packer
-from .plain import NotPlainError, plain, values
 from .raster import MAGIC, image_type
 from .verdict import Notes, named
 

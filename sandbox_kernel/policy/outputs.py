@@ -17,9 +17,9 @@ from ..core.model import Message, OutputMode
 from . import lines, replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .errors import error
+from .json_check import NotPlainError, count, plain
 from .mime import Bundles
 from .packed import Libraries, Packer, Place
-from .plain import NotPlainError, count, plain
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
 MAX_ID = 256

@@ -9,8 +9,8 @@ from typing import Any
 from ..core.codes import OutputCode
 from . import terminal
 from .errors import error
+from .json_check import count, plain
 from .mime import Bundles
-from .plain import count, plain
 from .verdict import Notes, named
 
 MAX_MATCHES = 10_000

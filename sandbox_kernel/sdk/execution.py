@@ -16,7 +16,7 @@ from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.lines import markup
-from ..policy.shown import Stream, plain, tree
+from ..policy.safe_text import Stream, plain, tree
 from .messages import JsonText, OutputMessage
 from .result import Result, short
 from .values import CellUsage, NetworkDenial

@@ -30,7 +30,7 @@ from ..core.errors import (
 from ..core.model import Settings, format_bytes
 from ..core.resources import PACKAGE
 from ..files.names import printable
-from ..policy.shown import Stream
+from ..policy.safe_text import Stream
 from . import variables
 from .execution import Execution
 from .messages import OutputMessage

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from ..engines import base
-from ..policy.shown import ours
+from ..policy.safe_text import ours
 
 Status = Literal["ok", "note", "wrong", "skipped"]
 

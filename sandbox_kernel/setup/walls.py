@@ -142,7 +142,7 @@ def as_text(seen: Iterable[Seen]) -> str:
     """Return the walls for a terminal, one beneath the other."""
     import textwrap
 
-    from ..policy.shown import ours
+    from ..policy.safe_text import ours
 
     lines = []
     for one in seen:

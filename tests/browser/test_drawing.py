@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, html_cost
+from sandbox_kernel.policy import OutputPolicy, budget
 from tests.support.chromium import draws
 from tests.support.policy.extent import OVER
 from tests.support.policy.messages import filtered
@@ -22,7 +22,7 @@ EDGES = {
     + "<tr><td style='border:1px solid'>b</td></tr>" * (ROWS - 2)
     + "</table>",
     "columns": "<table>" + "<col span=1000>" * 99 + "<tr><td>a</td></tr></table>",
-    "elements": "<table>" + "<tr><td>a</td></tr>" * (html_cost.MAX_ELEMENTS // 2 - 1) + "</table>",
+    "elements": "<table>" + "<tr><td>a</td></tr>" * (budget.MAX_ELEMENTS // 2 - 1) + "</table>",
     "depth": ("<span style='display:inline-block'>" * 50 + "x" + "</span>" * 50) * 190,
     "marks": "<p>" + ("a" + "\u0301" * 4) * 100_000,
 }

@@ -20,7 +20,7 @@ from sandbox_kernel.plugins.batch.output_stream import SERVICES, OutputStream, i
 from sandbox_kernel.plugins.frameworks import failure, printed, told
 from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
-from sandbox_kernel.policy.shown import LogLines, Stream, ours, plain, tree
+from sandbox_kernel.policy.safe_text import LogLines, Stream, ours, plain, tree
 from sandbox_kernel.sdk.execution import Execution, Recorder
 from tests.support.batch import SCRIPT
 

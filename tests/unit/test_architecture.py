@@ -51,7 +51,7 @@ SHIPPED = (
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 
 BREACHES = {
-    "layers": ("policy/plain.py", "from ..session import link"),
+    "layers": ("policy/json_check.py", "from ..session import link"),
     "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
     "nucleus": ("setup/doctor.py", "from ..plugins.verify import report"),
     "plugins": ("plugins/verify/report.py", "from ..mcp import names"),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from ...policy.shown import LogLines, coloured, ours
+from ...policy.safe_text import LogLines, coloured, ours
 
 PIECE = 4096
 """PIPE_BUF, see pipe(7): a pipe that is ready takes so many bytes at once."""

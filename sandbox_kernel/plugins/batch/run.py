@@ -15,7 +15,7 @@ from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.model import Message, Settings
 from ...files.host_paths import Folder
-from ...policy.shown import Stream
+from ...policy.safe_text import Stream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from ...session.hints import Audience

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ...policy.shown import plain
+from ...policy.safe_text import plain
 
 if TYPE_CHECKING:
     from ...sdk.execution import Execution, Result

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.allowance import Allowance
 from ...core.errors import AnswerError
 from ...gateway.tools import Tool as HostTool
-from ...policy.shown import plain
+from ...policy.safe_text import plain
 from . import code_of, failure, missing, printed
 from .answers import image, read
 

@@ -16,7 +16,7 @@ from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent
 
 from ...core.codes import Survived
 from ...core.model import format_bytes
-from ...policy.shown import plain as cleaned
+from ...policy.safe_text import plain as cleaned
 from ...sdk.execution import Execution, ExecutionError, Result
 from .output_store import KEPT, KEPT_BYTES, OUTPUT_BYTES, OutputStore
 

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ...core.codes import UsageCode
 from ...core.errors import FileRefused
 from ...core.model import format_bytes
-from ...policy import shown as shown_text
+from ...policy import safe_text
 from ...policy.mime import image_type
 from . import descriptions
 from .clients import Client, Refused
@@ -216,7 +216,7 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
     text, head = _as_text(data, given), f"[{path}: bytes {given.offset} to {given.offset + len(data)} of {size}]"
     body: ContentBlock
     if text is not None:
-        body = TextContent(text=(shown := shown_text.plain(text)))
+        body = TextContent(text=(shown := safe_text.plain(text)))
         if left := len(text) - len(shown):
             head += f" [{left} characters of control sequences are left out: base64 has all]"
     else:
@@ -234,7 +234,7 @@ async def list_files(call: Call, given: ListFiles) -> CallToolResult:
     shown = found[: sum(length <= 4 * call.limits.text_characters for length in lengths)]
     text = (
         # The names come last, where a long one does not widen the lines of all others.
-        rows(("BYTES", "FILE"), ((f"{file.size:,}", shown_text.ours(file.path)) for file in shown))
+        rows(("BYTES", "FILE"), ((f"{file.size:,}", safe_text.ours(file.path)) for file in shown))
         if found
         else "There are no files."
     )

@@ -19,7 +19,7 @@ from ...config.sources import SETTINGS, from_files, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
-from ...policy.shown import LogLines, ours
+from ...policy.safe_text import LogLines, ours
 
 if TYPE_CHECKING:
     from ...core.finding import Screened

@@ -16,7 +16,7 @@ from typing import Any
 
 from ... import __version__
 from ...core.model import format_bytes
-from ...policy.shown import ours
+from ...policy.safe_text import ours
 from .examination import Examination
 from .findings import Finding, Verdict, counts, groups
 from .probes import QUESTIONS, Word

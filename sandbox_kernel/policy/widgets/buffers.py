@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.codes import OutputCode
 from .. import media, raster
-from ..plain import POISON
+from ..json_check import POISON
 from ..verdict import Notes, RefusedError
 from .known_models import Model
 

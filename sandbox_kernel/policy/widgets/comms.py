@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from ...core.codes import OutputCode
 from .. import terminal
-from ..budget import MAX_COMMS
+from ..budget import MAX_COMMS, of_text
 from ..errors import error
-from ..html_cost import of_text
+from ..json_check import count, is_id, plain
 from ..mime import Bundles
-from ..plain import count, is_id, plain
 from ..verdict import Notes, RefusedError, named
 from .buffers import Placed, placed_at, shown, takes
 from .known_models import NAMES, carried, model_of, models, package_of, referred, stranger

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.codes import OutputCode
-from .. import html_cost, marks
+from .. import combining_marks
+from ..budget import of_text
 from ..verdict import Notes
 from .known_models import carried, models, referred
 
@@ -92,8 +93,8 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
 def _text(value: Any, argument: str, setting: Setting) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
-    setting.notes.work += html_cost.of_text(len(value)) + marks.scripts(value)
-    return marks.bounded(value)
+    setting.notes.work += of_text(len(value)) + combining_marks.scripts(value)
+    return combining_marks.bounded(value)
 
 
 def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str, Setting], Any]) -> Any:
@@ -187,7 +188,7 @@ def _colors(value: Any, argument: str, setting: Setting) -> Any:
 
 
 def _tag(value: Any, argument: str, setting: Setting) -> Any:
-    return marks.bounded(value) if isinstance(value, str) else _number(value, argument, setting)
+    return combining_marks.bounded(value) if isinstance(value, str) else _number(value, argument, setting)
 
 
 def _tags(value: Any, argument: str, setting: Setting) -> Any:

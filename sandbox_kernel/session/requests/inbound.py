@@ -16,7 +16,7 @@ from ...core.codes import Code, EndCode, MessageCode, Note
 from ...core.errors import OutputLimit, ProtocolError
 from ...core.model import Limits, Message, format_bytes
 from ...policy import Verdict, cut
-from ...policy.plain import count
+from ...policy.json_check import count
 from .. import protocol
 from ..agent_words import Oversized
 from .clocks import Clocks

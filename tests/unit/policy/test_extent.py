@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, css, html_cost, marks
+from sandbox_kernel.policy import OutputPolicy, budget, combining_marks, css
+from sandbox_kernel.policy.html import bounds
 from tests.support.policy.extent import OVER, frame
 from tests.support.policy.messages import display, filtered, message, model, update
 
@@ -36,12 +37,12 @@ def test_what_multiplies_is_counted_as_often_as_it_says(name: str, mode: Any) ->
 
 
 EDGES = {
-    "elements": "<table>" + "<tr><td>a</td></tr>" * (html_cost.MAX_ELEMENTS // 2 - 1) + "</table>",
+    "elements": "<table>" + "<tr><td>a</td></tr>" * (budget.MAX_ELEMENTS // 2 - 1) + "</table>",
     "columns": "<table>" + "<col span=1000>" * 99 + "</table>",
     "cells": "<table>" + "<tr><td colspan=100>a</td></tr>" * 990 + "</table>",
     "a grid": "<table><tr>" + "<td>a</td>" * 1_400 + "</tr>" + "<tr><td>b</td></tr>" * 1_400 + "</table>",
-    "depth": "<i>" * html_cost.MAX_DEPTH + "a" + "</i>" * html_cost.MAX_DEPTH,
-    "letters": "<p>" + "lorem ipsum " * (html_cost.MAX_LETTERS // 12),
+    "depth": "<i>" * bounds.MAX_DEPTH + "a" + "</i>" * bounds.MAX_DEPTH,
+    "letters": "<p>" + "lorem ipsum " * (bounds.MAX_LETTERS // 12),
 }
 
 
@@ -65,9 +66,9 @@ def test_control_data_frames_pass(rows: int, columns: int) -> None:
 def test_spans_of_several_levels_count_as_the_table_they_make() -> None:
     """The index of a data frame: its cells go over rows that have fewer cells of their own."""
     group = "<tr><th rowspan=10>a</th><td>b</td></tr>" + "<tr><td>b</td></tr>" * 9
-    assert html_cost.extent("<table><tbody>" + group.replace("=10", '="10"') * 100 + "</tbody></table>").grid == 2_000
+    assert bounds.extent("<table><tbody>" + group.replace("=10", '="10"') * 100 + "</tbody></table>").grid == 2_000
     wide = '<tr><td rowspan="3" colspan="5">a</td><td>b</td></tr>' + "<tr><td>c</td></tr>" * 2 + "<tr><td>d</td></tr>"
-    size = html_cost.extent(f"<table><tbody>{wide}</tbody></table>")
+    size = bounds.extent(f"<table><tbody>{wide}</tbody></table>")
     assert (size.grid, size.cells, size.depth) == (4 * 6, 15 + 1 + 2 + 1, 4)
 
 
@@ -78,7 +79,7 @@ def test_rows_that_are_counted_at_once_count_as_their_cells(inside: str) -> None
     for first in ("", '<tr><td rowspan="3" colspan="2">a</td></tr>', "<tr></tr>"):
         table = f"<ruby><table><thead><tr><td>a</td></tr></thead><tbody>{first}{row}{row}</tbody></table></ruby> c"
         one_by_one = re.sub("<(td|th)(?= |>)", r'<\1 align="left"', table)
-        assert html_cost.extent(table) == html_cost.extent(one_by_one)
+        assert bounds.extent(table) == bounds.extent(one_by_one)
 
 
 GONE = {
@@ -175,7 +176,10 @@ def test_nothing_between_marks_makes_more_of_them(between: str, mark: str) -> No
     assert tree is not None
     shown.append(tree.content["data"]["application/json"][0])
     for one in shown:
-        assert sum(one.count(letter) for letter in set(mark)) <= marks.MAX_MARKS + marks.MARKS_OF_A_LETTER
+        assert (
+            sum(one.count(letter) for letter in set(mark))
+            <= combining_marks.MAX_MARKS + combining_marks.MARKS_OF_A_LETTER
+        )
 
 
 PARTING = {
@@ -190,7 +194,7 @@ def test_no_markup_between_marks_makes_more_of_them(between: str) -> None:
     source = "<p>a" + ("&#x301;" * 60 + PARTING[between]) * 500
     for mode in MODES:
         data, _ = filtered({"text/html": source}, OutputPolicy(mode))
-        assert data["text/html"].count("\u0301") <= marks.MAX_MARKS + marks.MARKS_OF_A_LETTER
+        assert data["text/html"].count("\u0301") <= combining_marks.MAX_MARKS + combining_marks.MARKS_OF_A_LETTER
         assert filtered({"text/html": data["text/html"]}, OutputPolicy(mode))[0] == data
 
 
@@ -200,7 +204,7 @@ def test_changes_of_script_count_in_widgets_and_fill_a_page() -> None:
     policy.apply(model("w", "LabelModel"))
     sent = policy.apply(update("w", value=text))
     assert sent.message is not None
-    assert marks.scripts(str(sent.message.content)) <= marks.MAX_SCRIPTS
+    assert combining_marks.scripts(str(sent.message.content)) <= combining_marks.MAX_SCRIPTS
     half = filtered({"text/html": "<p>" + "a\u4e00" * 25_000})[1]
     assert half.reasons == ()
     assert half.work >= 25_000, "half a page"
@@ -210,7 +214,7 @@ def test_elements_of_a_drawing_share_the_marks_of_its_text() -> None:
     from sandbox_kernel.policy import svg
 
     source = "<svg><text>a" + f"<tspan>{chr(0x301) * 60}</tspan>" * 100 + "</text></svg>"
-    assert svg.clean(source)[0].count("\u0301") <= marks.MAX_MARKS
+    assert svg.clean(source)[0].count("\u0301") <= combining_marks.MAX_MARKS
 
 
 def test_a_line_that_is_overwritten_joins_no_rows_of_marks() -> None:
@@ -221,7 +225,7 @@ def test_a_line_that_is_overwritten_joins_no_rows_of_marks() -> None:
         sent = policy.apply(message("stream", {"name": "stdout", "text": text})).message
         assert sent is not None
         if length < 4_000:
-            assert sent.content["text"].count("\u0301") <= marks.MAX_OVERWRITTEN
+            assert sent.content["text"].count("\u0301") <= combining_marks.MAX_OVERWRITTEN
 
 
 HONEST = {

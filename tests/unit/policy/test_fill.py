@@ -20,7 +20,7 @@ from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.kernel import overflow
 from sandbox_kernel.kernel.overflow import Overflow
 from sandbox_kernel.policy import OutputPolicy, svg, tex
-from sandbox_kernel.policy.page import MAX_ERRORS
+from sandbox_kernel.policy.display_budget import MAX_ERRORS
 from sandbox_kernel.session.requests.outbound import Outbound
 from sandbox_kernel.session.requests.queue import PendingRequest
 from sandbox_kernel.session.requests.transitions import Event, State

@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, lines, shown
+from sandbox_kernel.policy import OutputPolicy, lines, safe_text
 from sandbox_kernel.policy.replies import REPLIES
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from tests.support.cases import each
@@ -186,9 +186,9 @@ def test_text_is_the_same_but_for_the_ends_of_its_lines(text: str) -> None:
 
 
 def test_a_entry_point_hands_out_the_same_whatever_let_it_pass() -> None:
-    assert shown.plain("a\r\nb\u2028c\rd\x0be") == "a\nb\nde"
-    assert left([shown.coloured(BAD), shown.tree({BAD: [BAD]}), shown.plain(BAD)]) == set()
-    assert left(shown.Stream().feed("stdout", BAD), "\r") == set()
+    assert safe_text.plain("a\r\nb\u2028c\rd\x0be") == "a\nb\nde"
+    assert left([safe_text.coloured(BAD), safe_text.tree({BAD: [BAD]}), safe_text.plain(BAD)]) == set()
+    assert left(safe_text.Stream().feed("stdout", BAD), "\r") == set()
 
 
 def test_values_of_any_depth_end_their_lines_or_do_not_pass() -> None:

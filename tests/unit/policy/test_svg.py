@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, raster, svg, svg_cost
+from sandbox_kernel.policy import OutputPolicy, raster, svg
+from sandbox_kernel.policy.svg import bounds
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.check import faults
@@ -401,7 +402,7 @@ def test_full_pictures_of_libraries_stay(name: str) -> None:
     assert not missed
     for element in ("<path", "<use", "<rect", "<text", "<ellipse", "<g"):
         assert shown.count(element) == source.count(element)
-    assert left.cost > svg_cost.MAX_COST // 3
+    assert left.cost > bounds.MAX_COST // 3
 
 
 @pytest.mark.parametrize("element", ["mask", "textPath", "filter"])

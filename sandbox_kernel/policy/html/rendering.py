@@ -1,8 +1,5 @@
 """HTML as the page may show it: sanitised if it is only markup, in a frame of its own if it is a program.
 
-Imports blocks, css, frame, html_cost, html_missed, html_sanitiser, marks, packed and tex, and svg if it is needed:
-start-up time counts.
-
 Formulas are looked for after the sanitiser, in the text between the tags that it wrote: no formula ever meets markup.
 """
 
@@ -15,20 +12,22 @@ from functools import partial
 from html import escape as _escape
 from html import unescape
 
-from ..core.codes import OutputCode
-from . import css, frame, html_cost, html_missed, lines, tex
-from .blocks import contents
-from .html_sanitiser import CLASS, CONTROLS, clean, cleared
-from .marks import MAX_TURNS, MAX_WORD, bounded, has_marks, lighter, parted, quicken, sought, turns
-from .packed import Packer
-from .verdict import Notes
+from ...core.codes import OutputCode
+from .. import css, frame, lines, tex
+from ..blocks import contents
+from ..budget import of_text
+from ..combining_marks import MAX_TURNS, MAX_WORD, bounded, has_marks, lighter, parted, quicken, sought, turns
+from ..packed import Packer
+from ..verdict import Notes
+from . import bounds
+from .sanitiser import CLASS, CONTROLS, clean, cleared, note_removed
 
 MAX_TEXT = 100_000
 _MUCH = "too much markup to check"
 MAX_STYLES = 2_000_000
 """Characters of style sheets that are confined to their output, in half a second; a larger one is shown in a frame."""
 _ACTIVE = re.compile(
-    rf"<{html_cost.NO_PART_OF_TABLES}\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{{0,500}}\ssrcdoc)\b",
+    rf"<{bounds.NO_PART_OF_TABLES}\s*(?:script|svg|canvas|button|input|select|textarea|iframe[^<>]{{0,500}}\ssrcdoc)\b",
     re.IGNORECASE,
 )
 """What makes HTML a program (or more than a page should take in). Missing one costs looks, never safety."""
@@ -63,12 +62,12 @@ def render(
     if not frames or _unwrap(source, Notes()):
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
-        return _as_text(body, notes, _MUCH) if html_cost.is_crowded(body) or _is_costly_drawing(body) else source
-    if not html_cost.is_costly(source) and not html_cost.is_crowded(source) and not _is_program(source):
+        return _as_text(body, notes, _MUCH) if bounds.is_crowded(body) or _is_costly_drawing(body) else source
+    if not bounds.is_costly(source) and not bounds.is_crowded(source) and not _is_program(source):
         return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = CONTROLS.sub("", lines.ended(unescape(page[1])))
-    if frame.size(source) > html_cost.MAX_RESULT or html_cost.is_crowded(source) or _is_costly_drawing(source):
+    if frame.size(source) > bounds.MAX_RESULT or bounds.is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes, _MUCH)
     if frame.loads_scripts(source):
         notes.add(OutputCode.MAP_FROM_NETWORK if (is_map := _MAP.search(source)) else OutputCode.SCRIPT_FROM_NETWORK)
@@ -80,14 +79,14 @@ def render(
 def sanitise(source: str, notes: Notes) -> str:
     """Return `source` as inert markup that loads nothing; what looks the same says nothing in `notes`."""
     source = lighter(cleared(source))
-    if html_cost.is_costly(source) or html_cost.is_crowded(source):
+    if bounds.is_costly(source) or bounds.is_crowded(source):
         return _as_text(source, notes, _MUCH)
     return _sanitised(source, notes)
 
 
 def _sanitised(source: str, notes: Notes) -> str:
     """Do the same to a source of which it is known already that it has no controls, and that it can be parsed."""
-    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not (size := html_cost.extent(source)).excess:
+    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not (size := bounds.extent(source)).excess:
         notes.work += size.work
         return lines.markup(parted(source))
     if unwrapped := _unwrap(source, notes):
@@ -98,8 +97,8 @@ def _sanitised(source: str, notes: Notes) -> str:
 
 def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
     """Return markup as it leaves here, or its source as text if it is over the budget."""
-    size = html_cost.extent(kept)
-    if why := size.excess or (html_cost.is_turning(kept, source) and "too many changes of direction"):
+    size = bounds.extent(kept)
+    if why := size.excess or (bounds.is_turning(kept, source) and "too many changes of direction"):
         return _as_text(source, notes, why)
     notes.work += size.work
     return _scoped(kept, styles, notes)
@@ -107,7 +106,7 @@ def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
 
 def _as_text(source: str, notes: Notes, why: str) -> str:
     notes.add(OutputCode.HTML_AS_TEXT, why=why)
-    notes.work += html_cost.of_text(min(len(source), MAX_TEXT))
+    notes.work += of_text(min(len(source), MAX_TEXT))
     return as_text(source[:MAX_TEXT])
 
 
@@ -120,7 +119,7 @@ def _is_costly_drawing(source: str) -> bool:
     """Return whether the SVGs of a frame would keep the browser busy: it may share the page's process."""
     if _SVG.search(source) is None:
         return False
-    from . import svg
+    from .. import svg  # if it is needed: start-up time counts
 
     return svg.is_costly_page(source)
 
@@ -139,7 +138,7 @@ def _needs_frame(styles: str, source: str) -> bool:
 
 
 def _markup(source: str, notes: Notes, *, styled: bool) -> str:
-    html_missed.note(source, notes)
+    note_removed(source, notes)
     return _readable(clean(source, notes), notes, styled=styled)
 
 
@@ -199,13 +198,13 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
 def _unwrap(source: str, notes: Notes) -> str | None:
     """Return `source` if it is exactly what `sanitise` makes of its own inside: filtering twice is filtering once."""
     match = _SCOPE.fullmatch(source)
-    if not match or html_cost.is_costly(source) or html_cost.is_crowded(source):
+    if not match or bounds.is_costly(source) or bounds.is_crowded(source):
         return None
     scope, styles, kept = match.groups()
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet, styled=bool(styles)), styles, quiet)
-    if again != source or (size := html_cost.extent(kept)).excess or html_cost.is_turning(kept, source):
+    if again != source or (size := bounds.extent(kept)).excess or bounds.is_turning(kept, source):
         return None
     notes.work += quiet.work + size.work
     return source

@@ -13,9 +13,9 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from math import ceil, hypot, sqrt
 
-from . import raster
-from .blocks import blocks
-from .html_cost import MAX_ELEMENTS
+from .. import raster
+from ..blocks import blocks
+from ..budget import MAX_ELEMENTS
 
 MAX_MARKUP = 2_500_000
 """Characters of a page's markup, its scripts aside, if it holds SVG that refers to itself."""

@@ -1,18 +1,21 @@
 """The sanitiser of HTML: which elements, attributes and values are kept, whatever the markup around them.
 
-Imports css, media and verdict, and nh3 and svg when they are needed: start-up time counts.
+nh3 and svg are imported when they are needed: start-up time counts.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+from collections import defaultdict
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Any
 
-from ..core.codes import Note, OutputCode
-from . import css, media
-from .verdict import Notes, named, noted
+from ...core.codes import Note, OutputCode
+from .. import css, media
+from ..verdict import Notes, named, noted
+from .bounds import NO_PART_OF_TABLES
 
 TAGS = frozenset(
     """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
@@ -62,6 +65,38 @@ _MEDIA = re.compile(
     r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE
 )
 
+_WITH_ATTRIBUTES = re.compile(r"<[a-zA-Z][^\s\"'/<>]*+[\s\"'/][^<>]*")
+_IN_QUOTES = r"=\s{0,9}(?:\"[^\"<>]*+\"|'[^'<>]*+')"
+_VALUE = re.compile(_IN_QUOTES)
+"""The value of an attribute: words in it are no attributes, though they look so, and stay where they are."""
+
+_HANDLER = re.compile(
+    r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+"
+    r"|focus[a-z]*|blur|toggle|begin|end|start|animation[a-z]+|transition[a-z]+"
+    r"|scroll[a-z]*|wheel|input|change|submit|copy|cut|paste|drag[a-z]*|drop|touch[a-z]+|before[a-z]+|resize|message|hashchange|page[a-z]+|unload)|data-commandlinker-\w{1,40}|srcset"
+    r"|formaction)=",
+    re.IGNORECASE,
+)
+"""For the notes only: which of the attributes that go is worth a word."""
+
+_MISSED = re.compile(
+    rf"<{NO_PART_OF_TABLES}(applet|base|button|canvas|embed|form|frame|frameset|iframe|input|link|math|meta|object|portal"
+    r"|script|select|svg|template|textarea)(?![\w:-])",
+    re.IGNORECASE,
+)
+"""Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
+
+_RELATIVE = re.compile(
+    r"<(img|audio|video|source|a)\b(?>" + _IN_QUOTES + r"|[^<>]){0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
+    r"(?![\"']?\s{0,9}(?:[a-z][a-z0-9+.-]{0,30}:|#))(?:\"([^\"<>]{1,300})\"|'([^'<>]{1,300})'|([^\s\"'<>]{1,300}))",
+    re.IGNORECASE,
+)
+"""Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
+_ELSEWHERE = re.compile(r"//|/(?!(?:mnt/data|home/user|tmp)/)|[^&:\\\x00-\x1f]*[&:\\\x00-\x1f]", re.IGNORECASE)
+"""What is no plain name of a file in the sandbox: with the scheme of the page, of its server, or not what it looks."""
+_LOADING = defaultdict(lambda: OutputCode.HTML_SOURCE, a=OutputCode.HTML_LINK)
+_FILES = defaultdict(lambda: OutputCode.FILE_NOT_THERE, a=OutputCode.LINK_TO_FILE, img=OutputCode.PICTURE_NOT_THERE)
+
 
 def clean(source: str, notes: Notes) -> str:
     """Return a source that is not costly to parse as markup that loads nothing and runs nothing."""
@@ -77,6 +112,20 @@ def clean(source: str, notes: Notes) -> str:
     if sanitiser.images.left is not None:
         notes.work += sanitiser.images.left.work
     return cleared(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
+
+
+def note_removed(source: str, notes: Notes) -> None:
+    """Say what of `source` is not shown, by its looks: a note that is missed costs nothing else."""
+    for tag in sorted({name.lower() for name in _MISSED.findall(source)}):
+        notes.add(OutputCode.HTML_TAG, tag=tag[:20])
+    tags = "".join(_WITH_ATTRIBUTES.findall(source)) if "=" in source else ""
+    names = _HANDLER.findall(_VALUE.sub('=""', tags))
+    for name in sorted({name.lower() for name in names}):
+        notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
+    for found in islice(_RELATIVE.finditer(tags), 20):
+        tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
+        loads = _ELSEWHERE.match(address) is not None
+        notes.add((_LOADING if loads else _FILES)[tag], tag=tag, name=named(address))
 
 
 def cleared(source: str) -> str:
@@ -112,7 +161,7 @@ class _Images:
         self.left: Any = None
 
     def readdressed(self, value: str) -> str | None:
-        from . import svg
+        from .. import svg
 
         self.left = self.left or svg.Allowance()
         kept = svg.readdress(value, self.left)

@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
-from . import css, marks, raster, svg_cost
-from .svg_cost import (
+from .. import combining_marks, css, raster
+from . import bounds
+from .bounds import (
     LINES,
     LOCAL,
     MARKERS,
@@ -30,8 +31,6 @@ from .svg_cost import (
     charge,
     declarations,
 )
-
-__all__ = ["Allowance", "CostlyError", "RefusedError", "address", "clean", "is_costly_page", "readdress"]
 
 MAX_SOURCE = 10_000_000
 """Characters of one SVG."""
@@ -110,7 +109,7 @@ def readdress(value: str, left: Allowance) -> str | None:
 
 def is_costly_page(source: str) -> bool:
     """Return whether the SVGs of a page that goes into a frame expand to more than a browser bears."""
-    source = svg_cost.without_scripts(source)
+    source = bounds.without_scripts(source)
     left = Allowance()
     size = 0
     for number, match in enumerate(_ADDRESS.finditer(source)):
@@ -128,7 +127,7 @@ def is_costly_page(source: str) -> bool:
             return True
         except ValueError:
             continue  # no image, then
-    return svg_cost.is_costly_markup(source)
+    return bounds.is_costly_markup(source)
 
 
 def _first(text: str, mark: str, start: int, end: int) -> int:
@@ -148,7 +147,7 @@ class _Parser:
         self._skipped = 0
         self._count = 0
         self._turns = 0
-        self._marks = marks.Marks()
+        self._marks = combining_marks.Marks()
         self._said = False
         """Whether it has text that is not ASCII."""
 
@@ -242,9 +241,9 @@ class _Parser:
             if not is_text:
                 yield from group
                 continue
-            text = marks.parted(self._marks.feed_apart("".join(map(str, group))))
-            self._turns += marks.turns(text)
-            if self._turns > marks.MAX_TURNS:
+            text = combining_marks.parted(self._marks.feed_apart("".join(map(str, group))))
+            self._turns += combining_marks.turns(text)
+            if self._turns > combining_marks.MAX_TURNS:
                 raise CostlyError("its text changes direction too often")
             yield text
 

@@ -2,7 +2,6 @@
 
 What a person's browser bears is not modelled. Whatever multiplies is counted as often as it says (a cell by its spans,
 a table as rows times columns), or the sanitiser takes it away. Each limit at its edge is drawn in about two seconds.
-Pure; imports marks.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from .marks import MAX_SCRIPTS, MAX_TURNS, beyond_ascii, scripts, sought, turns
+from ..budget import MAX_ELEMENTS, of_text
+from ..combining_marks import MAX_SCRIPTS, MAX_TURNS, beyond_ascii, scripts, sought, turns
 
-MAX_ELEMENTS = 50_000
-"""Elements of one output. A table of 2,000 rows and 20 columns has 44,000."""
 MAX_CELLS = 100_000
 """Cells of one output, each counted as often as its spans say."""
 MAX_GRID = 2_000_000
@@ -25,8 +23,6 @@ MAX_LETTERS, MAX_BYTES = 500_000, 1_000_000
 """Characters of text of one output, and bytes of it in UTF-8."""
 MAX_SOUGHT = 100_000
 """Letters of scripts without spaces: their words are looked for in a dictionary, again for each line that they fill."""
-LETTERS_OF_AN_ELEMENT = 20
-"""Characters of text that count as an element on a page."""
 _WEIGHTS = {"audio": 50, "video": 50, "details": 4}
 """Elements that a browser builds of many others."""
 _DEPTHS = {"ruby": 20}
@@ -176,11 +172,6 @@ def _walk(kept: str, size: Extent) -> None:
             elif tables:
                 tables[-1].columns = max(tables[-1].columns, columns)
     size.letters += len(_WRITTEN.sub("", kept))
-
-
-def of_text(letters: int) -> int:
-    """Return how many elements of a page count as much as so many characters."""
-    return letters // LETTERS_OF_AN_ELEMENT
 
 
 def is_crowded(source: str) -> bool:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .lines import ENDS
-from .tex_words import BUILT, COLUMNS, ENVIRONMENTS, MACROS, SYMBOLS, TOP
+from ..lines import ENDS
+from .macros import BUILT, COLUMNS, ENVIRONMENTS, MACROS, SYMBOLS, TOP
 
 MAX_FORMULA = 10_000
 """Characters of one formula. A matrix of sympy's with 400 terms has about as many."""
