@@ -23,7 +23,7 @@ import psutil  # type: ignore[import-untyped]
 from jupyter_client.kernelspec import KernelSpecManager
 
 from sandbox_kernel import Sandbox, SandboxError
-from sandbox_kernel.engines.broker.engine import BrokerEngine
+from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 
 from . import crowd
 from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_sandbox, write_stock

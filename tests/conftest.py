@@ -17,8 +17,8 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from sandbox_kernel.plugins import index
 from sandbox_kernel.record import keys
-from tests.support.brokers import end_unused
 from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
@@ -33,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
+def _end_unused_brokers() -> None:
+    if index.is_here("broker"):
+        from tests.plugins.broker.brokers import end_unused
+
+        end_unused()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes seconds, of an attack on time or of programs; not for every save")
     given = getattr(config, "workerinput", {})
     if not given:
-        end_unused()
+        _end_unused_brokers()
     if "turns" in given:
         config.pluginmanager.register(TurnsPlugin(Turns(Path(given["turns"])), given["workercount"]))
     elif config.getoption("numprocesses", None):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..broker import command as broker
 from ..config.sources import SETTINGS, read_argv
 from ..config.values import did_you_mean
 from ..core.codes import UsageCode
@@ -125,7 +124,6 @@ def parser(*others: Plugin) -> Parser:
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     _doctor(command("doctor", commands.doctor))
-    broker.add_options(command("broker", commands.run_broker))
     record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
     record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")

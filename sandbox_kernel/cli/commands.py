@@ -267,21 +267,6 @@ def codes(options: argparse.Namespace) -> int:
     return FINE
 
 
-def run_broker(options: argparse.Namespace) -> int:
-    """Own the engine for others: keep sandboxes ready, and give each caller one as fast as it can ask.
-
-    Without --for-all it serves this user alone. A session takes it with `engine = broker`. Callers are known by the
-    system, they name what they want, and the container is made from this process's own settings: nobody who may ask
-    has a right to the engine. What callers have goes on when the broker ends.
-    """
-    from ..broker.command import serve
-
-    settings = check(options.values)
-    if is_service(settings.engine) and "engine" not in options.values:
-        settings = replace(settings, engine=AUTO)  # the config file is the sessions', who are to come here
-    return serve(options, settings)
-
-
 def completion(options: argparse.Namespace) -> int:
     """Print a script that completes commands, options and values in a shell.
 

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": (),
     "Records": ("audit", "receipt"),
-    "Checking and maintaining": ("broker", "ps", "reap", "snapshots", "settings", "codes", "completion"),
+    "Checking and maintaining": ("ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -56,11 +56,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "receipt": {
         "sandbox-kernel receipt verify receipt.json --output results": "check the files of the run",
         "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "check that the audit contains the run",
-    },
-    "broker": {
-        "sandbox-kernel broker": "for this user: the next session with engine = broker is ready at once",
-        "sandbox-kernel broker --pool 2 --preload numpy,polars": "two ready, with what cells import first",
-        "sandbox-kernel broker --for-all --check": "whether the operator's file is in order",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {"sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay"},

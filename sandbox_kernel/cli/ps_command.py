@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import EngineError
 from ..core.model import format_bytes
-from ..engines.broker.places import others
+from ..engines.select import others
 from ..engines.sightings import name_of, work_of
 from ..policy.safe_text import ours
 from .commands import FINE, engine_call

@@ -159,15 +159,16 @@ def _engine(name: str, raw: object) -> str:
         said = raw.strip()
         if _ENGINE.fullmatch(said):
             return said
-        if _NAME_OF_AN_ENGINE.fullmatch(said):
+        if (named := _NAME_OF_AN_ENGINE.fullmatch(said)) is not None:
             from ..engines.select import provider
 
-            return provider(said).name  # which raises what is wrong
+            if provider(said).name == named[1]:  # it raises for a name of none
+                return said
     raise refuse(name, raw, f"{name} is not {engine.words}")
 
 
-_ENGINE = re.compile(r"auto|docker|bubblewrap|broker|(?:unix|broker):///\S+")
-_NAME_OF_AN_ENGINE = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_ENGINE = re.compile(r"auto|docker|bubblewrap|unix:///\S+")
+_NAME_OF_AN_ENGINE = re.compile(r"([a-z][a-z0-9_-]{0,62})(?::///\S+)?")
 engine = Form(
     _engine,
     "auto, docker, bubblewrap, broker, the name of a plugin's engine, or the address of a socket: "

@@ -19,6 +19,7 @@
 - `multiplexed`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
+- `sockets`: Where a broker listens.
 - `wall`: How an engine closes in, for people.
 - `select`: The engines by their names, and which one the settings name.
 """

@@ -6,6 +6,7 @@ more of any. Imports core; an engine, and the index of plugins, when it is the o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -16,6 +17,7 @@ from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
 from ..core.usage_codes import UsageCode
+from . import sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from .wall import Wall
 
 AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
-BUILT_IN = (DOCKER, BUBBLEWRAP, BROKER)
+BUILT_IN = (DOCKER, BUBBLEWRAP)
 """Engines that are folders here."""
 ORDER = (DOCKER, BUBBLEWRAP)
 """What "auto" looks for where no broker is taken, best first."""
@@ -98,16 +100,16 @@ class ServiceProvider(EngineProvider):
     One that `answers` is the operator's; each user may have an own one.
     """
 
-    def own_is_there(self) -> bool:
-        """Return whether there may be one of this user's own, without asking it."""
-        raise NotImplementedError
-
     def own_with(self, engine: str) -> str | None:
         """Return the address of this user's own, if it listens and has the engine with this address."""
         raise NotImplementedError
 
     def others(self) -> list[str]:
         """Return where some of this user's listen that another installation of this package started."""
+        raise NotImplementedError
+
+    def keeper(self) -> Any:
+        """Return what keeps sandboxes that outlive their caller: a `sdk.keeper.Keeper`."""
         raise NotImplementedError
 
     def is_own(self, address: str) -> bool:
@@ -130,7 +132,7 @@ def provider(engine: str) -> EngineProvider:
     another package that cannot be used.
     """
     name, has_scheme, _ = engine.partition("://")
-    if engine.startswith("/") or (has_scheme and name not in BUILT_IN):
+    if engine.startswith("/") or name == "unix" or (has_scheme and name not in names()):
         name = DOCKER
     if name in BUILT_IN:
         found: EngineProvider = import_module(f"{__package__}.{name}").PROVIDER
@@ -197,7 +199,8 @@ def chosen(settings: Settings) -> str:
     """
     if settings.engine != AUTO:
         return settings.engine
-    return BROKER if provider(BROKER).answers() else _without_broker()
+    brokers = _brokers() if sockets.operators_is_there() else None
+    return BROKER if brokers is not None and brokers.answers() else _without_broker()
 
 
 def _without_broker() -> str:
@@ -206,16 +209,17 @@ def _without_broker() -> str:
 
 def _own_broker(settings: Settings) -> str | None:
     """Return the address of this user's own broker, if that listens and has the engine that is `chosen`."""
-    brokers = _brokers()
-    if not brokers.own_is_there() or (engine := chosen(settings)) == BROKER:
+    brokers = _brokers() if sockets.own_is_there() else None
+    if brokers is None or (engine := chosen(settings)) == BROKER:
         return None
     address = provider(engine).address() if engine in BUILT_IN else engine
     return brokers.own_with(address)
 
 
-def _brokers() -> ServiceProvider:
-    found: ServiceProvider = import_module(f"{__package__}.{BROKER}").PROVIDER
-    return found
+def _brokers() -> ServiceProvider | None:
+    """Return what asks brokers; None where that plugin is not here, and none is taken."""
+    found = provider(BROKER) if BROKER in _index().engines() else None
+    return found if isinstance(found, ServiceProvider) else None
 
 
 def explained(settings: Settings) -> str:
@@ -227,9 +231,14 @@ def explained(settings: Settings) -> str:
         return f"{engine}, the operator's, which answers this user"
     if _own_broker(settings) is not None:
         return f"{BROKER}, this user's own, which listens and has {engine}"
-    others = _brokers().others()
-    strange = (f"; not the broker at {path}, which another installation of this package started" for path in others)
+    strange = (f"; not the broker at {path}, which another installation of this package started" for path in others())
     return _without_own(engine) + "".join(strange)
+
+
+def others() -> list[str]:
+    """Return where brokers of this user's listen that another installation started: none of them is taken."""
+    brokers = _brokers() if os.path.lexists(sockets.own_folder()) else None
+    return [] if brokers is None else brokers.others()
 
 
 def _without_own(engine: str) -> str:
@@ -273,7 +282,9 @@ async def make_engine_of_all(settings: Settings) -> Inspectable:
     engine = make_engine(settings)
     if (behind := without_own_broker(settings)) is settings:
         return engine
-    return engine if await _brokers().listens(engine.address) else make_engine(behind)
+    service = provider(engine.address)
+    listens = isinstance(service, ServiceProvider) and await service.listens(engine.address)
+    return engine if listens else make_engine(behind)
 
 
 def is_service(engine: str) -> bool:

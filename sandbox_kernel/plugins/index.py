@@ -20,6 +20,7 @@ from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
+    "broker": ("broker",),
     "frameworks": (),
     "mcp": ("mcp",),
     "monitor": (),
@@ -28,7 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""
-ENGINES: dict[str, tuple[str, ...]] = {"qemu": ("qemu",)}
+ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",)}
 """Those of our plugins that bring engines, each with their names."""
 SETTINGS: dict[str, tuple[str, ...]] = {
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),

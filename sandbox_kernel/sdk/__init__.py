@@ -20,11 +20,10 @@
 - `input`: Input of a command that comes piece by piece.
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `paginators`: Lists of sandboxes, some at a time.
+- `keeper`: Who keeps sandboxes that outlive their caller.
 - `ownership`: Whose a sandbox is, and with what it ends.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
 - `metrics`: What a sandbox uses.
-- `detached_settings`: Its settings: what goes with it, and what is the next owner's own.
-- `detached`: A sandbox that outlives its caller, and what the next one goes on from.
 - `installing`: Packages into a sandbox that runs.
 - `snapshotting`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.

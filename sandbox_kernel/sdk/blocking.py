@@ -198,10 +198,10 @@ class Sandbox:
         **service: Any,
     ) -> SandboxPaginator:
         """Return the sandboxes that run, of this process and detached ones; see `AsyncSandbox.list`."""
-        from .detached import listed
+        from .keeper import keeper
 
         here = [one.info for one in cls._known.values()]
-        kept = in_a_loop(listed(service))
+        kept = in_a_loop(keeper().listed(service))
         return SandboxPaginator([*here, *kept], asked_for(query, metadata), limit, next_token, order)
 
     def connect(
@@ -215,9 +215,9 @@ class Sandbox:
         """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            from .detached import described
+            from .keeper import keeper
 
-            settings, how = in_a_loop(described(str(self), take=take, service=service))
+            settings, how = in_a_loop(keeper().described(str(self), take=take, service=service))
             found = (kind or Sandbox)(settings, **how).__enter__()
         if found.is_paused:
             found.resume()

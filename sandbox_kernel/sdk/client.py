@@ -517,9 +517,9 @@ class AsyncSandbox:
         """
 
         async def detached() -> builtins.list[SandboxInfo]:
-            from .detached import listed
+            from .keeper import keeper
 
-            return await listed(service)
+            return await keeper().listed(service)
 
         here = [one.info for one in cls._known.values()]
         return AsyncSandboxPaginator(here, asked_for(query, metadata), limit, next_token, order, more=detached)
@@ -548,9 +548,9 @@ class AsyncSandbox:
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            from .detached import described
+            from .keeper import keeper
 
-            settings, how = await described(str(self), take=take, service=service)
+            settings, how = await keeper().described(str(self), take=take, service=service)
             found = await (kind or AsyncSandbox)(settings, **how).__aenter__()
         if found.is_paused:
             await found.resume()
@@ -621,9 +621,9 @@ class AsyncSandbox:
         """
         limit = seconds(timeout)
         if isinstance(self, str):
-            from .detached import extended
+            from .keeper import keeper
 
-            await extended(self, limit, service)
+            await keeper().extended(self, limit, service)
             return
         if self._instance.is_ended and not self.is_detached:
             raise SandboxClosed(EndCode.SANDBOX_KILLED)
@@ -640,9 +640,9 @@ class AsyncSandbox:
         if isinstance(self, str):
             if (found := AsyncSandbox._known.get(self)) is not None:
                 return await found.kill()
-            from .detached import ended
+            from .keeper import keeper
 
-            return await ended(self, service)
+            return await keeper().ended(self, service)
         if self._known.get(self.id) is self:
             del self._known[self.id]
         return await self._instance.end()

@@ -46,9 +46,9 @@ class SandboxOptions:
         """Return whose the sandbox is. Raises `ConfigurationError` for one that cannot outlive this process."""
         if self.detached is False:
             return Ownership(self.settings, self.seconds)
-        from .detached import Detached
+        from .keeper import keeper
 
-        return Detached(self.settings, self.seconds, self.metadata, self.detached)
+        return keeper().ownership(self.settings, self.seconds, self.metadata, self.detached)
 
     @classmethod
     def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> SandboxOptions:

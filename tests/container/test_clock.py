@@ -9,9 +9,9 @@ import pytest
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from tests.container.test_broker_threats import until
-from tests.container.test_detached import ids, kept, until_ended
-from tests.support.brokers import a_broker
+from tests.plugins.broker.brokers import a_broker
+from tests.plugins.broker.container.test_broker_threats import until
+from tests.plugins.broker.container.test_detached import ids, kept, until_ended
 from tests.support.clock import Clock
 from tests.support.engines import IMAGE
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugins.broker.brokers import end_unused
 from tests.support import ROOT
-from tests.support.brokers import end_unused
 
 
 def command(output: Path) -> list[str]:

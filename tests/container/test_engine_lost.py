@@ -23,8 +23,8 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.engines.docker.engine import REAP_AGE_SECONDS, DockerEngine
+from tests.plugins.broker.brokers import a_broker
 from tests.support.batch import Started, run, write
-from tests.support.brokers import a_broker
 from tests.support.kernels import Kernel, eventually
 from tests.support.patience import Stopwatch, within
 

@@ -23,7 +23,7 @@ PACKAGE = dict(re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTIL
 
 CARELESS = SMALL.replace("small", "careless").replace(
     "return await super().start(spec)",
-    "return await super().start(replace(spec, limits=replace(spec.limits, memory_bytes=2 * GIB)))",
+    "return await super().start(replace(spec, limits=replace(spec.limits, memory=2 * GIB)))",
 )
 """The same that does not do as it is told: a sandbox may use more memory than was asked for."""
 RUN = """

@@ -14,9 +14,9 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AbilityMissing, EngineError, SandboxPaused
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.abilities import Ability
-from sandbox_kernel.engines.broker import container as broker_container
 from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
-from tests.support.brokers import shared
+from sandbox_kernel.plugins.broker.client import container as broker_container
+from tests.plugins.broker.brokers import shared
 from tests.support.patience import within
 from tests.support.roots import root_of_tests
 

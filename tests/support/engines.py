@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 
@@ -22,15 +22,16 @@ from sandbox_kernel.container import shield as agent_shield
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines import cgroups, shipping
 from sandbox_kernel.engines.base import Container, Engine
-from sandbox_kernel.engines.broker.engine import BrokerEngine
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.engines.bubblewrap.finding import Found, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins import index
-from tests.support.brokers import Daemon, RawBrokerEngine, shared
 from tests.support.plain_engine import SESSION, PlainEngine
 from tests.support.roots import root_of_tests
+
+if TYPE_CHECKING:
+    from tests.plugins.broker.brokers import Daemon
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
@@ -301,13 +302,15 @@ class Brokered:
     @property
     def source(self) -> str:
         address = self._daemon().address
-        line = "from tests.support.brokers import RawBrokerEngine; from functools import partial"
+        line = "from tests.plugins.broker.brokers import RawBrokerEngine; from functools import partial"
         return f"{line}; Engine = partial(RawBrokerEngine, {address!r})"
 
     def absent(self) -> str | None:
         return self.inner.absent()
 
-    def make(self) -> BrokerEngine:
+    def make(self) -> Engine:
+        from tests.plugins.broker.brokers import RawBrokerEngine
+
         return RawBrokerEngine(self._daemon().address)
 
     def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
@@ -323,6 +326,8 @@ class Brokered:
         await self.inner.sweep(session_id)
 
     def _daemon(self) -> Daemon:
+        from tests.plugins.broker.brokers import shared
+
         return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else "bubblewrap")
 
 
@@ -332,10 +337,10 @@ ALL: tuple[EngineUnderTest, ...] = (
     Bubblewrap("bubblewrap"),
     Bubblewrap("bubblewrap-best-effort", cgroup=False),
     Plain(),
-    Brokered(Docker("runc", "docker")),
-    Brokered(Bubblewrap("bubblewrap")),
 )
 """Every engine that is not emulated, and every runtime that is said to work."""
+if index.is_here("broker"):
+    ALL += (Brokered(Docker("runc", "docker")), Brokered(Bubblewrap("bubblewrap")))
 
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
 
@@ -346,7 +351,7 @@ def of_plugins() -> tuple[Bubblewrap, ...]:
 
     They are emulated, and slow by that: a run has one of them under test, and nothing else.
     """
-    here = [name for name in index.ENGINES if index.is_here(name)]
+    here = [name for name in index.ENGINES if name != "broker" and index.is_here(name)]
     return tuple(import_module(f"tests.plugins.{name}.engine").UNDER_TEST for name in here)
 
 

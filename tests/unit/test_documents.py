@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import grp
 import json
 import os
-import pwd
 import re
 import shlex
 import subprocess
@@ -18,7 +16,6 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel import __version__, cli, server_extension
-from sandbox_kernel.broker.ceilings import load
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
@@ -167,15 +164,6 @@ def test_traits_of_a_jupyter_server_exist(name: str) -> None:
     for owner, trait in re.findall(r"\bc\.(Sandbox\w+)\.(\w+)", read(name)):
         if owner != "SandboxKernel":
             assert trait in getattr(server_extension, owner).class_trait_names()
-
-
-def test_the_example_of_an_operator_s_file_is_one(tmp_path: Path) -> None:
-    [source] = snippets("docs/jupyterhub.md", "toml")
-    user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
-    (tmp_path / "broker.toml").write_text(
-        source.replace("[user.ann]", f"[user.{user}]").replace(".students]", f".{group}]")
-    )
-    assert load(tmp_path / "broker.toml").sessions == 64
 
 
 def test_the_example_of_an_mcp_host_starts_the_server() -> None:

@@ -71,13 +71,6 @@ def test_the_installed_arguments_are_the_settings_that_were_asked_for(tmp_path: 
     assert from_argv([*words, "--HistoryManager.hist_file=:memory:"])[1].outputs == "strict"
 
 
-def test_a_kernel_of_a_broker_is_started_as_all_are(tmp_path: Path) -> None:
-    assert run("install", "--prefix", tmp_path, "--engine", "broker", "--cpus", "1", cwd=tmp_path).returncode == 0
-    argv = spec_of(tmp_path).argv
-    assert argv[:6] == [sys.executable, "-I", "-m", "sandbox_kernel", "-f", "{connection_file}"]
-    assert read_argv(argv[4:]) == ("{connection_file}", {"engine": "broker", "cpus": "1"})
-
-
 def test_logos_are_installed_and_readable_by_everybody(tmp_path: Path) -> None:
     """Front ends look for these three names; a system-wide kernel belongs to root and serves all."""
     assert run("install", "--prefix", tmp_path, cwd=tmp_path).returncode == 0

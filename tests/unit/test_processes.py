@@ -1,22 +1,18 @@
-"""What this machine's kernel says of processes: where their programs lie, bounded, and the same through a broker."""
+"""What this machine's kernel says of processes: where their programs lie, bounded."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sandbox_kernel.core.model import ProcessSample, SandboxSample
 from sandbox_kernel.engines import processes
-from sandbox_kernel.engines.broker import words
 from sandbox_kernel.engines.limit_watch import Place
-from tests.support.cases import each
 from tests.support.kernels import eventually
 
 SLEEP = str(shutil.which("sleep"))
@@ -94,36 +90,3 @@ def test_a_cgroup_says_what_it_has_counted(what: str, tmp_path: Path) -> None:
     place = Place(str(tmp_path), version)
     assert processes.of_cgroup({"pids": place, "cpuacct": place}) == expected
     assert processes.of_cgroup({}) == SandboxSample()
-
-
-# --- through a broker ---
-
-FULL = SandboxSample(
-    7, 1.5, tuple(ProcessSample(f"{number}-1", "\\x1b" * 30, 2.0, ("\\x1b" * 30,) * 4) for number in range(64))
-)
-
-
-def test_the_largest_sample_fits_into_a_packet_and_is_read_as_it_was() -> None:
-    assert words.sample(words.unpacked(words.packed(FULL._asdict()))) == FULL
-    assert words.sample(json.loads(json.dumps(SandboxSample()._asdict()))) == SandboxSample()
-
-
-LIES: tuple[dict[str, Any], ...] = (
-    {},
-    {"refused_processes": "7", "cpu_seconds": "x", "programs": 3},
-    {"programs": [["7-1", "x", 1.0]]},
-    {"programs": [["7-1", 5, 1.0, []]]},
-    {"programs": [["7-1", "x", "1.0", []]]},
-    {"programs": [["7-1", "x", 1.0, [5]]]},
-    {"programs": [5]},
-    {"programs": [["7-1", "x", 1.0, []]] * 2000},
-)
-
-
-@each("said", LIES)
-def test_what_is_no_sample_is_unknown(said: dict[str, Any]) -> None:
-    assert words.sample(said) == SandboxSample()
-
-
-def test_a_sample_is_no_refusal_of_a_broker() -> None:
-    assert "refused" not in SandboxSample._fields

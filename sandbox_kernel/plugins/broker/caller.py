@@ -1,0 +1,295 @@
+"""One connection: a few bounded requests, each answered once, and the sandbox that was made for it.
+
+Nothing waits for a caller. One that does not read what it is told, or says what is not proper, is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from ...core.codes import EndCode
+from ...core.descriptors import send_fds
+from ...core.errors import EngineError, SandboxError
+from ...core.model import ExitReason, SandboxSample
+from ...core.tasks import Tasks, log_defect
+from ...engines.abilities import PAUSE, Ability, abilities_of, demand
+from ...engines.machines import Pausable, Sampled
+from .answers import ANSWERS
+from .client import words
+from .client.places import Peer, peer
+from .kept import Kept
+from .lent import Lent
+from .service import Service
+
+NEXT_SECONDS = 10.0
+"""For the next request; a connection without one, and without a sandbox, is in others' way."""
+AT_ONCE = 4
+MOST_REQUESTS = 1000
+OF_ITS_SANDBOX = {"sample", "pause", "resume"}
+
+Answer = dict[str, Any]
+
+
+class Caller:
+    """A process that is connected."""
+
+    def __init__(self, broker: Service, sock: socket.socket) -> None:
+        self.peer: Peer = peer(sock)
+        self.lent: Lent | None = None
+        self._broker = broker
+        self._socket = sock
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(self._defect)
+        self._busy = self._requests = 0
+        self._starting = False
+        self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
+        sock.setblocking(False)
+        self._loop.add_reader(sock.fileno(), self._hear)
+
+    def hang_up(self) -> None:
+        """Close the connection; a sandbox that was made for it ends."""
+        if self._socket.fileno() < 0:
+            return
+        self._patience.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        lent, self.lent = self.lent, None
+        if lent is not None:
+            lent.lost()
+        self._broker.has_left(self)
+        self._broker.tasks.start(self._tasks.close(), "the end of a connection")
+
+    def refuse(self, error: SandboxError) -> None:
+        """Say why there is no place for it, and hang up; a request is not waited for."""
+        self._say({"refused": words.refusal(error), "n": 1})
+        self.hang_up()
+
+    def release(self) -> None:
+        """Close the connection, as the broker ends; the sandbox goes on, for its pipe is the caller's."""
+        self.lent = None
+        self.hang_up()
+
+    # --- what it says ---
+
+    def _hear(self) -> None:
+        try:
+            # Without room for them, the system takes the files that a caller sends along out of the world again.
+            data, _, flags, _ = self._socket.recvmsg(words.MOST_BYTES)
+        except (BlockingIOError, ConnectionResetError):
+            return  # what it said before it went is still to be read, and then its end
+        except OSError:
+            data, flags = b"", 0
+        if not data:
+            self.hang_up()
+            return
+        self._requests += 1
+        try:
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or self._requests > MOST_REQUESTS:
+                raise ValueError("too much was sent")
+            said = words.unpacked(data)
+            op, number = said["op"], said.get("n")
+            if op == "leave" and number is None:
+                self._leave()
+                return
+            serve = self._ops().get(op) if isinstance(op, str) else None
+            if serve is None or type(number) is not int or self._busy >= AT_ONCE:
+                raise ValueError("no request")
+            if op in OF_ITS_SANDBOX and self.lent is not None:
+                self._requests -= 1  # there may be any number of these in a sandbox's life
+        except (ValueError, LookupError, TypeError):
+            self._broker.figures.refused("broker-improper")
+            self.hang_up()
+            return
+        self._patience.cancel()
+        self._busy += 1
+        self._tasks.start(self._serve(number, serve, said), f"request {op}", failed=lambda _: self.hang_up())
+
+    def _wait(self) -> None:
+        """Have the connection end if it is used for nothing, and nothing more is asked soon."""
+        self._patience.cancel()
+        if self.lent is None and not self._busy and self._socket.fileno() >= 0:
+            self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
+
+    def _ops(self) -> dict[str, Callable[[Answer], Awaitable[Answer | None]]]:
+        return {
+            "start": self._start,
+            "adopt": self._adopt,
+            "connect": self._connect,
+            "begin": self._begin,
+            "look": self._look,
+            "kill": self._kill,
+            "sample": self._sample,
+            "pause": self._pause,
+            "resume": self._resume,
+            **{op: self._asking(answer) for op, answer in ANSWERS.items()},
+        }
+
+    def _asking(self, answer: Callable[[Service, Peer, Answer], Awaitable[Answer]]) -> Any:
+        async def ask(said: Answer) -> Answer:
+            return await answer(self._broker, self.peer, said)
+
+        return ask
+
+    async def _serve(self, number: int, serve: Callable[[Answer], Awaitable[Answer | None]], said: Answer) -> None:
+        try:
+            answer = await serve({**said, "n": number})
+        except SandboxError as error:
+            self._broker.figures.refused(error.code.code)
+            answer = {"refused": words.refusal(error)}
+        except (LookupError, TypeError, ValueError) as error:
+            self._broker.figures.refused("broker-improper")
+            improper = EngineError(EndCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
+            answer = {"refused": words.refusal(improper)}
+        finally:
+            self._busy -= 1
+            self._wait()
+        if answer is not None:
+            self._say({**answer, "n": number})
+
+    # --- its sandbox ---
+
+    async def _start(self, said: Answer) -> None:
+        if self.lent is not None or self._starting:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+        self._starting = True
+        try:
+            lent, state, fd, warm = await self._broker.make(said, self.peer)
+        finally:
+            self._starting = False
+        try:
+            answer = {
+                "id": lent.container.id,
+                "session": lent.spec.session_id,
+                "uid": lent.spec.uid,
+                "ticket": lent.ticket,
+                "pipe": state["pipe"],
+                "warm": warm,
+                "introduced": lent.introduced,
+                "abilities": sorted(abilities_of(lent.container) & PAUSE),
+            }
+            self.lent = lent
+            self._say({**answer, "n": said["n"]}, fd)
+        finally:
+            os.close(fd)
+        if self._socket.fileno() < 0:
+            lent.end()
+        else:
+            self._owns(lent)
+
+    async def _connect(self, said: Answer) -> None:
+        """Become the owner of a sandbox that is kept."""
+        if self.lent is not None or self._starting:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+        kept = self._broker.keeping.free(said, self.peer)
+        fd = kept.open()
+        try:
+            answer = {
+                "id": kept.container.id,
+                "session": kept.spec.session_id,
+                "uid": kept.spec.uid,
+                "ticket": kept.ticket,
+                "held": kept.container.held,
+                "pipe": words.PLAIN,
+                "kept": {**kept.told(), "own": kept.uid == self.peer.uid},
+            }
+            self.lent = kept
+            self._owns(kept)
+            self._say({**answer, "n": said["n"]}, fd)
+        finally:
+            os.close(fd)
+
+    async def _begin(self, said: Answer) -> Answer:
+        if not isinstance(lent := self._own(), Kept):
+            raise EngineError(EndCode.BROKER_IMPROPER, "this sandbox is not kept")
+        return {"missing": await lent.begin()}
+
+    def _owns(self, lent: Lent) -> None:
+        lent.belongs_to(self._ended, self.peer.pid)
+        if isinstance(lent, Kept):
+            lent.cast_out = self.release
+
+    async def _adopt(self, said: Answer) -> Answer:
+        if self.lent is not None or self._starting:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+        lent = self._broker.adrift(said["ticket"], self.peer)
+        self.lent = lent
+        lent.belongs_to(self._ended, self.peer.pid)
+        await self._broker.rename(lent, self.peer.pid)
+        return {"id": lent.container.id}
+
+    async def _look(self, said: Answer) -> Answer:
+        lent = self._own()
+        witness = await lent.container.look(lent.spec)
+        return {
+            "lines": [[line.name, line.expected, line.found, line.ok] for line in witness.lines],
+            "environment": sorted(witness.environment),
+            "mounts": sorted(witness.mounts),
+            "engine": witness.engine,
+            "shared": witness.shared,
+            "layers": sorted(witness.layers),
+            "image_id": lent.container.image_id,
+        }
+
+    async def _kill(self, said: Answer) -> Answer:
+        await self._own().kill()
+        return {}
+
+    async def _sample(self, said: Answer) -> Answer:
+        container = self._own().container
+        return (await container.sample() if isinstance(container, Sampled) else SandboxSample())._asdict()
+
+    async def _pause(self, said: Answer) -> Answer:
+        container = self._pausable()
+        await container.pause()
+        return {}
+
+    async def _resume(self, said: Answer) -> Answer:
+        await self._pausable().resume()
+        return {}
+
+    def _pausable(self) -> Pausable:
+        """Return the sandbox of this connection; one that is kept is asked by its broker whether it is there."""
+        lent = self._own()
+        if isinstance(lent, Kept):
+            raise EngineError(EndCode.ENGINE_CANNOT_PAUSE, "a detached sandbox cannot be paused")
+        container = lent.container
+        demand(Ability.PAUSE, container)
+        if not isinstance(container, Pausable):
+            raise EngineError(EndCode.ENGINE_CANNOT_PAUSE)
+        return container
+
+    def _leave(self) -> None:
+        lent, self.lent = self.lent, None
+        if lent is not None:
+            lent.leave()
+        self._wait()
+
+    def _own(self) -> Lent:
+        if self.lent is None:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is no sandbox on this connection")
+        return self.lent
+
+    # --- what it is told ---
+
+    def _ended(self, reason: ExitReason) -> None:
+        self._say({**asdict(reason), "op": "ended"})
+
+    def _say(self, said: Answer, fd: int | None = None) -> None:
+        try:
+            data = words.packed(said)
+            if fd is None:
+                self._socket.send(data)
+            else:
+                send_fds(self._socket, data, [fd])
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it is gone; it may have said that it leaves, which is read first
+        except (OSError, SandboxError):  # it does not read
+            self.hang_up()
+
+    def _defect(self, name: str, error: BaseException) -> None:
+        log_defect(name, error)

@@ -1,0 +1,61 @@
+"""A sandbox that a broker is asked for before there is an event loop: it takes the time of the imports that follow.
+
+Imports neither asyncio nor what does.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from ....core.codes import EndCode
+from ....core.errors import EngineError
+from ....core.model import SandboxSpec
+from . import words
+from .places import peer, require_own_ground
+
+SEND_SECONDS = 1.0
+"""For a broker to take a request in; one that is slower is asked again by those who can wait."""
+NUMBER = 1
+"""Of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request on its way. Whoever takes it up reads the answer from the socket, or gives it up."""
+
+    spec: SandboxSpec
+    path: str
+    """Of the broker's socket."""
+    socket: socket.socket
+
+    @property
+    def engine(self) -> str:
+        return f"broker://{self.path}"
+
+    def give_up(self) -> None:
+        """Hang up: the broker ends what it makes for this connection."""
+        self.socket.close()
+
+
+def ask_ahead(path: str, spec: SandboxSpec) -> Asked:
+    """Ask the broker at `path` for a sandbox. Raises OSError if that cannot be done at once, and `EngineError`."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    sock.settimeout(SEND_SECONDS)
+    try:
+        sock.connect(path)
+        require_own_ground(path, peer(sock).uid)
+        sock.send(words.packed({"op": "start", "n": NUMBER, **words.request(spec), "spec": asked(spec)}))
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return Asked(spec, path, sock)
+
+
+def asked(spec: SandboxSpec) -> dict[str, Any]:
+    """Return how a sandbox is asked for. Raises `EngineError` for one that is not our agent's."""
+    if spec.made_of is None:
+        raise EngineError(EndCode.BROKER_IMPROPER, "a broker starts our own agent, and nothing else")
+    return words.asked(spec)

@@ -1,0 +1,187 @@
+"""The broker as an engine: what is asked for are names and numbers, what comes back is a pipe.
+
+Imports asyncio, the pipe and the parts beside it; what the broker's own engine is, stays with the broker.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ....core.codes import EndCode
+from ....core.errors import EngineError
+from ....core.model import SandboxSpec
+from ....engines.abilities import PAUSE, Ability
+from ....engines.multiplexed import Demultiplexer
+from ....engines.pipe import Pipe, Stream
+from . import words
+from .ahead import Asked, asked
+from .channel import Channel, connect
+from .container import BrokerContainer, Given
+from .places import is_own, path_of
+
+if TYPE_CHECKING:
+    from ....engines import base
+    from ....engines.about import Condition, EngineInfo, ImageInfo, Listed, Shown
+
+START_SECONDS = 60.0
+REAP_SECONDS = 80.0
+
+
+class BrokerEngine:
+    """A broker that listens on a unix socket."""
+
+    abilities = PAUSE
+    """At best: whether a sandbox can, its broker says with it."""
+    lacks: Mapping[Ability, EndCode] = MappingProxyType(
+        {Ability.SNAPSHOT: EndCode.BROKER_CANNOT_SNAPSHOT, Ability.FORK: EndCode.BROKER_CANNOT_SNAPSHOT}
+    )
+    """What none of it can, whatever engine the broker has, and what is said then."""
+
+    def __init__(self, address: str = "broker", ahead: base.Ahead | None = None) -> None:
+        """`address` is "broker", or "broker:///path" of a socket; `ahead` is a request that it has already."""
+        self._ahead = ahead
+        self.path = path_of(address)
+        self._is_own = is_own(self.path)
+
+    # --- the seam ---------------------------------------------------------------------------------------------------
+
+    def asked(self, spec: SandboxSpec) -> dict[str, Any]:
+        """Return how a sandbox is asked for. Raises `EngineError` for one that is not our agent's."""
+        return asked(spec)
+
+    def beside(self, spec: SandboxSpec) -> dict[str, Any]:
+        """Return what is asked for besides a sandbox."""
+        return {}
+
+    async def start(self, spec: SandboxSpec) -> BrokerContainer:
+        """Have a sandbox made. A start that fails, or is cancelled, leaves nothing behind."""
+        ahead, self._ahead = self._ahead, None
+        sent = isinstance(ahead, Asked) and ahead.spec == spec
+        if ahead is not None and not sent:
+            ahead.give_up()
+        request = {**words.request(spec), "spec": self.asked(spec), **self.beside(spec)}
+        channel = Channel(ahead.socket if isinstance(ahead, Asked) and sent else await self._connected())
+        try:
+            said, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
+            container = self._container(said, files, channel)
+            container.claim()
+        except BaseException:
+            channel.close()  # the broker ends what it made for this connection
+            raise
+        return container
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> BrokerContainer:
+        try:
+            given = Given.read({**state, "warm": False})
+            pipe = Pipe.attach(fd, state["pipe"], _stream(state["pipe"]))
+        except (LookupError, TypeError, ValueError, OSError) as error:
+            raise EngineError(
+                EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
+            ) from error
+        channel: Channel | None = None
+        try:
+            channel = Channel(await connect(self.path))
+            await channel.ask("adopt", ticket=given.ticket)
+        except EngineError:
+            # Its broker is another one by now, or none: the sandbox is this process's all the same.
+            if channel is not None:
+                channel.close()
+            channel = None
+        except BaseException:
+            pipe.close()
+            if channel is not None:
+                channel.close()
+            raise
+        return self._made(given, pipe, channel)
+
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        """Note for `reap` that a parked sandbox now belongs to another process; a broker that is gone cannot."""
+        await self._query("pass_on", ticket=str(state["ticket"]), pid=owner_pid)
+
+    async def reap(self) -> int:
+        said = await self._query("reap", seconds=REAP_SECONDS)
+        return int(said["count"])
+
+    # --- for people -------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return f"broker://{self.path}"
+
+    async def begin(self) -> None:
+        """Have the user's own broker listen, if this is it. Raises `EngineUnavailable`."""
+        (await self._connected()).close()
+
+    async def status(self) -> dict[str, Any]:
+        """Return what the broker says of itself: version, engine, what it has and what it refused."""
+        return await self._query("status")
+
+    async def info(self) -> EngineInfo:
+        from ....engines.about import EngineInfo
+
+        said = (await self._query("info"))["info"]
+        return EngineInfo(**{**said, **{name: frozenset(said[name]) for name in ("runtimes", "limited")}})
+
+    async def conditions(self) -> tuple[Condition, ...]:
+        from ....engines.about import Condition
+
+        return tuple(Condition(**row) for row in (await self._query("conditions"))["rows"])
+
+    async def shown(self, container: str) -> Shown:
+        from ....engines.about import Shown
+
+        said = (await self._query("shown", container=container))["shown"]
+        return Shown(**{**said, **{name: frozenset(said[name]) for name in ("inside", "own", "mounts")}})
+
+    async def image(self, name: str) -> ImageInfo:
+        from ....engines.about import ImageInfo
+
+        said = (await self._query("image", image=name))["image"]
+        return ImageInfo(**{**said, "variables": tuple((key, value) for key, value in said["variables"])})
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    async def _connected(self) -> socket.socket:
+        """Return a connection; the user's own broker is started for it, where there is none."""
+        if not self._is_own:
+            return await connect(self.path)
+        from .summon import connect_or_start
+
+        return await connect_or_start(self.path)
+
+    async def _query(self, op: str, **fields: Any) -> dict[str, Any]:
+        channel = Channel(await connect(self.path))
+        try:
+            return (await channel.ask(op, **fields))[0]
+        finally:
+            channel.close()
+
+    def _container(self, said: dict[str, Any], files: list[int], channel: Channel) -> BrokerContainer:
+        try:
+            (fd,) = files
+            given = Given.read(said)
+            pipe = Pipe.attach(fd, said["pipe"], _stream(said["pipe"]))
+        except (LookupError, TypeError, ValueError, OSError) as error:
+            for fd in files:
+                os.close(fd)
+            raise EngineError(
+                EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
+            ) from error
+        return self._made(given, pipe, channel)
+
+    def _made(self, given: Given, pipe: Pipe, channel: Channel | None) -> BrokerContainer:
+        return BrokerContainer(self.path, given, pipe, channel)
+
+    async def list(self) -> tuple[Listed, ...]:
+        from ....engines.about import Listed
+
+        return tuple(Listed(**row) for row in (await self._query("list"))["rows"])
+
+
+def _stream(state: dict[str, Any]) -> Stream | None:
+    """Return what takes the engine's stream apart, if the broker's engine makes one of two."""
+    return Demultiplexer.of(state) if "header" in state else None

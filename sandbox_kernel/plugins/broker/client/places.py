@@ -1,0 +1,128 @@
+"""Whether whoever listens in a broker's place may be believed. Imports no engine.
+
+The operator's is in a folder that root made; the user's own in one of this user's that is closed to others. So nobody
+else can have put a socket there; and the system says whose process is at the other end. Each installation of this
+package has an own broker of its own: one of another checkout, or from before an update, would make other sandboxes, and
+kernels that it prepared are not taken.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from typing import Any, NamedTuple
+
+from ....core.codes import EndCode
+from ....core.errors import EngineUnavailable
+from ....core.resources import installation
+from ....engines import sockets
+
+SCHEME = "broker"
+ANSWER_SECONDS = 1.0
+OWN_SECONDS = 0.25
+"""For a process of this user's to say what it is. Who has not by then is not waited for at each start."""
+CREDENTIALS = struct.Struct("3i")
+
+
+class Peer(NamedTuple):
+    """Whose process is at the other end of a socket, as the system says."""
+
+    pid: int
+    """0 if it is in a PID namespace that this process does not see."""
+    uid: int
+    gid: int
+
+
+def peer(sock: socket.socket) -> Peer:
+    return Peer(*CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)))
+
+
+def others() -> list[str]:
+    """Return where brokers of this user's listen that other installations started, and that are not taken."""
+    begin, end = sockets.FILE.split("{}")
+    folder, mine = sockets.own_folder(), sockets.own()
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 (pathlib is slow to import)
+    except OSError:
+        return []
+    paths = [f"{folder}/{name}" for name in sorted(names) if name.startswith(begin.rstrip("-")) and name.endswith(end)]
+    return [path for path in paths if path != mine and _asked(path) is not None]
+
+
+def path_of(address: str) -> str:
+    """Return the path in "broker:///path"; for "broker" the operator's if there is one, else the user's own."""
+    _, named, path = address.partition("://")
+    if named:
+        return path
+    return sockets.OPERATORS if os.path.lexists(sockets.OPERATORS) else sockets.own()
+
+
+def operators_answers() -> bool:
+    """Return whether the operator's broker takes connections of this user."""
+    if not os.path.lexists(sockets.OPERATORS):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(ANSWER_SECONDS)
+        try:
+            sock.connect(sockets.OPERATORS)
+            require_own_ground(sockets.OPERATORS, peer(sock).uid)
+        except (OSError, EngineUnavailable):
+            return False
+    return True
+
+
+def is_own(path: str) -> bool:
+    """Return whether this user's own broker listens at `path`, or would."""
+    return path == sockets.own()
+
+
+def own_has(engine: str) -> bool:
+    """Return whether this user's own broker listens, is of this installation, and has the engine with this address.
+
+    It is there since somebody named it, maybe for another engine, or before the package was changed.
+    """
+    from ....core.version import __version__
+
+    said = _asked(sockets.own())
+    # What says no installation is of a version that listens elsewhere.
+    return (
+        said is not None
+        and said.get("engine") == engine
+        and said.get("version") == __version__
+        and (said.get("package", installation()) == installation())
+    )
+
+
+def _asked(path: str) -> dict[str, Any] | None:
+    """Return what a broker of this user's own says of itself, None if none that may be believed does at once."""
+    from . import words
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(OWN_SECONDS)
+        try:
+            sock.connect(path)
+            uid = peer(sock).uid
+            require_own_ground(path, uid)
+            sock.send(words.packed({"op": "status", "n": 1}))
+            said = words.unpacked(sock.recv(words.MOST_BYTES))
+        except (OSError, ValueError, EngineUnavailable):
+            return None
+    return said if uid == os.geteuid() else None
+
+
+def require_own_ground(path: str, uid: int) -> None:
+    """Raise `EngineUnavailable` unless nobody but root, this user and `uid`, who listens, can have put a socket there.
+
+    A user may listen for others only in a folder of its own that root made, such as /run/sandbox-kernel.
+    """
+    folder = os.path.dirname(path) or "/"  # noqa: PTH120 (pathlib is slow to import)
+    status = os.stat(folder)  # noqa: PTH116 (as above)
+    mine = {0, os.geteuid()}
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise EngineUnavailable(EndCode.BROKER_STRANGER, f"others may write in the folder of the broker, {folder}")
+    if uid not in mine and (uid != status.st_uid or os.stat(os.path.dirname(folder)).st_uid != 0):  # noqa: PTH116, PTH120
+        raise EngineUnavailable(EndCode.BROKER_STRANGER, value=f"a process of user {uid}")
+    if status.st_uid not in {*mine, uid}:
+        raise EngineUnavailable(EndCode.BROKER_STRANGER, f"the folder of the broker, {folder}, is another user's")

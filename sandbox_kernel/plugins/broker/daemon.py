@@ -1,0 +1,370 @@
+"""The sockets, and the daemon from its start to its end.
+
+At its end the sandboxes that callers have go on, for their pipes are the callers'; those that wait, or are kept, end
+with it. What is not bounded by a ceiling is bounded here: connections, those who wait for a start, and starts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ...core.codes import EndCode, UsageCode
+from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
+from ...core.listening import Listener
+from ...core.tasks import Tasks
+from . import order
+from .accounts import require_account
+from .caller import Caller
+from .ceilings import Policy
+from .client import words
+from .keeping import Keeping
+from .kept import Kept
+from .lent import Lent
+from .metrics import Figures, Gauges
+from .owner import Wish
+from .pool import Pool
+from .service import Made
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from ...core.model import SandboxSpec
+    from ...engines.about import Inspectable
+    from ...engines.base import Lendable
+    from .client.places import Peer
+    from .order import Order
+
+CONNECTIONS = 512
+CONNECTIONS_OF_A_USER = 128
+WAITING = 64
+"""Callers that wait for a start."""
+STARTS = 2 * (os.cpu_count() or 1)
+"""At once: more would only bring all of them near their time limit."""
+BACKLOG = 64
+END_SECONDS = 0.8
+"""For what waits to be gone, before the process ends and takes it along."""
+REAP_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a broker listens."""
+
+    path: str
+    for_all: bool = False
+    """Whether other users may connect."""
+
+
+class Broker:
+    """One daemon on one engine."""
+
+    def __init__(
+        self,
+        engine: Inspectable,
+        policy: Policy,
+        *,
+        pool: Pool | None = None,
+        read: Callable[[object], Order] = order.read,
+        idle_seconds: float | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`idle_seconds` without a caller end it; `say` takes lines for the operator."""
+        self.engine, self.policy = engine, policy
+        self.pool = pool or Pool(engine, size=0)
+        self.tally = Tally()
+        self.lent: dict[str, Lent] = {}
+        self.keeping = Keeping(lambda: self.policy, self.lent)
+        self.figures = Figures()
+        self.tasks = Tasks()
+        self.starting = 0
+        self._read = read
+        self._idle_seconds = idle_seconds
+        self._say = say
+        self._callers: set[Caller] = set()
+        self._by_user: Counter[int] = Counter()
+        self._slots = asyncio.Semaphore(STARTS)
+        self._stopping = asyncio.Event()
+        self._used = time.monotonic()
+        self._reaping: asyncio.Task[int] | None = None
+        self._reaped = -REAP_PAUSE
+        self._listeners: list[Listener] = []
+
+    @property
+    def connections(self) -> int:
+        return len(self._callers)
+
+    def page(self) -> str:
+        """Return all figures as Prometheus reads them."""
+        lent = self.lent.values()
+        states = Counter(one.state for one in lent)
+        return self.figures.page(
+            Gauges(
+                states={
+                    "running": states["running"],
+                    "handed-over": states["handed over"],
+                    "detached": states["detached"],
+                    "ready": self.pool.ready,
+                    "starting": self.starting,
+                },
+                connections=self.connections,
+                memory_promised=sum(one.spec.limits.memory for one in lent),
+                kept=self.keeping.cost,
+                pool_made=self.pool.made,
+                pool_lost=self.pool.lost,
+            )
+        )
+
+    # --- its callers --------------------------------------------------------------------------------------------------
+
+    def listen(self, sock: socket.socket) -> None:
+        """Take callers from a socket that listens."""
+        listener = Listener(
+            sock,
+            self._taken,
+            no_room=lambda error: self._say(f"connections wait: one could not be taken: {error.strerror}"),
+        )
+        self._listeners.append(listener)
+        listener.open()
+
+    def _taken(self, sock: socket.socket) -> None:
+        self._used = time.monotonic()
+        caller = Caller(self, sock)
+        uid = caller.peer.uid
+        self._callers.add(caller)
+        self._by_user[uid] += 1
+        try:
+            require_account(uid)
+        except EngineError as error:
+            self.figures.refused(error.code.code)
+            caller.refuse(error)
+            return
+        if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
+            own = self._by_user[uid] > CONNECTIONS_OF_A_USER
+            most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
+            self.figures.refused(EndCode.BROKER_BUSY.code)
+            caller.refuse(QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{most} connections at once"))
+
+    def has_left(self, connection: object) -> None:
+        if isinstance(connection, Caller) and connection in self._callers:
+            self._callers.discard(connection)
+            self._by_user[connection.peer.uid] -= 1
+            self._used = time.monotonic()
+
+    # --- sandboxes ----------------------------------------------------------------------------------------------------
+
+    async def make(self, said: dict[str, Any], whose: Peer) -> Made:
+        """Return a sandbox for a caller, what it needs to know of the pipe, the pipe, and whether it was ready."""
+        begin = time.monotonic()
+        if said.get("protocol") != words.VERSION:
+            raise EngineError(EndCode.BROKER_OTHER_VERSION)
+        wanted = self._read(said["spec"])
+        self.policy.of(whose.uid).check(wanted)
+        if said["agent"] != wanted.digest():
+            raise EngineError(EndCode.BROKER_OTHER_VERSION)
+        wish = self.keeping.wish(said.get("kept"), whose)
+        try:
+            self.tally.take(self.policy, whose.uid, begin)
+        except SandboxError:
+            self.keeping.forget(whose.uid, wish)
+            raise
+        self.starting += 1
+        try:
+            made = await self._ready(wanted, whose, wish) or await self._cold(wanted, whose, wish)
+        except BaseException:
+            self.tally.give_back(whose.uid)
+            self.keeping.forget(whose.uid, wish)
+            raise
+        finally:
+            self.starting -= 1
+        lent, warm = made[0], made[3]
+        self.lent[lent.ticket] = lent
+        lent.watch(self._ended)
+        self.figures.claimed(warm=warm, seconds=time.monotonic() - begin)
+        return made
+
+    async def _ready(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made | None:
+        """Return one that was made ahead, None if there is none that will do; a cold start takes its place then."""
+        pid = whose.pid if wish is None else 0
+        warm = await self.pool.claim(wanted, lambda one: self._rename(one.container, one.spec.session_id, pid))
+        if warm is None:
+            return None
+        try:
+            made = await self._lend(warm.container, warm.spec, whose, wish, warm=True)
+        except SandboxError:
+            return None
+        made[0].introduced = warm.introduced
+        return made
+
+    async def _cold(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made:
+        if self.starting > WAITING:
+            raise QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
+        async with self._slots:
+            spec = wanted.spec()
+            container = cast("Lendable", await self.engine.start(spec))
+            return await self._lend(container, spec, whose, wish, warm=False)
+
+    async def _lend(
+        self, container: Lendable, spec: SandboxSpec, whose: Peer, wish: Wish | None, *, warm: bool
+    ) -> Made:
+        try:
+            if wish is not None:  # it is this process's, and ends with it
+                kept = Kept(container, spec, whose.uid, self.tasks, wish)
+                try:
+                    return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
+                except BaseException:
+                    kept.over()  # its clock would go on for as long as its lifetime
+                    raise
+            if not warm:
+                # Its name says who has it before somebody has it: what outlives this process goes by the name.
+                await self._rename(container, spec.session_id, whose.pid)
+            handover = container.lend()
+        except BaseException:
+            await asyncio.shield(self.tasks.hold(_killed(container), f"undo {container.id}"))
+            raise
+        return Lent(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
+
+    async def rename(self, lent: Lent, pid: int) -> None:
+        """Note whose a sandbox is from now on. Raises `EngineError` when it is gone."""
+        await self._rename(lent.container, lent.spec.session_id, pid)
+        lent.pid = pid
+
+    async def _rename(self, container: Lendable, session: str, pid: int) -> None:
+        # A process of a PID namespace that this one does not see has no number here; this one answers for it.
+        await self.engine.pass_on({"id": container.id, "session": session}, pid or os.getpid())
+
+    def adrift(self, ticket: object, whose: Peer) -> Lent:
+        """Return the sandbox that somebody left for the process with this ticket. Raises `EngineError`."""
+        if not (lent := self.with_ticket(ticket, whose)).is_adrift:
+            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the sandbox has an owner")
+        return lent
+
+    def with_ticket(self, ticket: object, whose: Peer) -> Lent:
+        """Return the sandbox of this user that has the ticket. Raises `EngineError`."""
+        lent = self.lent.get(ticket) if isinstance(ticket, str) else None
+        if lent is None or lent.uid != whose.uid or isinstance(lent, Kept):
+            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the broker has no such sandbox for this user")
+        return lent
+
+    def _ended(self, lent: Lent) -> None:
+        if self.lent.pop(lent.ticket, None) is not None:
+            self.tally.give_back(lent.uid)
+            if isinstance(lent, Kept):
+                self.keeping.forget(lent.uid, lent.wish)
+            self.figures.ended(lent.reason.kind if lent.reason is not None else "unknown")
+            self._used = time.monotonic()
+
+    async def reap(self) -> int:
+        """Remove what lost owners left, once for all who ask at the same time, and not at every moment."""
+        if self._reaping is None or self._reaping.done():
+            if time.monotonic() - self._reaped < REAP_PAUSE:
+                return 0
+            self._reaped = time.monotonic()
+            self._reaping = self.tasks.hold(self.engine.reap(), "reaping")
+        return await asyncio.shield(self._reaping)
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Serve until `stop`, or until nobody has used it for long."""
+        self.pool.begin()
+        try:
+            while not self._stopping.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1.0 if self._idle_seconds is not None else None):
+                        await self._stopping.wait()
+                if self._is_unused():
+                    self._say("nobody uses this broker any more: it ends")
+                    break
+        finally:
+            await self.close()
+
+    def _is_unused(self) -> bool:
+        if self._idle_seconds is None or self._callers or self.lent:
+            return False
+        return time.monotonic() - self._used > self._idle_seconds
+
+    async def close(self) -> None:
+        """Take nobody any more, end what waits, and let go of what callers have."""
+        for listener in self._listeners:
+            listener.shut()
+            listener.socket.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await asyncio.gather(self.pool.close(), self.keeping.close())
+        for caller in list(self._callers):
+            caller.release()
+        await self.tasks.close()
+
+
+async def _killed(container: Lendable) -> None:
+    with contextlib.suppress(SandboxError, OSError):
+        await container.kill()
+
+
+# --- sockets --------------------------------------------------------------------------------------------------------
+
+
+def bound(place: Listening) -> tuple[socket.socket, int]:
+    """Return a socket that listens at a place, and the lock that says so. Raises `ConfigurationError`.
+
+    The lock is held for as long as its file descriptor is open, so a broker that was killed is in nobody's way.
+    """
+    path = Path(place.path)
+    if not path.is_absolute():
+        raise _not_there(place, "it is no absolute path")
+    try:
+        _folder(path.parent)
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _not_there(place, str(error.strerror)) from error
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+        os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
+        sock.bind(str(path))
+        path.chmod(0o666 if place.for_all else 0o600)
+        sock.listen(BACKLOG)
+    except BlockingIOError as error:
+        os.close(lock)
+        sock.close()
+        raise _not_there(place, "a broker listens there already") from error
+    except OSError as error:
+        os.close(lock)
+        sock.close()
+        raise _not_there(place, str(error.strerror or error)) from error
+    return sock, lock
+
+
+def _folder(folder: Path) -> None:
+    """Make a folder that is closed to others, unless there is one in which no other user can write."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True, mode=0o700)
+    status = folder.stat()
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o022:
+        raise PermissionError(1, f"others may write in {folder}")
+
+
+def _not_there(place: Listening, why: str) -> ConfigurationError:
+    return ConfigurationError(UsageCode.ADDRESS_UNUSABLE, f"no broker can listen at {place.path}: {why}")
+
+
+def on_signals(broker: Broker, again: Callable[[], None] | None) -> None:
+    """SIGTERM and SIGINT end it; SIGHUP has it read its file `again`."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.stop)
+    loop.add_signal_handler(signal.SIGHUP, again or (lambda: None))

@@ -1,0 +1,304 @@
+"""A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on from it.
+
+Imports the broker's engine, and a session's parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ...config.sources import from_keywords
+from ...container import wire
+from ...core.codes import EndCode, UsageCode
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxClosed, SandboxError
+from ...core.model import Message, Settings, format_bytes
+from ...engines.select import AUTO, BROKER, is_service
+from ...sdk.cell import Cell
+from ...sdk.lifetimes import Lifetime
+from ...sdk.ownership import Ownership
+from ...sdk.values import Attached, Missed, SandboxInfo
+from .client import words
+from .client.kept import KeptEngine
+from .detached_settings import address_of, check, dumped, restored
+
+if TYPE_CHECKING:
+    from ...session.requests.queue import PendingRequest
+    from ...session.session import Session
+
+LIFETIME_SECONDS = 3600.0
+MAX_READS = 200
+MAX_CODE = 8 << 10
+"""Characters of a cell's code that the next owner is told."""
+AGAIN_SECONDS = 60.0
+"""For what a cell that has ended sent to be heard again."""
+EVENTS = frozenset({"stdout", "stderr", "result", "error", "message"})
+
+
+class Detached(Ownership):
+    """Of one such sandbox, which this process owns until it leaves it."""
+
+    is_detached = True
+    engine: KeptEngine
+
+    def __init__(
+        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
+    ) -> None:
+        """Raises `ConfigurationError` for what cannot outlive this process."""
+        self.attached = how if isinstance(how, Attached) else None
+        check(settings)
+        self.address = address_of(settings.engine)
+        with _said_of("metadata"):
+            metadata = words.metadata(metadata)
+        self.name = self.attached.name if self.attached is not None else None
+        self.lifetime = Lifetime(None)  # the broker ends it
+        self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
+        self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=dumped(settings))
+        self._cell: Cell | None = None
+        """Of the owner before, whose output is this one's to take."""
+
+    # --- from a start to its end ---
+
+    async def start(self, session: Session, cells: dict[str, Cell]) -> None:
+        if session.is_open:
+            await session.started()
+        else:
+            self.lifetime.known(*await self._started(session, cells))
+
+    async def _started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
+        """Start it, or take it over; return when it was started, and when it ends."""
+        session.requests.observers.append(_Noting(session, self))
+        if self.attached is None:
+            await session.started()
+            self.tell(session, {"session": {"handshake": session.kernel_info}})
+            now = datetime.now(UTC)
+            return now, now + timedelta(seconds=self.seconds)
+        found = await self.engine.connect(self.attached.name, take=self.attached.take)
+        handshake = found.session.get("handshake")
+        session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "handshake": handshake})
+        session.audit("taken_over", age_seconds=round(found.row["age"], 3))
+        await session.started()
+        if found.cell is not None:
+            self._go_on(session, cells, found.cell)
+        container = self.engine.container
+        if container is not None:
+            self.missed = Missed(**await container.begin())
+            if any(self.missed):
+                lost = f"{self.missed.messages} messages, {format_bytes(self.missed.bytes)}"
+                session.requests.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
+        return moment(-found.row["age"]), moment(found.row["left"])
+
+    async def extend(self, session: Session, limit: float) -> None:
+        if self.lifetime.is_new:
+            raise ConfigurationError(UsageCode.NOT_TOGETHER, "a detached sandbox that has not started has a lifetime")
+        left = await self.engine.extend(session.id, limit)
+        self.lifetime.known(self.lifetime.started, datetime.now(UTC) + timedelta(seconds=left))
+
+    def take_cell(self) -> Cell | None:
+        cell, self._cell = self._cell, None
+        return cell
+
+    def ends_with_caller(self, session: Session) -> Leaving:
+        return Leaving(session, self)
+
+    def leave(self) -> None:
+        self.is_left = True
+        if self.engine.container is not None:
+            self.engine.container.let_go()
+
+    def _go_on(self, session: Session, cells: dict[str, Cell], said: Mapping[str, Any]) -> None:
+        """Take up the cell that runs, in the place of the owner before, with the time that it has left."""
+        try:
+            header = {str(name): value for name, value in said["header"].items() if isinstance(value, str)}
+            content = {str(name): value for name, value in said["content"].items()}
+            seconds, elapsed, done = float(said["seconds"]), float(said["elapsed"]), said["done"] is True
+            reads = said["reads"] if isinstance(said["reads"], str) else None
+            request = Message(channel="shell", header=header | {"msg_id": str(said["id"])}, content=content)
+            code = str(content["code"])
+            if (
+                not (0 <= seconds < words.MOST_SECONDS and 0 <= elapsed < words.MOST_SECONDS)
+                or request.type != "execute_request"
+            ):
+                raise ValueError("that is no cell")
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise EngineError(EndCode.BROKER_IMPROPER, f"what the owner before noted is no cell: {error}") from error
+        if reads is None and not content.get("silent"):
+            wanted = EVENTS | {"input"} if content.get("allow_stdin") else EVENTS
+            cells[request.id] = self._cell = Cell(code, wanted, session, identity=request.id)
+        limit = min(seconds, session.limits.cell_timeout)
+        left = AGAIN_SECONDS if done and elapsed <= limit else max(0.0, limit - elapsed)
+        if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
+            session.requests.queue.take_sendable()
+            session.requests.go_on(pending, elapsed, left)
+
+    # --- what is left for the next owner ---
+
+    def note(self, session: Session, request: PendingRequest) -> None:
+        """Leave word of a cell that is sent now, and of all that it takes to go on with it."""
+        content = dict(request.message.content)
+        content["code"] = str(content.get("code", ""))[:MAX_CODE]
+        every = session.limits.cell_timeout
+        cell = {
+            "id": request.id,
+            "seconds": min(every, request.seconds or every) + session.limits.interrupt_grace,
+            "header": dict(request.message.header),
+            "content": content,
+            "reads": request.reads[:MAX_READS] if request.reads else request.reads,
+        }
+        if words.note({"cell": cell}) is None:  # what it is escaped to is longer than it is
+            cell["content"] = {**content, "code": ""}
+        self.tell(session, {"cell": cell})
+
+    def tell(self, session: Session, said: dict[str, Any]) -> None:
+        """Leave word for the next owner, unless there is none to be."""
+        if not self.is_left:
+            with contextlib.suppress(SandboxError):  # it is gone
+                if (note := words.note(said)) is not None:
+                    session.transmit(wire.AGENT, [note])
+
+
+class _Noting:
+    """Leaves word for the next owner of which cell runs."""
+
+    def __init__(self, session: Session, detached: Detached) -> None:
+        self._session, self._detached = session, detached
+
+    def cell_sent(self, cell: PendingRequest) -> None:
+        self._detached.note(self._session, cell)
+
+    def cell_ended(self, cell: PendingRequest) -> None:
+        self._detached.tell(self._session, {"cell": None})
+
+    def kernel_gone(self) -> None:
+        """The ends of its cells are noted already."""
+
+
+class Leaving:
+    """What is called where a caller goes without a word: the session ends, and the sandbox goes on."""
+
+    def __init__(self, session: Session, detached: Detached) -> None:
+        self._session, self._detached = session, detached
+
+    async def close(self) -> None:
+        self._detached.leave()
+        await self._session.close()
+
+    def abandon(self) -> None:
+        self._detached.leave()
+        self._session.abandon()
+
+
+def ownership(
+    settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
+) -> Ownership:
+    """Return whose a sandbox is that outlives this process. Raises `ConfigurationError` for what cannot."""
+    return Detached(settings, seconds, metadata, how)
+
+
+# --- by their ids -----------------------------------------------------------------------------------------------------
+
+
+def _engine(service: Mapping[str, Any]) -> tuple[KeptEngine | None, bool]:
+    """Return the broker that is meant, None if the settings name another engine; and whether a caller named it."""
+    named = service.get("engine")
+    given = named if isinstance(named, str) else from_keywords().engine
+    if given != AUTO and not is_service(given):
+        return None, False
+    return KeptEngine(address_of(given), seconds=LIFETIME_SECONDS, metadata={}), given != AUTO
+
+
+async def listed(service: Mapping[str, Any]) -> list[SandboxInfo]:
+    """Return those that this user's broker keeps. Raises `EngineUnavailable` if one is named that is not there."""
+    engine, named = _engine(service)
+    try:
+        rows = [] if engine is None else await engine.kept()
+    except EngineUnavailable:
+        if named and "engine" in service:
+            raise
+        rows = []
+    return [_info(row) for row in rows]
+
+
+async def described(name: str, *, take: bool, service: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    """Return with which arguments a sandbox is made that takes one over. Raises `SandboxClosed`, `EngineError`."""
+    engine, _ = _engine(service)
+    try:
+        if engine is None:
+            raise _not_there(name)
+        said = await engine.described(name)
+    except EngineUnavailable as error:
+        raise _not_there(name) from error
+    settings = restored(said["settings"], engine.address, own=said["own"] is True, given=service)
+    metadata = words.metadata(said["metadata"])
+    return settings, {"detached": Attached(name, take), "metadata": metadata}
+
+
+async def ended(name: str, service: Mapping[str, Any]) -> bool:
+    """End one; return whether there was one."""
+    engine, _ = _engine(service)
+    try:
+        if engine is None:
+            return False
+        await engine.end(name)
+    except (EngineUnavailable, EngineError) as error:
+        if error.code in {EndCode.DETACHED_NOT_THERE, EndCode.BROKER_UNAVAILABLE}:
+            return False
+        raise
+    return True
+
+
+async def extended(name: str, seconds: float, service: Mapping[str, Any]) -> None:
+    """Have one end in so many seconds. Raises `SandboxClosed`, `QuotaExceeded`."""
+    engine, _ = _engine(service)
+    if engine is None:
+        raise _not_there(name)
+    await engine.extend(name, seconds)
+
+
+def _not_there(name: str) -> SandboxClosed:
+    return SandboxClosed(EndCode.SANDBOX_NOT_HERE.note(id=name[:64]))
+
+
+def _info(row: Mapping[str, Any]) -> SandboxInfo:
+    try:
+        limits = words.limits(row["limits"])
+        runtime = "default" if row["runtime"] is None else words.text(row["runtime"])
+        image = words.text(row["image"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise EngineError(EndCode.BROKER_IMPROPER, f"what the broker lists is not understood: {error}") from error
+    return SandboxInfo(
+        id=row["name"],
+        image=image,
+        engine=BROKER,
+        runtime=runtime,
+        outputs="unknown",
+        network="none",
+        secrets=(),
+        limits=limits,
+        python=None,
+        metadata=row["metadata"],
+        started_at=moment(-row["age"]),
+        end_at=moment(row["left"]),
+        state="running",
+        detached=True,
+        owned=row["owned"],
+        busy=row["busy"],
+    )
+
+
+def moment(seconds: float) -> datetime:
+    """Return the moment in so many seconds. Raises `EngineError` for one that no calendar has."""
+    try:
+        return datetime.now(UTC) + timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise EngineError(EndCode.BROKER_IMPROPER, "what the broker says is no moment") from error
+
+
+@contextlib.contextmanager
+def _said_of(setting: str) -> Any:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, str(error), setting=setting) from error

@@ -1,0 +1,349 @@
+"""A sandbox whose pipe the broker keeps, so that it outlives whoever uses it: one owner at a time, or none.
+
+Its owner has the other end of a pipe of the broker's own, and what goes over it is passed on frame by frame. So an
+owner that dies in the midst of one leaves the sandbox in step. What a running cell has sent since it began is kept for
+the next owner, within bounds; while there is none, the cell's clock runs here. Nothing is parsed but what an owner
+notes on the way, and the small words of the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...container import wire
+from ...core.codes import EndCode
+from ...core.errors import EngineError, QuotaExceeded, SandboxError
+from ...core.model import ExitReason
+from ...core.tasks import Tasks
+from ...engines.pipe import Pipe
+from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
+from .lent import Lent
+from .owner import Owner, Wish, noted
+from .transcript import OF_A_FRAME, Transcript
+
+if TYPE_CHECKING:
+    from ...core.model import SandboxSpec
+    from ...engines.base import Lendable
+
+STATUS_BYTES = 4096
+PING_SECONDS = 10.0
+"""The agent ends itself when it hears nothing for 60 s; an owner may be there and be stopped."""
+ESSENTIAL = frozenset({"kernel_exited", "kernel_ready", "oversized"})
+"""Of what an agent tells unasked."""
+LATE_SECONDS = 1.0
+"""Given to a cell over its time, for its owner told the time a moment before it began."""
+LADDER_SECONDS = 10.0
+"""From one step to the next, where a cell does not end: interrupt, kill, the end of the sandbox."""
+MOST_KERNELS = 3
+"""That end one after another while nobody is there."""
+MOST_DROPPED = 128 << 20
+"""Bytes of one cell that nobody reads, after which it is ended."""
+PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
+"""What nobody reads is read at this pace at most: the broker has other callers."""
+
+
+class Kept(Lent):
+    """See the module."""
+
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: Wish) -> None:
+        super().__init__(container, spec, uid, 0, tasks)
+        loop = asyncio.get_running_loop()
+        self.wish, self.name = wish, wish.name
+        self.transcript = Transcript()
+        self.noted: dict[str, Any] = {}
+        """What its owner noted of the session."""
+        self.cell: dict[str, Any] | None = None
+        self._began = self._cell_began = loop.time()
+        self._loop = loop
+        self._owner: Owner | None = None
+        self.passing = 0
+        """Owners of whom something may still be passed on: the last one, and those before it."""
+        self._upstream: asyncio.Task[None] | None = None
+        self.cast_out: Callable[[], None] = lambda: None
+        """What is called when another takes it over."""
+        self._to: Owner | None = None
+        self._keeping = self._midst = False
+        self._answered = self._cell_began
+        self._owed: set[int] = set()
+        """Which of reply and idle the running cell has not brought yet."""
+        self._clock: asyncio.TimerHandle | None = None
+        self._step = self._kernels = 0
+        self._paced = 0
+        self._end_at = self._began + wish.seconds
+        self._life = loop.call_at(self._end_at, self._expire)
+        self._reading = tasks.start(self._read(), f"reading {container.id}", failed=lambda _: self.finish("killed"))
+        tasks.start(self._ping(), f"keeping {container.id}", failed=lambda _: self.finish("killed"))
+
+    # --- its owner ---
+
+    @property
+    def state(self) -> str:
+        return "running" if self.is_owned else "detached"
+
+    @property
+    def is_owned(self) -> bool:
+        return self._owner is not None
+
+    @property
+    def left(self) -> float:
+        """Seconds until it ends."""
+        return max(0.0, self._end_at - self._loop.time())
+
+    @property
+    def last(self) -> float:
+        """Seconds until it ends whatever is asked for."""
+        return max(0.0, self._began + self.wish.most_seconds - self._loop.time())
+
+    def open(self, *, first: bool = False) -> int:
+        """Return an owner's end of a new pipe; whoever owned it until now has none any more."""
+        cast_out, self.cast_out = self.cast_out, lambda: None
+        cast_out()  # also one that closed its pipe alone: its end would be taken for the next owner's
+        self._let_go()
+        ours, theirs = socket.socketpair()
+        self.passing += 1
+        owner = self._owner = Owner(Pipe(ours), began=first)
+        self._upstream = self._tasks.hold(self._forward(owner, self._upstream), f"an owner of {self.container.id}")
+        self.is_adrift = False
+        return theirs.detach()
+
+    def taken(self) -> None:
+        """Tell the owner that another one takes it over."""
+        told, self._told = self._told, None
+        if told is not None:
+            told(ExitReason(kind="taken"))
+
+    def leave(self) -> None:
+        """Go on without an owner, whose connection says so. What it wrote until now is still passed on."""
+        self.cast_out = lambda: None
+        self._let_go()
+
+    lost = leave
+
+    def _let_go(self, told: Callable[[ExitReason], None] | None = None) -> None:
+        owner, self._owner, self._told = self._owner, None, told
+        self.pid, self.is_adrift = 0, True
+        if owner is not None:
+            owner.pipe.refuse()
+            self._look_at_clock()
+
+    async def begin(self) -> dict[str, Any]:
+        """Have the owner hear all, from the beginning of the cell that runs. Returns what of that is missing."""
+        owner = self._owner
+        if owner is None or owner.began:
+            raise EngineError(EndCode.BROKER_IMPROPER, "there is nothing to begin with")
+        kept, missing = self.transcript.pieces, self.missing
+        owner.began, self._kernels = True, 0
+        if self.cell is None:
+            self.transcript.forget()  # what has been told is not told again
+        if self._midst and self._keeping:
+            self._to = owner
+        async with owner.turn:
+            with contextlib.suppress(EngineError):
+                for data in kept:
+                    await owner.pipe.send(data)
+        return missing
+
+    @property
+    def missing(self) -> dict[str, int]:
+        return {"messages": self.transcript.dropped_messages, "bytes": self.transcript.dropped_bytes}
+
+    def told(self) -> dict[str, Any]:
+        """Return what the next owner has to know."""
+        cell = self.cell
+        if cell is not None:
+            elapsed = (self._loop.time() if self._owed else self._answered) - self._cell_began
+            cell = {**cell, "elapsed": elapsed, "done": not self._owed}
+        return {"settings": self.wish.settings, "session": self.noted, "cell": cell, **self.shown()}
+
+    def shown(self) -> dict[str, Any]:
+        """Return what a list says of it."""
+        return {
+            "name": self.wish.name,
+            "metadata": self.wish.metadata,
+            "age": self._loop.time() - self._began,
+            "left": self.left,
+            "owned": self.is_owned,
+            "busy": self.cell is not None and bool(self._owed),
+        }
+
+    # --- its end ---
+
+    def extend(self, seconds: float) -> None:
+        """Have it end in so many seconds. Raises `QuotaExceeded` if that is later than it may."""
+        if seconds > self.last:
+            raise QuotaExceeded(
+                EndCode.LIFETIME_TOO_LONG,
+                limit=f"{self.wish.most_seconds:g} s from its start, {self.last:.0f} s of them left",
+                value=f"{seconds:g} s",
+                set_by=self.wish.set_by,
+            )
+        self._life.cancel()
+        self._end_at = self._loop.time() + seconds
+        self._life = self._loop.call_at(self._end_at, self._expire)
+
+    def _expire(self) -> None:
+        self.finish("expired")
+
+    def finish(self, kind: Any) -> None:
+        """End it for a reason of the broker's."""
+        self.verdict = self.verdict or ExitReason(kind=kind)
+        self._end_alone()
+
+    def over(self) -> None:
+        """Let go of what is here, now that it is gone."""
+        self._life.cancel()
+        if self._clock is not None:
+            self._clock.cancel()
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.pipe.close()
+
+    # --- from its owner to the sandbox ---
+
+    async def _forward(self, owner: Owner, before: asyncio.Task[None] | None) -> None:
+        frames = Frames(self.spec.limits.message_limit + FRAME_RESERVE, OWNERS_WHOLE)
+        try:
+            if before is not None:
+                await asyncio.wait({before})
+            async for piece in cut(frames, owner.pipe.receive):
+                if is_note(piece):
+                    self._note(parts(piece)[0])
+                else:
+                    await self.container.send(piece.data)
+        except (wire.FrameError, ValueError, LookupError, TypeError, SandboxError):
+            pass  # it is no proper owner, or there is no sandbox any more
+        finally:
+            self.passing -= 1
+            owner.pipe.close()
+            if self._owner is owner:
+                self._let_go(self._told)  # its connection is there still, and hears of the end
+            if frames.cut:
+                self.finish("killed")  # the sandbox would take what comes next for the rest of it
+
+    def _note(self, data: bytes) -> None:
+        """Take what an owner says of its session; raises what a wrong note brings."""
+        said = noted(data)
+        self.noted = said.get("session", self.noted)
+        if "cell" not in said:
+            return
+        self.cell, self._cell_began = said["cell"], self._loop.time()
+        self.transcript.forget()
+        self._keeping = self._keeping and not self._midst
+        self._step = self._paced = self._kernels = 0
+        self._owed = {wire.SHELL, wire.IOPUB}
+        self._look_at_clock()
+
+    async def _tell(self, op: str, **fields: object) -> None:
+        with contextlib.suppress(SandboxError, OSError):
+            head = json.dumps({**fields, "op": op}).encode()
+            await self.container.send(b"".join(wire.encode(wire.AGENT, [head])))
+
+    def _say(self, op: str, **fields: object) -> None:
+        self._tasks.start(self._tell(op, **fields), f"telling {self.container.id}")
+
+    async def _ping(self) -> None:
+        while not self._reading.done():
+            await asyncio.sleep(PING_SECONDS)
+            await self._tell("ping")
+
+    # --- from the sandbox to its owner ---
+
+    async def _read(self) -> None:
+        frames = Frames(self.spec.limits.message_limit + FRAME_RESERVE, WHOLE)
+        try:
+            async for piece in cut(frames, self.container.receive):
+                await self._take(piece)
+        except wire.FrameError:
+            self.finish("killed")
+        finally:
+            if (owner := self._owner) is not None:
+                async with owner.turn:
+                    owner.pipe.close()
+
+    async def _take(self, piece: Piece) -> None:
+        if piece.first:
+            self._to, self._keeping = self._route(piece)
+        self._midst = not piece.last
+        if self._keeping:
+            self.transcript.add(piece.data)
+        if self._to is not None and self._to is self._owner:
+            await self._to.send(piece.data)
+        elif not self._keeping and self._owner is None:
+            self._paced += len(piece.data) + OF_A_FRAME
+            if self._paced > PACED_BYTES:
+                self._paced = 0
+                await asyncio.sleep(PACE_SECONDS)
+
+    def _route(self, piece: Piece) -> tuple[Owner | None, bool]:
+        """Return who hears a frame now, and whether it is kept for the next owner."""
+        owner = self._owner
+        hears = owner if owner is not None and owner.began else None
+        if piece.kind == wire.AGENT:
+            op = op_of(piece) if piece.whole else None
+            if op in {None, "reply", "resumed", "hello"}:
+                return owner, False
+            if op == "kernel_exited":
+                self._owed, self._answered = set(), self._loop.time()  # it brings nothing more
+                if hears is None:
+                    self._start_kernel()
+            if op == "kernel_ready":
+                hears = owner  # one that has not begun waits for it
+            wanted, essential = hears is None or self.cell is not None, op in ESSENTIAL
+        else:
+            wanted = self.cell is not None
+            essential = piece.kind != wire.IOPUB or (piece.size <= STATUS_BYTES and b'"status"' in piece.data)
+            if self.cell is not None and essential and str(self.cell["id"]).encode() in piece.data:
+                self._hear(piece)
+        if not wanted:
+            return hears, False
+        kept = self.transcript.reserve(piece.size, essential=essential)
+        if not kept and hears is None:
+            if essential:
+                self.finish("flooded")
+            elif self.transcript.dropped_bytes > MOST_DROPPED and not self._step:
+                self._overdue()
+        return hears, kept
+
+    def _hear(self, piece: Piece) -> None:
+        """Note that a cell brought its reply, or its idle."""
+        if piece.kind in self._owed and (piece.kind == wire.SHELL or b'"idle"' in piece.data):
+            self._owed.remove(piece.kind)
+            self._answered = self._loop.time()
+
+    def _start_kernel(self) -> None:
+        """Have a new kernel in the place of one that ended, as an owner would."""
+        self._kernels += 1
+        if self._kernels > MOST_KERNELS:
+            self.finish("killed")
+        else:
+            self._say("start_kernel")
+
+    # --- the clock of a cell that nobody waits for ---
+
+    def _look_at_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+        if self.cell is not None and self.reason is None:
+            due = self._cell_began + float(self.cell["seconds"]) + LATE_SECONDS
+            self._clock = self._loop.call_at(max(due, self._loop.time()), self._overdue)
+
+    def _overdue(self) -> None:
+        """End a cell that goes on over its time; an owner that is there does that itself."""
+        if self._clock is not None:
+            self._clock.cancel()
+        self._clock = self._loop.call_later(LADDER_SECONDS, self._overdue)
+        if (self._owner is not None and self._owner.began) or not self._owed:
+            return
+        self._step += 1
+        if self._step == 1:
+            self._say("signal", signal=int(signal.SIGINT))
+        elif self._step == 2:
+            self._say("stop_kernel")
+        else:
+            self.finish("killed")

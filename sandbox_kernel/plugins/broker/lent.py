@@ -1,0 +1,107 @@
+"""A sandbox whose pipe a caller has: whose it is, and its end, which nobody can put off.
+
+The caller's end is the sandbox's end, by its pipe and by its connection. Between two processes of one kernel it is
+nobody's for a while, and waits for whoever has the ticket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import SandboxError
+from ...core.tasks import Tasks
+
+if TYPE_CHECKING:
+    from ...core.model import ExitReason, SandboxSpec
+    from ...engines.base import Lendable
+
+ADRIFT_SECONDS = 40.0
+"""How long a sandbox that its owner left waits for the next one: as long as a pipe holder and a kernel's start can
+take.
+"""
+
+
+class Lent:
+    """One sandbox, from the moment its pipe is given away."""
+
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, pid: int, tasks: Tasks) -> None:
+        self.container, self.spec, self.uid, self.pid = container, spec, uid, pid
+        self.name = spec.session_id
+        """By which its owner knows it."""
+        self.ticket = secrets.token_hex(16)
+        self.since = time.monotonic()
+        self.reason: ExitReason | None = None
+        self.verdict: ExitReason | None = None
+        """Why the broker ends it, if that is not its owner's wish."""
+        self.is_adrift = False
+        self.introduced: dict[str, Any] | None = None
+        """What its kernel said of itself before it was claimed."""
+        self._told: Callable[[ExitReason], None] | None = None
+        self._tasks = tasks
+        self._ending: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> str:
+        return "handed over" if self.is_adrift else "running"
+
+    def watch(self, ended: Callable[[Lent], None]) -> None:
+        """Call `ended` once it is gone, whatever ended it."""
+        self._tasks.start(self._watch(ended), f"the end of {self.container.id}", failed=lambda _: ended(self))
+
+    def belongs_to(self, told: Callable[[ExitReason], None], pid: int) -> None:
+        """Have a connection for its owner, which is told of the end."""
+        self._told, self.pid, self.is_adrift = told, pid, False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.reason is not None:
+            told(self.reason)
+
+    def lost(self) -> None:
+        """Note that its owner is gone without a word."""
+        self.end()
+
+    def leave(self) -> None:
+        """Wait for the next owner, for a while."""
+        self._told, self.is_adrift = None, True
+        self._timer = asyncio.get_running_loop().call_later(ADRIFT_SECONDS, self.end)
+
+    def end(self) -> None:
+        """End it; nobody waits."""
+        self._told = None
+        self._end_alone()
+
+    def _end_alone(self) -> None:
+        self._tasks.start(self._killed(), f"killing {self.container.id}")
+
+    async def _killed(self) -> None:
+        with contextlib.suppress(SandboxError):  # an engine that has much to do takes longer, and its guard goes on
+            await self.kill()
+
+    async def kill(self) -> None:
+        """Return when it is gone. Raises `EngineError` if that is not to be had; what outlives this process goes on."""
+        if self._ending is None:
+            self._ending = self._tasks.hold(self.container.kill(), f"kill {self.container.id}")
+        await asyncio.shield(self._ending)
+
+    async def _watch(self, ended: Callable[[Lent], None]) -> None:
+        try:
+            reason = await self.container.wait()
+            self.reason = self.verdict or reason
+            if self._told is not None:
+                self._told(self.reason)
+            with contextlib.suppress(SandboxError):
+                await self.kill()  # what it leaves behind
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.over()
+            ended(self)
+
+    def over(self) -> None:
+        """Let go of what is here, now that it is gone."""

@@ -1,0 +1,99 @@
+"""What a caller asks for, read against a table, and the spec that is made of it. Nothing of it is passed on as it came.
+
+Pure; imports the words of the seam, and what makes a spec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core import zone
+from ...core.codes import EndCode
+from ...core.errors import EngineError, SandboxError
+from ...core.model import AgentOptions, Limits, LimitsKept, SandboxSpec
+from ...engines.shipping import command_of, new_uid
+from .client import words
+from .client.words import digest
+
+IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
+RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ZONE = re.compile(zone.FORM)
+FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone", "variables", "inside"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A sandbox that somebody wants: names and numbers, each of its own form."""
+
+    image: str
+    runtime: str | None
+    limits: Limits
+    limits_kept: LimitsKept
+    options: AgentOptions = field(repr=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing in it is for one session alone, so that it can be made before somebody asks."""
+        return not self.options.variables and self.options.inside is None
+
+    def key(self, preload: tuple[str, ...]) -> str:
+        """Return a digest of everything that the sandbox is made of, but for its number and its user id."""
+        spec = self.spec(warm=True, preload=preload)
+        said = [spec.command, spec.image, spec.runtime, words.asked(spec), sorted(spec.environment.items())]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+    def digest(self) -> str:
+        """Return what a caller of this version says of its agent."""
+        return digest(self.spec())
+
+    def spec(self, *, warm: bool = False, preload: tuple[str, ...] = ()) -> SandboxSpec:
+        """Return a new spec, with a number and a user id of this process's choice."""
+        return SandboxSpec(
+            session_id=os.urandom(16).hex(),
+            image=self.image,
+            runtime=self.runtime,
+            limits=self.limits,
+            command=command_of(self.options, self.limits, warm=warm, preload=preload),
+            limits_kept=self.limits_kept,
+            uid=new_uid(),
+            made_of=self.options,
+        )
+
+
+def read(said: object) -> Order:
+    """Return what a caller asks for. Raises `EngineError` for what is not proper, and `ConfigurationError`."""
+    try:
+        if not isinstance(said, Mapping) or said.keys() != FIELDS:
+            raise ValueError("other fields than those of a sandbox")
+        return _read(said)
+    except SandboxError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        raise EngineError(EndCode.BROKER_IMPROPER, f"no sandbox can be asked for so: {error}"[:300]) from error
+
+
+def _read(said: Mapping[str, Any]) -> Order:
+    options = words.options(said)
+    if options.zone is not None and not ZONE.fullmatch(options.zone):
+        raise ValueError("that is no time zone")
+    if said["limits_kept"] not in {"enforced", "best-effort"}:
+        raise ValueError("that is no choice")
+    image = words.text(said["image"])
+    if not IMAGE.fullmatch(image) or ".." in image:
+        raise EngineError(EndCode.BROKER_DENIED, "that is no name of an image", setting="image")
+    runtime = said["runtime"]
+    if runtime is not None and not RUNTIME.fullmatch(words.text(runtime)):
+        raise EngineError(EndCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
+    return Order(
+        image=image,
+        runtime=runtime,
+        limits=words.limits(said["limits"]),
+        limits_kept=said["limits_kept"],
+        options=options,
+    )

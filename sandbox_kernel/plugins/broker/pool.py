@@ -1,0 +1,250 @@
+"""Sandboxes that are ready before anybody asks: started, attested, their kernel up; claimed once and never taken back.
+
+What callers asked for lately is what is made ahead, one sandbox at a time. Each has the broker's process for its owner,
+and with it what outlives that: a broker that is killed leaves none. Imports the engine's seam and the frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ...core.errors import SandboxError
+from ...core.tasks import Tasks
+from ...core.version import __version__
+from .spare import SPARE_BYTES, spare_memory, under_pressure
+from .warm import Warm
+
+if TYPE_CHECKING:
+    from ...engines.about import Inspectable
+    from ...engines.base import Lendable
+    from .order import Order
+
+START_SECONDS = 60.0
+PING_SECONDS = 5.0
+"""Between two questions whether a sandbox is there; its agent ends itself after a minute of silence."""
+ANSWER_SECONDS = 0.5
+"""For an answer at the claim. One that is slower is not ready, whatever it is."""
+MISSED_SECONDS = 10.0
+REST_SECONDS = 1.0
+"""After a claim, before the next one is made: whoever claimed has a cell to run first."""
+AFTER_FAILURE_SECONDS, MOST_AFTER_FAILURE_SECONDS = 5.0, 300.0
+MOST_DOUBLINGS = 16
+"""An engine may be away for weeks; the thousandth doubling is no number of seconds."""
+KINDS = 8
+"""How many different sandboxes are remembered."""
+STALE_SECONDS = 1800.0
+"""How long one that nobody asked for again is kept ready."""
+
+
+class Kind:
+    """Sandboxes of one digest."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.asked = time.monotonic()
+        self.ready: list[Warm] = []
+        self.failures = 0
+        self.not_before = 0.0
+
+    @property
+    def is_stale(self) -> bool:
+        return time.monotonic() - self.asked > STALE_SECONDS
+
+
+class Pool:
+    """At most `size` sandboxes, of the kinds that were asked for last."""
+
+    def __init__(
+        self,
+        engine: Inspectable,
+        *,
+        size: int,
+        preload: tuple[str, ...] = (),
+        busy: Callable[[], bool] = under_pressure,
+        report: Callable[[str], None] = lambda line: None,
+        rest_seconds: float = REST_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self.size, self.preload = size, preload
+        self.made = self.lost = 0
+        self._engine = engine
+        self._busy = busy
+        self._report = report
+        self._kinds: OrderedDict[str, Kind] = OrderedDict()
+        self._tasks = Tasks()
+        self._wanted = asyncio.Event()
+        self._claimed = -rest_seconds
+        self._rest = rest_seconds
+        self._answer_seconds = answer_seconds
+        self._closed = False
+
+    @property
+    def ready(self) -> int:
+        return sum(len(kind.ready) for kind in self._kinds.values())
+
+    def begin(self) -> None:
+        if self.size > 0:
+            self._tasks.start(self._fill(), "making sandboxes ahead", failed=lambda _: self.stop())
+            self._tasks.start(self._look_after(), "looking after sandboxes that wait", failed=lambda _: self.stop())
+
+    async def claim(self, order: Order, whose: Callable[[Warm], Awaitable[object]]) -> Warm | None:
+        """Return one that answered just now and is of today's image, None where there is none: start one, then.
+
+        `whose` notes meanwhile who is to have it; if that fails, it is ended, too.
+        """
+        if self.size <= 0 or self._closed or not order.is_plain:
+            return None
+        key = order.key(self.preload)
+        kind = self._kinds.pop(key, None) or Kind(order)
+        self._kinds[key] = kind  # the last one asked for stands last
+        kind.asked = self._claimed = time.monotonic()
+        while len(self._kinds) > KINDS:
+            self._forget(next(iter(self._kinds)))
+        self._wanted.set()
+        while kind.ready:
+            warm = kind.ready.pop()
+            try:
+                answers, image, noted = await asyncio.gather(
+                    warm.answers(self._answer_seconds), self._image(order), whose(warm), return_exceptions=True
+                )
+                current = answers is True and image == warm.image and not isinstance(noted, BaseException)
+                if current and await warm.let_go():
+                    return warm
+            except BaseException:
+                self._drop(warm)
+                raise
+            self._drop(warm)
+        return None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return those that wait, as `ps` lists sandboxes."""
+        return [
+            {
+                "session": warm.spec.session_id,
+                "container": warm.container.id,
+                "owner_pid": os.getpid(),
+                "owner_alive": True,
+                "state": "ready",
+                "age_seconds": int(time.monotonic() - warm.since),
+                "image": warm.spec.image,
+                "memory_bytes": warm.spec.limits.memory,
+                "version": __version__,
+            }
+            for kind in self._kinds.values()
+            for warm in kind.ready
+        ]
+
+    async def empty(self) -> None:
+        """End all that wait."""
+        found = [warm for kind in self._kinds.values() for warm in kind.ready]
+        self._kinds.clear()
+        await asyncio.gather(*(warm.end() for warm in found))
+
+    def stop(self) -> None:
+        """Make none any more."""
+        self._closed = True
+        self._wanted.set()
+
+    async def close(self) -> None:
+        self.stop()
+        await self._tasks.close()
+        await self.empty()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    async def _fill(self) -> None:
+        """Make one after another, and none while the machine has other work."""
+        while not self._closed:
+            self._wanted.clear()
+            kind = self._next()
+            if kind is None or self._busy() or time.monotonic() - self._claimed < self._rest:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._rest):
+                        await self._wanted.wait()
+                if self._wanted.is_set():
+                    await asyncio.sleep(self._rest / 4)
+                continue
+            await self._make(kind)
+
+    def _next(self) -> Kind | None:
+        """Return the kind of which one is to be made: each of the last ones has one before the last has two."""
+        now = time.monotonic()
+        wanted = [kind for kind in reversed(self._kinds.values()) if not kind.is_stale][: self.size]
+        if not wanted:
+            return None
+        if self.ready >= self.size:
+            surplus = next((key for key, kind in self._kinds.items() if kind.ready and kind not in wanted), None)
+            if surplus is None:
+                return None
+            self._forget(surplus)
+        fewest = min(wanted, key=lambda kind: len(kind.ready))
+        return fewest if fewest.not_before <= now else None
+
+    async def _make(self, kind: Kind) -> None:
+        spec = kind.order.spec(warm=True, preload=self.preload)
+        container: Lendable | None = None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                image = await self._image(kind.order)
+                container = cast("Lendable", await self._engine.start(spec))
+                warm = Warm(spec, container, image)
+                await warm.get_ready(self._tasks)
+        except Exception as error:  # what a sandbox says may find a defect of ours, which must not end the pool
+            kind.failures += 1
+            doubled = min(kind.failures - 1, MOST_DOUBLINGS)
+            pause = min(AFTER_FAILURE_SECONDS * 2**doubled, MOST_AFTER_FAILURE_SECONDS)
+            kind.not_before = time.monotonic() + pause
+            self.lost += 1
+            self._report(f"a sandbox could not be made ahead: {error}"[:500])
+            await self._undo(container)
+            return
+        except BaseException:
+            await asyncio.shield(self._tasks.hold(self._undo(container), "undo a sandbox made ahead"))
+            raise
+        kind.failures = 0
+        self.made += 1
+        if self._closed or not any(kind is one for one in self._kinds.values()):
+            await warm.end()  # nobody asks for it any more
+            return
+        kind.ready.append(warm)
+
+    async def _undo(self, container: Lendable | None) -> None:
+        if container is not None:
+            with contextlib.suppress(SandboxError, OSError):
+                await container.kill()
+
+    async def _look_after(self) -> None:
+        """Keep those that wait alive; end what does not answer, what nobody wants, and all if memory is short."""
+        while not self._closed:
+            await asyncio.sleep(PING_SECONDS)
+            for key, kind in list(self._kinds.items()):
+                if kind.is_stale:
+                    self._forget(key)
+                    continue
+                for warm in list(kind.ready):
+                    if not await warm.answers(MISSED_SECONDS) and warm in kind.ready:
+                        kind.ready.remove(warm)
+                        self._drop(warm)
+            if self.ready and spare_memory() < SPARE_BYTES // 2:
+                self._report("the machine is short of memory: a sandbox that waited is ended")
+                kind = next(kind for kind in self._kinds.values() if kind.ready)
+                self._drop(kind.ready.pop(0))
+                self._claimed = time.monotonic() + PING_SECONDS
+
+    def _forget(self, key: str) -> None:
+        for warm in self._kinds.pop(key).ready:
+            self._drop(warm)
+
+    def _drop(self, warm: Warm) -> None:
+        self.lost += 1
+        self._tasks.start(warm.end(), "the end of a sandbox that waited")
+
+    async def _image(self, order: Order) -> str | None:
+        """Return what the engine has under the image's name at this moment. Raises `SandboxError`."""
+        return (await self._engine.image(order.image)).identity

@@ -1,0 +1,49 @@
+"""What a broker is for its connections: what they may ask of it, and nothing of how it listens."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...core.tasks import Tasks
+from ...engines.about import Inspectable
+from .ceilings import Policy
+from .client.places import Peer
+from .keeping import Keeping
+from .lent import Lent
+from .metrics import Figures
+from .pool import Pool
+from .tally import Tally
+
+Made = tuple[Lent, dict[str, Any], int, bool]
+"""A sandbox, what its caller needs to know of the pipe, the pipe, and whether it was ready."""
+
+
+class Service(Protocol):
+    """A broker. Methods raise `SandboxError`."""
+
+    engine: Inspectable
+    policy: Policy
+    pool: Pool
+    tally: Tally
+    keeping: Keeping
+    figures: Figures
+    lent: dict[str, Lent]
+    tasks: Tasks
+
+    async def make(self, said: dict[str, Any], whose: Peer) -> Made:
+        """Return a sandbox for a caller."""
+
+    async def rename(self, lent: Lent, pid: int) -> None:
+        """Note whose a sandbox is from now on."""
+
+    def adrift(self, ticket: object, whose: Peer) -> Lent:
+        """Return the sandbox that somebody left for the process with this ticket."""
+
+    def with_ticket(self, ticket: object, whose: Peer) -> Lent:
+        """Return the sandbox of this user that has the ticket."""
+
+    async def reap(self) -> int:
+        """Remove what lost owners left; return how many."""
+
+    def has_left(self, connection: object) -> None:
+        """Note that a connection is closed."""

@@ -1,0 +1,62 @@
+"""Who has how many sandboxes, and what was refused. Pure: the time is handed in."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+
+from ...core.codes import EndCode
+from ...core.errors import QuotaExceeded
+from .ceilings import Policy
+
+HOUR = 3600.0
+MOST_REMEMBERED = 100_000
+"""Starts of one user within an hour, if its ceiling names no number."""
+
+
+class Tally:
+    """Counts sandboxes by user, against the ceilings."""
+
+    def __init__(self) -> None:
+        self.running: Counter[int] = Counter()
+        self._starts: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_REMEMBERED))
+
+    @property
+    def total(self) -> int:
+        return self.running.total()
+
+    def take(self, policy: Policy, uid: int, now: float) -> None:
+        """Count one more for a user. Raises `QuotaExceeded`, and then counts nothing."""
+        ceiling = policy.of(uid)
+        if ceiling.sessions is not None and self.running[uid] >= ceiling.sessions:
+            raise QuotaExceeded(
+                EndCode.QUOTA_EXCEEDED,
+                limit=f"{ceiling.sessions} sandboxes at once",
+                value=f"{self.running[uid]} are there",
+                set_by=ceiling.by("sessions"),
+            )
+        if self.total >= policy.sessions:
+            raise QuotaExceeded(
+                EndCode.BROKER_BUSY,
+                limit=f"{policy.sessions} sandboxes at once, of all users",
+                value=f"{self.total} are there",
+                set_by=policy.source,
+            )
+        starts = self._starts[uid]
+        while starts and now - starts[0] >= HOUR:
+            starts.popleft()
+        if ceiling.hourly is not None and len(starts) >= ceiling.hourly:
+            raise QuotaExceeded(
+                EndCode.QUOTA_EXCEEDED,
+                "this user has started as many sandboxes within an hour as it may",
+                limit=f"{ceiling.hourly} an hour",
+                value=f"{len(starts)}, the next one in {HOUR - (now - starts[0]):.0f} s" if starts else "0",
+                set_by=ceiling.by("hourly"),
+            )
+        starts.append(now)
+        self.running[uid] += 1
+
+    def give_back(self, uid: int) -> None:
+        """Count one less."""
+        self.running[uid] -= 1
+        if self.running[uid] <= 0:
+            del self.running[uid]

@@ -1,0 +1,225 @@
+"""Brokers for tests: the real daemon in a process of its own, on a real engine, at a socket of the test's.
+
+Run as a program it is such a broker. With `anything`, callers may name a program of their own to run inside: the
+contract of engines is about programs, and a broker's callers get our agent and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import atexit
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
+from sandbox_kernel.engines import sockets
+from sandbox_kernel.engines.select import make_own_engine
+from sandbox_kernel.plugins.broker import lent, order
+from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
+from sandbox_kernel.plugins.broker.client import places, words
+from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
+from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound, on_signals
+from sandbox_kernel.plugins.broker.order import Order
+from sandbox_kernel.plugins.broker.pool import Pool
+from tests.support import ROOT
+
+UP = b"up\n"
+
+
+class RawBrokerEngine(BrokerEngine):
+    """Asks a broker that runs with `anything` for a program of the test's."""
+
+    def asked(self, spec: SandboxSpec) -> dict[str, Any]:
+        raw = {name: getattr(spec, name) for name in ("session_id", "uid", "command")}
+        return {**words.asked(spec), "raw": {**raw, "environment": dict(spec.environment)}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawOrder(Order):
+    """An order for a program."""
+
+    raw: Mapping[str, Any]
+
+    @property
+    def is_plain(self) -> bool:
+        return False
+
+    def digest(self) -> str:
+        return digest(self.spec())
+
+    def spec(self, *, warm: bool = False, preload: tuple[str, ...] = ()) -> SandboxSpec:
+        return SandboxSpec(
+            session_id=self.raw["session_id"],
+            image=self.image,
+            runtime=self.runtime,
+            limits=self.limits,
+            command=tuple(self.raw["command"]),
+            limits_kept=self.limits_kept,
+            uid=self.raw["uid"],
+            environment=self.raw["environment"],
+        )
+
+
+def read_anything(said: object) -> Order:
+    assert isinstance(said, dict)
+    given = {name: value for name, value in said.items() if name != "raw"}
+    found = order.read(given)
+    if "raw" not in said:
+        return found
+    fields = {name: getattr(found, name) for name in Order.__dataclass_fields__}
+    return RawOrder(**fields, raw=said["raw"])
+
+
+class Daemon:
+    """A broker in a process of its own."""
+
+    def __init__(self, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="broker-"))
+        self.path = str(self.folder / "broker.sock")
+        command = [sys.executable, "-m", "tests.plugins.broker.brokers", self.path, *options]
+        self.log = (self.folder / "log").open("wb")
+        environment = {**os.environ, **(environment or {})}
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self.log, env=environment)
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], 60)
+        said = self.process.stdout.readline() if ready else b""
+        if said != UP:
+            self.end()
+            raise AssertionError(f"no broker came up: {said!r} {self.said()}")
+
+    @property
+    def address(self) -> str:
+        return f"broker://{self.path}"
+
+    def said(self) -> str:
+        path = Path(self.log.name)
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def engine(self) -> BrokerEngine:
+        return BrokerEngine(self.address)
+
+    def kill(self) -> None:
+        """End it as nobody can ask it to."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def a_broker(*options: str, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    daemon = Daemon(*options, environment=environment)
+    try:
+        yield daemon
+    finally:
+        daemon.end()
+
+
+@cache
+def shared(*options: str) -> Daemon:
+    """Return the one broker with these options that all tests of this process share."""
+    daemon = Daemon(*options)
+    atexit.register(daemon.end)
+    return daemon
+
+
+async def serve(options: argparse.Namespace) -> None:
+    if options.adrift is not None:
+        lent.ADRIFT_SECONDS = options.adrift
+    sock, _lock = bound(Listening(options.path, for_all=options.for_all))
+    engine = make_own_engine(Settings(engine=options.engine))
+    ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions, detached=options.detached)
+    policy = load(options.file) if options.file else Policy(everybody=ceiling, only=os.geteuid())
+    broker = Broker(
+        engine,
+        policy,
+        pool=Pool(
+            engine,
+            size=options.pool,
+            preload=tuple(options.preload),
+            busy=lambda: False,
+            rest_seconds=0.1,
+            answer_seconds=20.0,  # a busy machine is no reason for another one
+            report=lambda line: print(line, file=sys.stderr, flush=True),
+        ),
+        read=read_anything if options.anything else order.read,
+        say=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    on_signals(broker, None)
+    broker.listen(sock)
+    os.write(1, UP)
+    await broker.run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("path")
+    parser.add_argument("--engine", default="docker")
+    parser.add_argument("--anything", action="store_true")
+    parser.add_argument("--for-all", action="store_true")
+    parser.add_argument("--pool", type=int, default=0)
+    parser.add_argument("--preload", nargs="*", default=())
+    parser.add_argument("--sessions", type=int, default=64)
+    parser.add_argument("--detached", type=int, default=16)
+    parser.add_argument("--file", type=Path)
+    parser.add_argument("--adrift", type=float, help="seconds that a sandbox waits for its next owner")
+    asyncio.run(serve(parser.parse_args()))
+
+
+def end_unused() -> None:
+    """End this user's own broker if nobody uses it: `engine = auto` would take it, and tests are of both ways."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(5)
+        sock.connect(sockets.own())
+        sock.send(words.packed({"op": "status", "n": 1}))
+        said = words.unpacked(sock.recv(words.MOST_BYTES))
+        if said.get("all") == 0:
+            process = psutil.Process(places.peer(sock).pid)
+            process.terminate()
+            process.wait(20)
+
+
+def a_request(**fields: Any) -> dict[str, Any]:
+    """Return a proper request for a sandbox, with `fields` in place of its own."""
+    limits = asdict(Limits())
+    return {
+        "image": "sandbox-kernel:base",
+        "runtime": None,
+        "limits": {name: limits[name] for name in words.OF_A_SANDBOX},
+        "limits_kept": "enforced",
+        "charts": False,
+        "zone": None,
+        "variables": [],
+        "inside": None,
+        **fields,
+    }
+
+
+if __name__ == "__main__":
+    main()

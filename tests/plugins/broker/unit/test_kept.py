@@ -1,0 +1,229 @@
+"""What a broker keeps for the next owner: frames cut without reading them, a bounded transcript, metadata, ceilings."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import ConfigurationError, EngineError
+from sandbox_kernel.core.model import Limits, Settings
+from sandbox_kernel.plugins.broker.ceilings import Policy, load
+from sandbox_kernel.plugins.broker.client import words
+from sandbox_kernel.plugins.broker.client.kept import row
+from sandbox_kernel.plugins.broker.detached import moment
+from sandbox_kernel.plugins.broker.detached_settings import dumped, restored
+from sandbox_kernel.plugins.broker.frames import Frames, is_note, op_of, parts
+from sandbox_kernel.plugins.broker.transcript import OF_A_FRAME, Transcript
+from tests.support.cases import each
+
+
+def frame(kind: int, *parts: bytes) -> bytes:
+    return b"".join(wire.encode(kind, parts))
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(wire.KINDS)), st.binary(max_size=300)), max_size=8), st.data())
+def test_frames_are_cut_where_they_end_however_the_bytes_come(
+    sent: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    """Small ones in one piece, larger ones in order; and nothing is lost or added."""
+    stream = b"".join(frame(kind, part) for kind, part in sent)
+    frames, pieces = Frames(1 << 20, 100), []
+    while stream:
+        count = data.draw(st.integers(1, len(stream)))
+        pieces += frames.feed(stream[:count])
+        stream = stream[count:]
+    assert not frames.cut
+    whole = b""
+    found = []
+    for piece in pieces:
+        assert piece.first == (not whole)
+        whole += piece.data
+        assert piece.whole or piece.size > 100
+        if piece.last:
+            assert len(whole) == piece.size
+            found.append((piece.kind, wire.Decoder(1 << 20).feed(whole)[0][1][0]))
+            whole = b""
+    assert found == sent
+
+
+@each("data", [struct.pack("!IB", 2, 1), struct.pack("!IB", 1 << 30, 1), struct.pack("!IB", 10, 99), b"garbage"])
+def test_what_begins_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(wire.FrameError):
+        Frames(1 << 20, 100).feed(data)
+
+
+def test_a_large_frame_that_is_not_complete_is_known_to_be_cut() -> None:
+    frames = Frames(1 << 20, 100)
+    data = frame(wire.SHELL, b"x" * 500)
+    first, more = frames.feed(data[:200])
+    assert (first.first, first.last, more.first, more.last, frames.cut) == (True, False, False, False, True)
+    [rest] = frames.feed(data[200:])
+    assert (rest.last, frames.cut) == (True, False)
+
+
+@each("head", [b"[]", b"{}", b"[" * 5000, b"\xff", b'{"op"'])
+def test_what_an_agent_says_improperly_is_no_event(head: bytes) -> None:
+    [piece] = Frames(1 << 20, 1 << 16).feed(frame(wire.AGENT, head))
+    assert op_of(piece) is None
+    [control] = Frames(1 << 20, 1 << 16).feed(frame(wire.AGENT, b'{"op": "kernel_exited"}'))
+    assert op_of(control) == "kernel_exited"
+
+
+def test_a_transcript_keeps_the_first_of_a_cell_and_how_it_ended_and_counts_the_rest() -> None:
+    transcript = Transcript(most=1000, reserved=500)
+    assert transcript.reserve(1000 - OF_A_FRAME)
+    assert not transcript.reserve(10)
+    assert transcript.reserve(100, essential=True)
+    assert not transcript.reserve(1000, essential=True)
+    assert (transcript.dropped_messages, transcript.dropped_bytes) == (2, 1010)
+    transcript.add(b"kept")
+    assert transcript.pieces == [b"kept"]
+    transcript.forget()
+    assert (transcript.cost, transcript.dropped_bytes, transcript.pieces) == (0, 0, [])
+
+
+def test_many_small_frames_cost_more_than_their_bytes() -> None:
+    transcript = Transcript(most=10_000)
+    assert sum(transcript.reserve(1) for _ in range(1000)) < 10_000 / OF_A_FRAME
+
+
+@each(
+    "said",
+    [
+        [],
+        {"a": 1},
+        {1: "a"},
+        {"": "a"},
+        {"a" * 65: ""},
+        {"a": "b" * 257},
+        {"a": "\n"},
+        {"a": "\u202e"},
+        {str(number): "" for number in range(33)},
+    ],
+)
+def test_metadata_are_a_few_plain_texts(said: Any) -> None:
+    with pytest.raises(ValueError, match="metadata"):
+        words.metadata(said)
+    assert words.metadata({"user": "42", "größe": "ä"}) == {"user": "42", "größe": "ä"}
+
+
+@each("change", [{"name": "../x"}, {"age": "x"}, {"left": float("nan")}, {"metadata": {"a": "\x1b"}}, {"left": True}])
+def test_what_a_broker_lists_is_read_value_by_value(change: dict[str, Any]) -> None:
+    proper = {"name": "0" * 32, "metadata": {}, "age": 1.0, "left": 2, "owned": True, "busy": False}
+    assert row(proper)["left"] == 2.0
+    with pytest.raises((ValueError, EngineError)):
+        row({**proper, **change})
+
+
+def test_no_calendar_has_every_moment() -> None:
+    with pytest.raises(EngineError):
+        moment(1e300)
+
+
+def test_a_note_that_is_too_long_is_left_out() -> None:
+    note = words.note({"cell": None})
+    assert note is not None
+    assert json.loads(note) == {"op": "keep", "cell": None}
+    assert words.KEEP in note[:64]
+    assert words.note({"cell": "x" * words.MOST_NOTE}) is None
+    [piece] = Frames(1 << 20, 1 << 16).feed(frame(wire.AGENT, note))
+    assert is_note(piece)
+    assert parts(piece) == (note,)
+
+
+@each(
+    "sent",
+    [
+        (wire.AGENT, b'{"op":1}', b'{"op": "keep", "cell": null}'),
+        (wire.AGENT, b'{"path": "{\\"op\\": \\"keep\\"", "op": "file.write"}'),
+        (wire.AGENT, b' {"op": "keep"}'),
+        (wire.SHELL, b'{"op": "keep"}'),
+    ],
+)
+def test_what_a_file_or_a_cell_says_is_no_note(sent: tuple[int, bytes]) -> None:
+    """An owner sends what others wrote: it must never be taken for a word of its own."""
+    [piece] = Frames(1 << 20, 1 << 16).feed(frame(sent[0], *sent[1:]))
+    assert not is_note(piece)
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_owner_has_the_settings_of_the_first_and_places_of_its_own() -> None:
+    made = Settings(outputs="strict", limits=Limits(cell_timeout=7), screen="block", display_lines=3, charts=True)
+    found = restored(dumped(made), "broker:///x", own=True)
+    assert (found.outputs, found.limits.cell_timeout, found.screen, found.display_lines) == ("strict", 7, "block", 3)
+    assert (found.engine, found.charts, found.audit, found.network) == ("broker:///x", True, None, ())
+
+
+def test_another_user_s_settings_loosen_nothing() -> None:
+    """What leaves the sandbox is decided by whoever takes it over; the control is the same user."""
+    made = Settings(outputs="trusted", limits=Limits(cell_timeout=7))
+    assert restored(dumped(made), "broker", own=False).outputs == "safe"
+    assert restored(dumped(made), "broker", own=False).limits.cell_timeout == 7
+    assert restored(dumped(made), "broker", own=True).outputs == "trusted"
+
+
+@each(
+    "change",
+    [
+        {"outputs": "all"},
+        {"limits": {"memory": "x"}},
+        {"limits": []},
+        {"screen": 3},
+        {"display_lines": -1},
+        {"monitor": {}},
+    ],
+)
+def test_settings_that_are_not_proper_are_refused(change: dict[str, Any]) -> None:
+    text = json.dumps({**json.loads(dumped(Settings())), **change})
+    with pytest.raises((EngineError, ConfigurationError)):
+        restored(text, "broker", own=True)
+
+
+def test_settings_that_are_too_long_to_be_kept_are_refused() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        dumped(Settings(screen_rules="x" * words.MOST_SETTINGS))
+    assert caught.value.setting == "screen_rules"
+
+
+# --- the operator's file ----------------------------------------------------------------------------------------------
+
+
+def policy(tmp_path: Path, text: str) -> Policy:
+    file = tmp_path / "broker.toml"
+    file.write_text(text, encoding="utf-8")
+    return load(file)
+
+
+def test_an_operator_says_how_many_how_long_and_whose(tmp_path: Path) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    found = policy(tmp_path, f'[all]\ndetached = 2\nlifetime = "2h"\n[user.{me}]\ntakes = ["nobody"]\n').of(os.getuid())
+    assert (found.detached, found.lifetime, found.takes) == (2, 7200.0, ("nobody",))
+    assert found.by("lifetime").endswith("broker.toml, [all]")
+    assert policy(tmp_path, "").of(os.getuid()).takes == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'lifetime = "x"',
+        "lifetime = -1",
+        'lifetime = "1000h"',
+        "detached = -1",
+        'takes = "nobody"',
+        'takes = ["no such"]',
+    ],
+)
+def test_a_wrong_line_refuses_the_file(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigurationError, match="line 2"):
+        policy(tmp_path, f"[all]\n{line}\n")

@@ -1,0 +1,275 @@
+"""One owner of a kept sandbox after another, on the real pipes, and a sandbox that takes and brings nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import EngineError, QuotaExceeded
+from sandbox_kernel.core.model import Limits, SandboxSpec
+from sandbox_kernel.core.tasks import Tasks
+from sandbox_kernel.engines.pipe import OverPipe, Pipe
+from sandbox_kernel.plugins.broker import order
+from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
+from sandbox_kernel.plugins.broker.client import words
+from sandbox_kernel.plugins.broker.client.places import Peer
+from sandbox_kernel.plugins.broker.daemon import Broker
+from sandbox_kernel.plugins.broker.frames import SLICE, Frames, cut
+from sandbox_kernel.plugins.broker.keeping import MOST_PASSING
+from sandbox_kernel.plugins.broker.kept import Kept
+from sandbox_kernel.plugins.broker.owner import Wish, noted
+from tests.support.cases import each
+from tests.support.patience import within
+
+NAME, IMAGE = "0" * 32, "sandbox-kernel:data"
+ME = Peer(1, 1000, 1000)
+WISH = {"name": NAME, "seconds": 60, "metadata": {}, "settings": "{}"}
+
+
+class Deaf(OverPipe):
+    """A sandbox whose program reads nothing, and writes what the test writes."""
+
+    id = "deaf"
+
+    def __init__(self) -> None:
+        ours, self.inside = socket.socketpair()
+        self._pipe = Pipe(ours)
+
+    async def kill(self) -> None:
+        self._pipe.close()
+        self.inside.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with within(10):
+        while not condition():  # noqa: ASYNC110 (turns of this loop are what brings it about)
+            await asyncio.sleep(0)
+
+
+def asked() -> dict[str, Any]:
+    spec = SandboxSpec(session_id=NAME, image=IMAGE, runtime=None, command=(), limits=Limits(), uid=70_000)
+    return words.asked(spec)
+
+
+def a_kept(broker: Broker, tasks: Tasks) -> tuple[Kept, Deaf]:
+    container = Deaf()
+    wish = Wish(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}")
+    kept = Kept(cast("Any", container), order.read(asked()).spec(), ME.uid, tasks, wish)
+    broker.lent[kept.ticket] = kept
+    return kept, container
+
+
+def test_a_start_that_is_refused_leaves_no_name_behind() -> None:
+    """Else a user who is over a ceiling for a while would have used up all detached sandboxes."""
+
+    async def tried() -> None:
+        broker = Broker(cast("Any", object()), Policy(everybody=Ceiling(sessions=0, detached=1)))
+        said = {"protocol": words.VERSION, "spec": asked(), "agent": order.read(asked()).digest(), "kept": WISH}
+        for _ in range(2):
+            with pytest.raises(QuotaExceeded, match="0 sandboxes at once"):
+                await broker.make(said, ME)
+        assert broker.keeping.wish(WISH, ME) is not None
+
+    asyncio.run(tried())
+
+
+def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        noted(b"no JSON" * words.MOST_NOTE)
+    with pytest.raises(ValueError, match="too long"):
+        noted(b'{"op": "keep", "session": {"a": "%s"}}' % (b"x" * words.MOST_SESSION))
+    assert noted(b'{"op": "keep", "session": {}}')["session"] == {}  # the control
+
+
+def told_of(broker: Broker, kept: Kept) -> bytes:
+    """Return the answer to the next owner, as a packet. Raises `EngineError` if it does not fit into one."""
+    answer = {"id": "x" * 200, "session": "x" * 200, "uid": 1 << 31, "ticket": "x" * 32, "held": True}
+    return words.packed({**answer, "pipe": words.PLAIN, "kept": {**kept.told(), "own": True}, "n": 1})
+
+
+@each("letter", ["x", '"', "\n", "\x01", "\x7f", "é", "€", "\U0001f600"])
+def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -> None:
+    """Whether an owner writes a letter as it is or by its number: else nobody could take its sandbox over."""
+
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        metadata = {str(number): "€" * 30 for number in range(words.MOST_METADATA)}
+        settings = longest(letter, words.MOST_SETTINGS)
+        said = {**WISH, "settings": settings, "metadata": metadata}
+        with pytest.raises(EngineError):
+            broker.keeping.wish({**said, "settings": settings + letter}, ME)
+        wish = broker.keeping.wish(said, ME)
+        assert wish is not None
+        container = Deaf()
+        kept = Kept(cast("Any", container), order.read(asked()).spec(), ME.uid, tasks, wish)
+        cell = {"id": "x", "seconds": 1, "numbers": [1e15] * 1000}
+        for plain in (True, False):
+            for most in (1000, 2000, words.MOST_SESSION, words.MOST_NOTE):
+                text = longest(letter, most // 12 * 10)
+                for note in ({"session": {"a": text}}, {"cell": {**cell, "a": text}}):
+                    data = json.dumps(note, ensure_ascii=plain).encode("utf-8")
+                    with contextlib.suppress(ValueError):
+                        kept._note(data)  # noqa: SLF001 (as an owner's frame has it)
+        assert kept.noted
+        assert kept.cell
+        assert len(told_of(broker, kept)) <= words.MOST_BYTES
+        kept.over()
+        await container.kill()
+        await tasks.close()
+        await broker.tasks.close()
+
+    asyncio.run(tried())
+
+
+def longest(letter: str, most: int) -> str:
+    """Return the longest text of one letter that takes so many bytes in a packet."""
+    return letter * (most // (len(json.dumps(letter)) - 2))
+
+
+def test_numbers_that_are_longer_when_they_are_written_anew_are_counted_so() -> None:
+    numbers = b",".join([b"9e15"] * (words.MOST_NOTE // 6))
+    note = b'{"op": "keep", "cell": {"id": "x", "seconds": 1, "more": [%s]}}' % numbers
+    assert len(note) < words.MOST_NOTE
+    with pytest.raises(ValueError, match="too long"):
+        noted(note)
+
+
+def test_half_of_a_pair_is_no_text() -> None:
+    """It would be found where the id of a cell is looked for in what the sandbox says, which ended the sandbox."""
+    with pytest.raises(ValueError, match="surrogates"):
+        noted(b'{"op": "keep", "cell": {"id": "\\ud800", "seconds": 1}}')
+    assert noted(b'{"op": "keep", "cell": {"id": "\\ud83d\\ude00", "seconds": 1}}')  # the control
+
+
+def test_thousands_of_small_frames_let_others_have_their_turn() -> None:
+    async def turns() -> int:
+        chunks = [struct.pack("!IB", 3, wire.AGENT) + b"\0\0"] * (16 * SLICE // 7)
+        sent = [b"".join(chunks), b""]
+        found, done = 0, False
+
+        async def receive() -> bytes:
+            return sent.pop(0)
+
+        async def other() -> int:
+            count = 0
+            while not done:
+                await asyncio.sleep(0)
+                count += 1
+            return count
+
+        counting = asyncio.ensure_future(other())
+        async for _ in cut(Frames(1 << 20, 1 << 16), receive):
+            found += 1
+        done = True
+        assert found == len(chunks)
+        return await counting
+
+    assert asyncio.run(turns()) >= 10
+
+
+def test_owners_of_a_sandbox_that_does_not_listen_do_not_pile_up() -> None:
+    """Each costs the broker a pipe, so there is an end to them while nothing is taken."""
+
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        kept, container = a_kept(broker, tasks)
+        stuck = b"".join(wire.encode(wire.AGENT, [b"x" * (4 << 20)]))
+        fds = [kept.open(first=True)]
+        with socket.socket(fileno=os.dup(fds[0])) as sock:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_sendall(sock, stuck)
+        said = {"name": NAME, "take": True}
+        fds += [broker.keeping.free(said, ME).open() for _ in range(MOST_PASSING - 1)]
+        with pytest.raises(QuotaExceeded, match=str(MOST_PASSING)):
+            broker.keeping.free(said, ME)
+        await container.kill()
+        for fd in fds:
+            os.close(fd)
+        await until(lambda: not kept.passing)  # the control: once it is gone, so is all that waited
+        kept.over()
+        await tasks.close()
+        await broker.tasks.close()
+
+    asyncio.run(tried())
+
+
+def test_a_connection_whose_pipe_is_closed_is_none_of_the_next_owner_s() -> None:
+    """It ends as the next one comes: its own end later would be taken for that of the next."""
+
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        kept, container = a_kept(broker, tasks)
+        cast_out: list[str] = []
+        first = kept.open(first=True)
+        kept.cast_out = lambda: cast_out.append("first")
+        os.close(first)
+        await until(lambda: not kept.is_owned)
+        assert not cast_out  # it may still want to end its sandbox
+        second = broker.keeping.free({"name": NAME, "take": False}, ME).open()
+        assert cast_out == ["first"]
+        kept.cast_out = lambda: cast_out.append("second")
+        kept.leave()  # and whoever says that it leaves has no part in it any more
+        third = kept.open()
+        assert cast_out == ["first"]
+        await container.kill()
+        os.close(second)
+        os.close(third)
+        await until(lambda: not kept.passing)
+        kept.over()
+        await tasks.close()
+        await broker.tasks.close()
+
+    asyncio.run(tried())
+
+
+async def filled(sock: socket.socket, kind: int) -> memoryview:
+    """Write frames until nobody takes more of them; return the rest."""
+    rest = memoryview(b"".join(wire.encode(kind, [b"x" * (1 << 20)])) * 16)
+    vain = 0
+    sock.setblocking(False)
+    while rest and vain < 100:
+        try:
+            rest, vain = rest[sock.send(rest) :], 0
+        except BlockingIOError:
+            vain += 1
+            await asyncio.sleep(0)  # the broker takes what there is, as far as it can get rid of it
+    assert rest
+    return rest
+
+
+@each("left", [False, True])
+def test_an_owner_that_stands_still_holds_nobody_up(*, left: bool) -> None:
+    """It is stopped with both ways full: the sandbox would wait for it, it for the sandbox, and the next for both."""
+
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        kept, container = a_kept(broker, tasks)
+        fds.append(kept.open(first=True))
+        with socket.socket(fileno=os.dup(fds[0])) as sock:
+            await filled(sock, wire.SHELL)
+        rest = await filled(container.inside, wire.IOPUB)
+        if left:
+            kept.leave()
+        else:
+            fds.append(broker.keeping.free({"name": NAME, "take": True}, ME).open())
+        async with within(10):
+            await asyncio.get_running_loop().sock_sendall(container.inside, rest)
+        await container.kill()
+        await until(lambda: not kept.passing)
+        kept.over()
+        await tasks.close()
+        await broker.tasks.close()
+
+    fds: list[int] = []
+    asyncio.run(tried())
+    for fd in fds:
+        os.close(fd)
