@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STDIN, STDOUT = 0, 1
-CACHE, PREPARED = ".cache", ".prepared"
-"""Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large.
-
-What an image of an earlier version prepared is not copied: nothing reads it.
-"""
+CACHE = ".cache"
+"""Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large."""
 LARGE = 1 << 16
 """Bytes from which on a file of the cache is a link to the image's: a copy would fill memory that few cells use."""
 
@@ -85,7 +82,7 @@ def prepare(config: dict[str, Any]) -> None:
         with open(os.path.join(config["runtime"], name), "w") as file:
             file.write(text.format(uid=os.getuid()))
     if os.path.isdir(config["home"]):
-        copy(config["home"], home, (CACHE, PREPARED))
+        copy(config["home"], home, (CACHE,))
     os.makedirs(home, 0o700, exist_ok=True)
 
 
