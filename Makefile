@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
+.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,6 +50,12 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
 
+# What a change of the nucleus is tried with before `make test`.
+test-nucleus: $(VENV)/.for-tests setup ## the nucleus with an engine; leaves out plugins, browsers, attacks and what is marked slow
+	@echo "--- running the nucleus' tests: some minutes; plugins, browsers, attacks and slow tests are left to make test"
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal --max-suite-reruns 5 \
+		--rerun-show-tracebacks -m "not slow" tests/unit tests/container $(PYTEST_ARGS)
+
 # PLUGIN=mcp tries one plugin alone.
 test-deleted: $(VENV)/.for-tests setup ## the checkout without one plugin, for each in turn: lint, types, tests, a sandbox; minutes
 	@$(BIN)/python -m tests.support.deleted $(PLUGIN)
@@ -84,6 +90,7 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 	@touch $@
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
+	@echo "--- running the unit tests: about a minute on two processors"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.
