@@ -103,7 +103,7 @@ def whole(value: bytes) -> Text:
 # --- what is written in codings -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_no_pair_of_codings_hides_a_value(depth: int) -> None:
     """All ordered pairs, for each value and each neighbour.
 
@@ -113,6 +113,7 @@ def test_no_pair_of_codings_hides_a_value(depth: int) -> None:
     assert leaking(itertools.islice(every(depth), random.randrange(SHARE), None, SHARE), whole) == []
 
 
+@pytest.mark.slow
 def test_no_three_codings_hide_a_value() -> None:
     assert leaking(some(3, 4000 // SHARE), whole) == []
 
@@ -157,7 +158,7 @@ NO_DIGITS = 2 * 256
 """Bytes beside a text that a reading of digits leaves out: with these the text fills a window."""
 
 
-@pytest.mark.parametrize("size", ["one byte", "the edges of the window", "any"])
+@pytest.mark.parametrize("size", [pytest.param("one byte", marks=pytest.mark.slow), "the edges of the window", "any"])
 def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
     """Where a value may be longer than what is held back, the answer ends with a code: it is passed on by no means."""
     refused = []
@@ -261,6 +262,7 @@ def hostile() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @each("name", hostile())
 def test_what_a_hostile_body_takes_is_bounded(name: str) -> None:
     """A few microseconds for a byte, and some memory for a piece; what would take more is refused with a code."""
@@ -275,6 +277,7 @@ def test_what_a_hostile_body_takes_is_bounded(name: str) -> None:
     assert time.process_time() - began < 80e-6 * len(body)
 
 
+@pytest.mark.slow
 def test_control_a_body_may_take_much() -> None:
     """The bound is met: without it, a text of nothing but parts of escapes is read on and on."""
     with pytest.raises(Unreadable):

@@ -90,6 +90,7 @@ def test_control_the_bombs_are_as_large_as_they_say() -> None:
     assert shapes(svg.clean(small)[0]) == shapes(small) == 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_an_svg_that_expands_without_end_is_not_shown(name: str) -> None:
     """As it is, each of the nested ones hangs a tab."""
