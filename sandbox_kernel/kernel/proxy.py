@@ -112,7 +112,7 @@ class Proxy:
             self.connection,
             self.receive,
             self.audit,
-            message_limit=self.settings.limits.message_limit,
+            message_bytes=self.settings.limits.message_limit,
             anybody=self.settings.clients == "any",
             ports=self._left.ports if self._left is not None else ports.NO_PORTS,
         )
