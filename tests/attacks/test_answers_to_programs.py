@@ -3,7 +3,7 @@
 An entry point keeps what a cell sent until it has ended, so many messages that are small enough are one large answer.
 They are counted where all entry points get them from: a message counts as what it came as, or as a part of what it
 becomes in memory (`session/requests/inbound.py`). What cells of the package's own answer is read by
-`core/allowance.py`, and so are the values of the adapters (`tests/unit/test_allowance.py`).
+`core/allowance.py`, and so are the values of the adapters (`tests/unit/core/test_allowance.py`).
 """
 
 from __future__ import annotations

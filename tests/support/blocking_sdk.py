@@ -1,4 +1,4 @@
-"""Writes the mechanical half of sandbox_kernel/sdk/blocking.py: `make blocking`; tests/unit/test_blocking.py compares.
+"""Writes half of sandbox_kernel/sdk/blocking.py: `make blocking`; tests/unit/sdk/test_blocking.py compares.
 
 A region of a class begins with a line that names the asynchronous class. It gets each public method and property of it
 that is not written by hand: with the same signature and docstring, around one call.

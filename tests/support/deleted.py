@@ -23,8 +23,23 @@ from sandbox_kernel.plugins import index
 from tests.support import ROOT
 
 NUCLEUS = (
-    *("codes", "config", "files", "filter", "handover", "install", "link", "protocol", "proxy", "requests", "router"),
-    *("sockets", "states", "streams", "tasks", "transfer", "wire"),
+    "test_codes",
+    "config/test_sources",
+    "files/test_tree",
+    "engines/test_filter",
+    "kernel/test_handover",
+    "setup/test_install",
+    "session/test_link",
+    "session/test_protocol",
+    "kernel/test_proxy",
+    "session/requests/test_queue",
+    "session/requests/test_scheduler",
+    "kernel/test_sockets",
+    "session/test_states",
+    "session/test_streams",
+    "core/test_tasks",
+    "files/test_transfer",
+    "container/test_wire",
 )
 """Unit tests of the path of a cell, its files, settings and codes: they name no plugin."""
 
@@ -91,7 +106,7 @@ def check(name: str, image: str) -> list[str]:
     with without(name) as copy:
         python = str(copy / ".venv" / "bin" / "python")
         contracts = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
-        tests = [f"tests/unit/test_{part}.py" for part in NUCLEUS]
+        tests = [f"tests/unit/{part}.py" for part in NUCLEUS]
         steps: dict[str, list[str]] = {
             "imports": [python, "-P", "-c", IMPORT_ALL],
             "ruff": [python, "-P", "-m", "ruff", "check", "-q", "sandbox_kernel", *tests],

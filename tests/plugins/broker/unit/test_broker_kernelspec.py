@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from sandbox_kernel.config.sources import read_argv
-from tests.unit.test_install import run, spec_of
+from tests.unit.setup.test_install import run, spec_of
 
 
 def test_a_kernel_of_a_broker_is_started_as_all_are(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.mcp.clients import AUDIENCE
 from sandbox_kernel.session.hints import Hints
-from tests.unit.test_hints import FETCHES, INSTALLS, MISSING, hint
+from tests.unit.session.test_hints import FETCHES, INSTALLS, MISSING, hint
 
 
 @pytest.mark.parametrize("case", MISSING)

@@ -24,7 +24,7 @@ from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.session.session import Session
 from tests.support.roots import describe
-from tests.unit.test_hardening import SPEC, compare
+from tests.unit.engines.test_hardening import SPEC, compare
 
 WANTED = protections(SPEC)
 ROOT = Root("base", "/r", "sha256:x", "", 1, (("/r/usr", "/usr"),), (("usr/bin", "/bin"),), {"PATH": "/usr/bin"}, False)

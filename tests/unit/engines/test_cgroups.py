@@ -13,7 +13,7 @@ from sandbox_kernel.engines.cgroups import Folders, Group, NoCgroup
 from sandbox_kernel.engines.freezer import Freezer
 from sandbox_kernel.engines.hardening import protections
 from sandbox_kernel.engines.owner import Owner
-from tests.unit.test_hardening import SPEC
+from tests.unit.engines.test_hardening import SPEC
 
 WANTED = protections(SPEC)
 OWN = "user.slice/app.slice/own.scope"
