@@ -104,11 +104,14 @@ class SessionService:
     def begin(self, *, afresh: bool) -> None:
         """Take note that a sandbox starts. `afresh`: it holds nothing yet, of an earlier process' or of a snapshot."""
 
+    def kernel_gone(self) -> None:
+        """Take note that a kernel is gone, after the ends of its cells."""
+
     def abandon(self) -> None:
         """End where no loop runs any more; at once."""
 
     async def close(self) -> None:
-        """End with the session; bounded, in seconds."""
+        """End with the session. It may take five seconds; then it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +152,10 @@ class CellObserver(Protocol):
     def cell_ended(self, cell: RunningCell) -> None:
         """Take note of the end of a cell that was sent, however it ended; nothing of its content is left."""
 
-    def kernel_gone(self) -> None:
-        """Take note that a kernel is gone, after the ends of its cells."""
-
 
 @runtime_checkable
 class EventListener(Protocol):
-    """Hears what a session writes down, also where no audit is kept."""
+    """Hears what a session writes down, also where no audit is kept; but then no cell has a line."""
 
     def hear(self, event: str, fields: Mapping[str, Any]) -> None:
         """Take an event. Texts in there may be hostile."""

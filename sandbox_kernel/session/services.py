@@ -27,6 +27,9 @@ from ..plugins.api import (
 from .agent_words import Usage
 from .requests.scheduler import Scheduler
 
+CLOSE_SECONDS = 5.0
+"""How long one part may take to end with its session."""
+
 
 class _Session(Protocol):
     """The session."""
@@ -135,7 +138,7 @@ class Services:
                 one.cell_ended(cell)
 
     def kernel_gone(self) -> None:
-        for one in self._observers:
+        for one in self._made.values():
             with _logged("what is told of a kernel's end"):
                 one.kernel_gone()
 
@@ -166,7 +169,8 @@ class Services:
     async def close(self) -> None:
         for one in self._made.values():
             with _logged("what ends with a session"):
-                await one.close()
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await one.close()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode, Survived
 from ...core.errors import ScreenBlocked
 from ...core.model import Message, Settings
-from ..api import Review, RunningCell, SessionHandle, SessionService
+from ..api import Review, SessionHandle, SessionService
 
 if TYPE_CHECKING:
     from ...core.finding import Finding, Screened
@@ -26,7 +26,7 @@ _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "val
 
 
 class ScreenGuard(SessionService):
-    """The screen of one session: a `CellGuard`, a `CellObserver` and a `Previewer`."""
+    """The screen of one session: a `CellGuard` and a `Previewer`."""
 
     def __init__(self, settings: Settings, session: SessionHandle) -> None:
         self._settings = settings
@@ -44,12 +44,6 @@ class ScreenGuard(SessionService):
             index = None if text is None else RuleIndex(changes(text))
             self._made = Screen(index, overrides=self._settings.screen_overrides == "allow")
         return self._made
-
-    def cell_sent(self, cell: RunningCell) -> None:
-        """Nothing: what it reads, it has read."""
-
-    def cell_ended(self, cell: RunningCell) -> None:
-        """Nothing, either."""
 
     def kernel_gone(self) -> None:
         """Forget the names of a kernel that is gone."""

@@ -33,11 +33,17 @@ class Front:
         session = cast("SessionHandle", SimpleNamespace(emit=self._audit))
         self.guard = ScreenGuard(replace(Settings(), **settings), session)
         self.requests = Scheduler(
-            Limits(), self, self, OutputPolicy("safe"), self._audit, guards=[self.guard], observers=[self.guard]
+            Limits(), self, self, OutputPolicy("safe"), self._audit, guards=[self.guard], observers=[self]
         )
 
     def _audit(self, event: str, **fields: Any) -> None:
         self.audited.append({"event": event, **fields})
+
+    def cell_sent(self, cell: object) -> None: ...
+    def cell_ended(self, cell: object) -> None: ...
+
+    def kernel_gone(self) -> None:
+        self.guard.kernel_gone()
 
     def touch(self) -> None: ...
     def drain(self) -> None: ...
