@@ -175,7 +175,7 @@ def weakened(name: str, given: Given) -> Iterator[Callable[[SandboxSpec], Sandbo
 
     def larger(spec: SandboxSpec) -> SandboxSpec:
         most: dict[str, Any] = dict(weaker.limits)
-        if any(key.endswith("_bytes") for key in most):
+        if any(key.endswith("_size") for key in most):
             most.setdefault("memory", 640 * MIB)
         limits: Limits = replace(spec.limits, **most)
         return replace(spec, limits=limits)
