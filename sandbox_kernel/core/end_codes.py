@@ -129,16 +129,6 @@ class EndCode(Code):
         "this engine cannot take a snapshot of a sandbox, nor begin from one or fork it",
         "Use engine = qemu, whose sandboxes are machines of their own; or keep files, and run the code again.",
     )
-    STATE_HAS_DRAWN = (
-        "failure",
-        "what drew random numbers is not kept in the state of a machine: each copy would go on from the same ones",
-        "Take a module that draws out of the setting preload: cells import it in their own sandbox.",
-    )
-    BROKER_CANNOT_SNAPSHOT = (
-        "failure",
-        "a snapshot of a sandbox does not go through a broker, nor does a fork, nor what begins from one",
-        'Start the sandbox without a broker: engine="qemu", in the process of the caller.',
-    )
     ENGINE_NOT_SET_UP = (
         "failure",
         "an engine, or what it needs, cannot be set up",
@@ -153,31 +143,11 @@ class EndCode(Code):
     ATTESTATION_FAILED = "failure", "the sandbox does not have all of its protections; no cell ran in it", _ENGINE
 
     # --- a broker ---
-    BROKER_UNAVAILABLE = "failure", "no broker answers", "Start `sandbox-kernel broker`, or change engine."
-    BROKER_STRANGER = "violation", "whoever listens in the broker's place is another user", "Name another broker."
-    BROKER_IMPROPER = "failure", "what a broker and its caller said is not proper", _ENGINE
-    BROKER_OTHER_VERSION = (
-        "failure",
-        "the broker is of another version of sandbox_kernel",
-        "Start the broker again after an update, or change engine.",
-    )
-    BROKER_BUSY = "limit", "as many wait for the broker as may", "Try again in a moment."
-    BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", "Ask for what its operator allows."
-    BROKER_NO_ACCOUNT = (
-        "violation",
-        "the user id of who asks the broker is no account of this machine",
-        "Ask as a user that the machine knows: from a container, as the user who is root in it.",
-    )
     LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", "Ask for less, or make a new one in time."
     DETACHED_NOT_THERE = (
         "failure",
         "this user has no detached sandbox of that id",
         "Make a new one: it ended, or its broker did, or it is not this user's.",
-    )
-    DETACHED_OWNED = (
-        "failure",
-        "the detached sandbox has an owner",
-        "Wait until it is left, or connect with take=True.",
     )
     DETACHED_TAKEN = "notice", "another process took the sandbox over", "Nothing: its user asked for it."
     DETACHED_LEFT = (

@@ -21,6 +21,7 @@ from . import sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any, Literal
 
     from .about import Inspectable
@@ -147,9 +148,11 @@ def provider(engine: str) -> EngineProvider:
     )
 
 
-def _index() -> Any:
-    """Return the index of plugins, by its name: it is imported where a name is none of ours, and never else."""
-    return import_module("sandbox_kernel.plugins.index")
+def _index() -> ModuleType:
+    """Return the index of plugins, imported where a name is none of ours, and never else: a start waits for this."""
+    from ..plugins import index
+
+    return index
 
 
 def _checked(plugin: Any, name: str) -> EngineProvider:

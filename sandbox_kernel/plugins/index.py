@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..core.codes import Code, UsageCode
+from ..core.codes import Code, UsageCode, find
 from ..core.errors import ConfigurationError
 from ..core.model import Settings
 from .api import Plugin
@@ -57,6 +57,14 @@ def plugins() -> Iterator[Plugin]:
 def codes() -> dict[str, type[Code]]:
     """Return the tables of codes that our plugins have, by their titles."""
     return {title: table for plugin in plugins() for title, table in plugin.codes.items()}
+
+
+def code(name: str) -> Code:
+    """Return the row of a code, of ours or of our plugins. Raises KeyError for what is none."""
+    try:
+        return find(name)
+    except KeyError:
+        return {one.code: one for table in codes().values() for one in table}[name]
 
 
 def codes_of_others() -> dict[str, type[Code]]:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity, find
+from ...core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity
 from ...files.names import printable
+from .. import index
 from .codes import BatchCode
 
 FailOn = Literal["violation", "any", "never"]
@@ -39,7 +40,7 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
         return Event(code.severity, code, "message", f"dropped: {code.text}")
     if event not in {"policy", "dropped", "file_refused", "network", "monitor"}:
         return None
-    code, reason = find(str(fields["code"])), printable(str(fields.get("reason", "")), MAX_REASON)
+    code, reason = index.code(str(fields["code"])), printable(str(fields.get("reason", "")), MAX_REASON)
     if event == "network":
         return None if code is NetworkCode.CONNECTED else Event(code.severity, code, _place(fields), reason)
     if event == "monitor":

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from ...core.codes import EndCode
 from ...core.errors import EngineError
+from .codes import BrokerCode
 
 SUBORDINATE = Path("/etc/subuid")
 UID_MAP = Path("/proc/self/uid_map")
@@ -47,7 +47,7 @@ def require_account(uid: int) -> None:
 
 
 def _refused(uid: int, why: str) -> EngineError:
-    return EngineError(EndCode.BROKER_NO_ACCOUNT, why[:500], value=f"uid {uid}")
+    return EngineError(BrokerCode.BROKER_NO_ACCOUNT, why[:500], value=f"uid {uid}")
 
 
 def _uid_of(owner: str) -> int | None:

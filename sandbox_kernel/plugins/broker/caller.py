@@ -22,6 +22,7 @@ from ...engines.machines import Pausable, Sampled
 from .answers import ANSWERS
 from .client import words
 from .client.places import Peer, peer
+from .codes import BrokerCode
 from .kept import Kept
 from .lent import Lent
 from .service import Service
@@ -143,7 +144,7 @@ class Caller:
             answer = {"refused": words.refusal(error)}
         except (LookupError, TypeError, ValueError) as error:
             self._broker.figures.refused("broker-improper")
-            improper = EngineError(EndCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
+            improper = EngineError(BrokerCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
             answer = {"refused": words.refusal(improper)}
         finally:
             self._busy -= 1
@@ -155,7 +156,7 @@ class Caller:
 
     async def _start(self, said: Answer) -> None:
         if self.lent is not None or self._starting:
-            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "there is one sandbox a connection")
         self._starting = True
         try:
             lent, state, fd, warm = await self._broker.make(said, self.peer)
@@ -184,7 +185,7 @@ class Caller:
     async def _connect(self, said: Answer) -> None:
         """Become the owner of a sandbox that is kept."""
         if self.lent is not None or self._starting:
-            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "there is one sandbox a connection")
         kept = self._broker.keeping.free(said, self.peer)
         fd = kept.open()
         try:
@@ -205,7 +206,7 @@ class Caller:
 
     async def _begin(self, said: Answer) -> Answer:
         if not isinstance(lent := self._own(), Kept):
-            raise EngineError(EndCode.BROKER_IMPROPER, "this sandbox is not kept")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "this sandbox is not kept")
         return {"missing": await lent.begin()}
 
     def _owns(self, lent: Lent) -> None:
@@ -215,7 +216,7 @@ class Caller:
 
     async def _adopt(self, said: Answer) -> Answer:
         if self.lent is not None or self._starting:
-            raise EngineError(EndCode.BROKER_IMPROPER, "there is one sandbox a connection")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "there is one sandbox a connection")
         lent = self._broker.adrift(said["ticket"], self.peer)
         self.lent = lent
         lent.belongs_to(self._ended, self.peer.pid)
@@ -271,7 +272,7 @@ class Caller:
 
     def _own(self) -> Lent:
         if self.lent is None:
-            raise EngineError(EndCode.BROKER_IMPROPER, "there is no sandbox on this connection")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "there is no sandbox on this connection")
         return self.lent
 
     # --- what it is told ---

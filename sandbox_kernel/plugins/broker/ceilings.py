@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ...config.values import seconds, size
-from ...core.codes import EndCode, Note, UsageCode
+from ...core.codes import Note, UsageCode
 from ...core.errors import ConfigurationError, QuotaExceeded, SandboxError
 from ...core.model import Settings, format_bytes
 from .client import words
+from .codes import BrokerCode
 from .order import IMAGE, RUNTIME, Order
 
 MOST = 100_000
@@ -66,17 +67,17 @@ class Ceiling:
     def check(self, order: Order) -> None:
         """Raise `QuotaExceeded` for an order that is over it."""
         if self.denied:
-            raise QuotaExceeded(EndCode.BROKER_DENIED, set_by=self.by("denied"))
+            raise QuotaExceeded(BrokerCode.BROKER_DENIED, set_by=self.by("denied"))
         for name, value in (("images", order.image), ("runtimes", order.runtime or DEFAULT_RUNTIME)):
             allowed: tuple[str, ...] | None = getattr(self, name)
             if allowed is not None and value not in allowed:
                 limit, setting = ", ".join(allowed) or "none", name.removesuffix("s")
                 raise QuotaExceeded(
-                    EndCode.BROKER_DENIED, limit=limit, value=value, setting=setting, set_by=self.by(name)
+                    BrokerCode.BROKER_DENIED, limit=limit, value=value, setting=setting, set_by=self.by(name)
                 )
         if self.images is None and order.image.startswith("/") and not self.own:
             words = "a folder stands in for an image only where it is named"
-            raise QuotaExceeded(Note(EndCode.BROKER_DENIED, words), setting="image", set_by=self.by("images"))
+            raise QuotaExceeded(Note(BrokerCode.BROKER_DENIED, words), setting="image", set_by=self.by("images"))
         asked = order.limits
         figures: tuple[tuple[str, float, Any], ...] = (
             ("memory", asked.memory, format_bytes),
@@ -87,11 +88,11 @@ class Ceiling:
             most = getattr(self, name)
             if most is not None and number > most:
                 raise QuotaExceeded(
-                    EndCode.BROKER_DENIED, limit=show(most), value=show(number), setting=name, set_by=self.by(name)
+                    BrokerCode.BROKER_DENIED, limit=show(most), value=show(number), setting=name, set_by=self.by(name)
                 )
         if order.limits_kept != "enforced" and self.limits != BEST_EFFORT:
             raise QuotaExceeded(
-                EndCode.BROKER_DENIED,
+                BrokerCode.BROKER_DENIED,
                 limit=self.limits,
                 value=order.limits_kept,
                 setting="limits",

@@ -28,6 +28,7 @@ from .accounts import require_account
 from .caller import Caller
 from .ceilings import Policy
 from .client import words
+from .codes import BrokerCode
 from .keeping import Keeping
 from .kept import Kept
 from .lent import Lent
@@ -151,8 +152,8 @@ class Broker:
         if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
             own = self._by_user[uid] > CONNECTIONS_OF_A_USER
             most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
-            self.figures.refused(EndCode.BROKER_BUSY.code)
-            caller.refuse(QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{most} connections at once"))
+            self.figures.refused(BrokerCode.BROKER_BUSY.code)
+            caller.refuse(QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{most} connections at once"))
 
     def has_left(self, connection: object) -> None:
         if isinstance(connection, Caller) and connection in self._callers:
@@ -166,11 +167,11 @@ class Broker:
         """Return a sandbox for a caller, what it needs to know of the pipe, the pipe, and whether it was ready."""
         begin = time.monotonic()
         if said.get("protocol") != words.VERSION:
-            raise EngineError(EndCode.BROKER_OTHER_VERSION)
+            raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
         wanted = self._read(said["spec"])
         self.policy.of(whose.uid).check(wanted)
         if said["agent"] != wanted.digest():
-            raise EngineError(EndCode.BROKER_OTHER_VERSION)
+            raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
         wish = self.keeping.wish(said.get("kept"), whose)
         try:
             self.tally.take(self.policy, whose.uid, begin)
@@ -207,7 +208,7 @@ class Broker:
 
     async def _cold(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made:
         if self.starting > WAITING:
-            raise QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
+            raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
         async with self._slots:
             spec = wanted.spec()
             container = cast("Lendable", await self.engine.start(spec))

@@ -22,6 +22,7 @@ from ...sdk.ownership import Ownership
 from ...sdk.values import Attached, Missed, SandboxInfo
 from .client import words
 from .client.kept import KeptEngine
+from .codes import BrokerCode
 from .detached_settings import address_of, check, dumped, restored
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Detached(Ownership):
             ):
                 raise ValueError("that is no cell")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise EngineError(EndCode.BROKER_IMPROPER, f"what the owner before noted is no cell: {error}") from error
+            raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the owner before noted is no cell: {error}") from error
         if reads is None and not content.get("silent"):
             wanted = EVENTS | {"input"} if content.get("allow_stdin") else EVENTS
             cells[request.id] = self._cell = Cell(code, wanted, session, identity=request.id)
@@ -243,7 +244,7 @@ async def ended(name: str, service: Mapping[str, Any]) -> bool:
             return False
         await engine.end(name)
     except (EngineUnavailable, EngineError) as error:
-        if error.code in {EndCode.DETACHED_NOT_THERE, EndCode.BROKER_UNAVAILABLE}:
+        if error.code in {EndCode.DETACHED_NOT_THERE, BrokerCode.BROKER_UNAVAILABLE}:
             return False
         raise
     return True
@@ -267,7 +268,7 @@ def _info(row: Mapping[str, Any]) -> SandboxInfo:
         runtime = "default" if row["runtime"] is None else words.text(row["runtime"])
         image = words.text(row["image"])
     except (LookupError, TypeError, ValueError) as error:
-        raise EngineError(EndCode.BROKER_IMPROPER, f"what the broker lists is not understood: {error}") from error
+        raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the broker lists is not understood: {error}") from error
     return SandboxInfo(
         id=row["name"],
         image=image,
@@ -293,7 +294,7 @@ def moment(seconds: float) -> datetime:
     try:
         return datetime.now(UTC) + timedelta(seconds=seconds)
     except OverflowError as error:
-        raise EngineError(EndCode.BROKER_IMPROPER, "what the broker says is no moment") from error
+        raise EngineError(BrokerCode.BROKER_IMPROPER, "what the broker says is no moment") from error
 
 
 @contextlib.contextmanager

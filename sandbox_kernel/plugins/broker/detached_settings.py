@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 from ...config.sources import from_keywords
-from ...core.codes import EndCode, UsageCode
+from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, EngineError
 from ...core.model import Limits, Monitoring, MonitorRule, OutputMode, Settings, format_bytes
 from ...engines.select import AUTO, BROKER, is_service
 from .client import words
+from .codes import BrokerCode
 
 TEXTS = ("image", "limits_kept", "outputs", "screen", "screen_overrides")
 TEXTS_OR_NONE = ("runtime", "time_zone", "screen_rules")
@@ -91,7 +92,7 @@ def restored(text: object, engine: str, *, own: bool, given: Mapping[str, Any] =
         if not all(found[name] in values for name, values in allowed.items()):
             raise ValueError("that is no choice")
     except (LookupError, TypeError, ValueError, RecursionError, AttributeError, OverflowError) as error:
-        raise EngineError(EndCode.BROKER_IMPROPER, f"the settings of the sandbox are not proper: {error}") from error
+        raise EngineError(BrokerCode.BROKER_IMPROPER, f"the settings of the sandbox are not proper: {error}") from error
     if not own:
         found = {name: value for name, value in found.items() if name in OF_ANOTHER_USER}
     return replace(base, **found)

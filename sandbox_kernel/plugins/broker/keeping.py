@@ -16,6 +16,7 @@ from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from .ceilings import Policy
 from .client import words
 from .client.places import Peer
+from .codes import BrokerCode
 from .kept import Kept
 from .lent import Lent
 from .owner import Wish
@@ -54,7 +55,7 @@ class Keeping:
         try:
             wish = _read(said, ceiling.lifetime, ceiling.by("lifetime"))
         except (LookupError, TypeError, ValueError) as error:
-            raise EngineError(EndCode.BROKER_IMPROPER, f"no sandbox can be kept so: {error}"[:300]) from error
+            raise EngineError(BrokerCode.BROKER_IMPROPER, f"no sandbox can be kept so: {error}"[:300]) from error
         mine = sum(uid == whose.uid for uid, _ in self._names)
         if mine >= ceiling.detached:
             raise QuotaExceeded(
@@ -72,7 +73,7 @@ class Keeping:
                 set_by=ceiling.by("lifetime"),
             )
         if (whose.uid, wish.name) in self._names:
-            raise EngineError(EndCode.BROKER_IMPROPER, "this user has a sandbox of that name")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "this user has a sandbox of that name")
         self._names.add((whose.uid, wish.name))
         return wish
 
@@ -110,10 +111,10 @@ class Keeping:
         if type(take) is not bool:
             raise ValueError("neither true nor false")
         if kept.passing >= MOST_PASSING:
-            raise QuotaExceeded(EndCode.BROKER_BUSY, limit=f"{MOST_PASSING} owners whose words wait for a sandbox")
+            raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{MOST_PASSING} owners whose words wait for a sandbox")
         if kept.is_owned:
             if not take:
-                raise EngineError(EndCode.DETACHED_OWNED)
+                raise EngineError(BrokerCode.DETACHED_OWNED)
             kept.taken()
         return kept
 

@@ -22,6 +22,7 @@ from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from ...core.model import ExitReason
 from ...core.tasks import Tasks
 from ...engines.pipe import Pipe
+from .codes import BrokerCode
 from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
 from .lent import Lent
 from .owner import Owner, Wish, noted
@@ -136,7 +137,7 @@ class Kept(Lent):
         """Have the owner hear all, from the beginning of the cell that runs. Returns what of that is missing."""
         owner = self._owner
         if owner is None or owner.began:
-            raise EngineError(EndCode.BROKER_IMPROPER, "there is nothing to begin with")
+            raise EngineError(BrokerCode.BROKER_IMPROPER, "there is nothing to begin with")
         kept, missing = self.transcript.pieces, self.missing
         owner.began, self._kernels = True, 0
         if self.cell is None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core import zone
-from ...core.codes import EndCode
 from ...core.errors import EngineError, SandboxError
 from ...core.model import AgentOptions, Limits, LimitsKept, SandboxSpec
 from ...engines.shipping import command_of, new_uid
 from .client import words
 from .client.words import digest
+from .codes import BrokerCode
 
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
 RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -75,7 +75,7 @@ def read(said: object) -> Order:
     except SandboxError:
         raise
     except (LookupError, TypeError, ValueError) as error:
-        raise EngineError(EndCode.BROKER_IMPROPER, f"no sandbox can be asked for so: {error}"[:300]) from error
+        raise EngineError(BrokerCode.BROKER_IMPROPER, f"no sandbox can be asked for so: {error}"[:300]) from error
 
 
 def _read(said: Mapping[str, Any]) -> Order:
@@ -86,10 +86,10 @@ def _read(said: Mapping[str, Any]) -> Order:
         raise ValueError("that is no choice")
     image = words.text(said["image"])
     if not IMAGE.fullmatch(image) or ".." in image:
-        raise EngineError(EndCode.BROKER_DENIED, "that is no name of an image", setting="image")
+        raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of an image", setting="image")
     runtime = said["runtime"]
     if runtime is not None and not RUNTIME.fullmatch(words.text(runtime)):
-        raise EngineError(EndCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
+        raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
     return Order(
         image=image,
         runtime=runtime,

@@ -9,6 +9,7 @@ from ...core.errors import EngineUnavailable
 from ...engines import sockets
 from ...engines.select import AUTO, ServiceProvider, is_service
 from ..api import Command, Plugin
+from .codes import BrokerCode
 from .command import add_options
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 PLUGIN = Plugin(
     name="broker",
+    codes={"Broker": BrokerCode},
     page="docs/broker.md",
     engines=(BrokerProvider(),),
     commands=(

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict, deque
 from ...core.codes import EndCode
 from ...core.errors import QuotaExceeded
 from .ceilings import Policy
+from .codes import BrokerCode
 
 HOUR = 3600.0
 MOST_REMEMBERED = 100_000
@@ -36,7 +37,7 @@ class Tally:
             )
         if self.total >= policy.sessions:
             raise QuotaExceeded(
-                EndCode.BROKER_BUSY,
+                BrokerCode.BROKER_BUSY,
                 limit=f"{policy.sessions} sandboxes at once, of all users",
                 value=f"{self.total} are there",
                 set_by=policy.source,

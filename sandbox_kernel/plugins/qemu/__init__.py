@@ -4,6 +4,7 @@ QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it
 What runs in the machine before the agent is in `inside/`.
 
 - `plugin`: What this plugin adds: the engine `qemu`.
+- `codes`: What makes the state of a machine of no use.
 - `wall`: What it closes in, for people.
 - `form`: The form of what machines start from.
 - `build`: Making it.

@@ -41,6 +41,7 @@ from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
 from . import box, hardware, orders
 from .beginning import Plan
+from .codes import QemuCode
 from .lines import Lines
 from .made import Made
 from .monitor import Monitor
@@ -115,7 +116,7 @@ class QemuContainer(Resting):
         said = await self._asked({"op": "draws"}, "draws", DRAWS_SECONDS)
         drew = said.get("drew")
         if said.get("marks") != 1 + len(modules) or not isinstance(drew, list) or 1 in drew:
-            raise EngineError(EndCode.STATE_HAS_DRAWN)
+            raise EngineError(QemuCode.STATE_HAS_DRAWN)
         return {module for number, module in enumerate(modules, 2) if number in drew}
 
     def claim(self) -> None:

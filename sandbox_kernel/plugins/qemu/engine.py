@@ -33,6 +33,7 @@ from ...engines.bubblewrap.launcher import (
 from ...engines.pipe import Pipe
 from . import box, hardware, places, ready, states, taking
 from .beginning import MARK, Plan, Ways
+from .codes import QemuCode
 from .container import ABILITIES, QemuContainer
 from .made import Made
 
@@ -153,7 +154,7 @@ class QemuEngine(BubblewrapEngine):
                 finally:
                     await container.kill()
             logging.getLogger("sandbox_kernel").warning(
-                "%s: %s. Setting: preload.", EndCode.STATE_HAS_DRAWN.text, ", ".join(sorted(drew))
+                "%s: %s. Setting: preload.", QemuCode.STATE_HAS_DRAWN.text, ", ".join(sorted(drew))
             )
             modules = tuple(module for module in modules if module not in drew)
 

@@ -1,4 +1,4 @@
-"""Where QEMU is, and what was built for a root so that a machine can start from it (`machine_form`).
+"""Where QEMU is, and what was built for a root so that a machine can start from it (`form`).
 
 Imports errors, the form and the roots; reads files.
 """

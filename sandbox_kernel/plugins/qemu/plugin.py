@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...engines.select import EngineProvider
 from ..api import Plugin
+from .codes import QemuCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,4 +59,4 @@ class QemuProvider(EngineProvider):
         return (WALL,)
 
 
-PLUGIN = Plugin(name="qemu", page="docs/qemu.md", engines=(QemuProvider(),))
+PLUGIN = Plugin(name="qemu", codes={"Machines": QemuCode}, page="docs/qemu.md", engines=(QemuProvider(),))

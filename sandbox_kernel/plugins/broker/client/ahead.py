@@ -9,9 +9,9 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from ....core.codes import EndCode
 from ....core.errors import EngineError
 from ....core.model import SandboxSpec
+from ..codes import BrokerCode
 from . import words
 from .places import peer, require_own_ground
 
@@ -57,5 +57,5 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Asked:
 def asked(spec: SandboxSpec) -> dict[str, Any]:
     """Return how a sandbox is asked for. Raises `EngineError` for one that is not our agent's."""
     if spec.made_of is None:
-        raise EngineError(EndCode.BROKER_IMPROPER, "a broker starts our own agent, and nothing else")
+        raise EngineError(BrokerCode.BROKER_IMPROPER, "a broker starts our own agent, and nothing else")
     return words.asked(spec)

@@ -16,6 +16,7 @@ from typing import Any
 
 from ....core.codes import EndCode
 from ....core.errors import EngineError, EngineUnavailable
+from ..codes import BrokerCode
 from . import words
 from .places import peer, require_own_ground
 
@@ -29,7 +30,7 @@ ADDRESS_BYTES = 107
 async def connect(path: str) -> socket.socket:
     """Return a connection to the broker at `path`. Raises `EngineUnavailable`."""
     if len(os.fsencode(path)) > ADDRESS_BYTES:
-        raise EngineUnavailable(EndCode.BROKER_UNAVAILABLE, "the path of the broker is too long for a socket")
+        raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, "the path of the broker is too long for a socket")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     deadline = time.monotonic() + CONNECT_SECONDS
     try:
@@ -45,7 +46,7 @@ async def connect(path: str) -> socket.socket:
     except OSError as error:
         sock.close()
         raise EngineUnavailable(
-            EndCode.BROKER_UNAVAILABLE, f"no broker answers at {path}: {error.strerror or error}"
+            BrokerCode.BROKER_UNAVAILABLE, f"no broker answers at {path}: {error.strerror or error}"
         ) from error
     except BaseException:
         sock.close()
@@ -111,7 +112,7 @@ class Channel:
         except OSError as error:
             if "n" in fields and isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 return  # it hung up at once: why is still to be read, and then its end
-            raise EngineUnavailable(EndCode.BROKER_UNAVAILABLE, "the broker is gone") from error
+            raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, "the broker is gone") from error
 
     def close(self) -> None:
         """Close it; works without a loop, too."""
@@ -122,7 +123,7 @@ class Channel:
         self._socket.close()
         for future in self._asked.values():
             if not future.done() and not self._loop.is_closed():
-                future.set_exception(EngineUnavailable(EndCode.BROKER_UNAVAILABLE, "the broker is gone"))
+                future.set_exception(EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, "the broker is gone"))
 
     def abandon(self) -> None:
         """Close this process's file descriptor and nothing else; the loop is another process's."""

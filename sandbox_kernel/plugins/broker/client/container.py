@@ -22,6 +22,7 @@ from ....engines.attestation import WITHOUT_A_CGROUP, checks, demand, same
 from ....engines.base import Check, Witness
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.shipping import UID_RANGE
+from ..codes import BrokerCode
 from . import words
 from .channel import Channel
 
@@ -258,7 +259,7 @@ def _witness(said: Mapping[str, Any]) -> Witness:
         return Witness(lines, *places, str(said["engine"]), said["shared"] is not False, layers)
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(
-            EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"
+            BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"
         ) from error
 
 

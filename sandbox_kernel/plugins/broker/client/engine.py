@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ....core.codes import EndCode
+from ....core.codes import Code, EndCode
 from ....core.errors import EngineError
 from ....core.model import SandboxSpec
 from ....engines.abilities import PAUSE, Ability
 from ....engines.multiplexed import Demultiplexer
 from ....engines.pipe import Pipe, Stream
+from ..codes import BrokerCode
 from . import words
 from .ahead import Asked, asked
 from .channel import Channel, connect
@@ -36,8 +37,8 @@ class BrokerEngine:
 
     abilities = PAUSE
     """At best: whether a sandbox can, its broker says with it."""
-    lacks: Mapping[Ability, EndCode] = MappingProxyType(
-        {Ability.SNAPSHOT: EndCode.BROKER_CANNOT_SNAPSHOT, Ability.FORK: EndCode.BROKER_CANNOT_SNAPSHOT}
+    lacks: Mapping[Ability, Code] = MappingProxyType(
+        {Ability.SNAPSHOT: BrokerCode.BROKER_CANNOT_SNAPSHOT, Ability.FORK: BrokerCode.BROKER_CANNOT_SNAPSHOT}
     )
     """What none of it can, whatever engine the broker has, and what is said then."""
 
@@ -169,7 +170,7 @@ class BrokerEngine:
             for fd in files:
                 os.close(fd)
             raise EngineError(
-                EndCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
+                BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
             ) from error
         return self._made(given, pipe, channel)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.codes import EndCode
 from ....core.errors import EngineError
+from ..codes import BrokerCode
 from . import words
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
@@ -107,7 +108,7 @@ class KeptEngine(BrokerEngine):
             except (LookupError, TypeError, ValueError) as error:
                 for one in files:
                     os.close(one)
-                raise EngineError(EndCode.BROKER_IMPROPER, f"what the broker says is not proper: {error}") from error
+                raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the broker says is not proper: {error}") from error
         except BaseException:
             channel.close()
             raise
@@ -145,7 +146,9 @@ class KeptEngine(BrokerEngine):
             try:
                 rows += map(row, said["rows"])
             except (LookupError, TypeError, ValueError) as error:
-                raise EngineError(EndCode.BROKER_IMPROPER, f"what the broker lists is not proper: {error}") from error
+                raise EngineError(
+                    BrokerCode.BROKER_IMPROPER, f"what the broker lists is not proper: {error}"
+                ) from error
             if said.get("more") is not True:
                 break
         return rows
@@ -172,5 +175,5 @@ def row(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(said: Any) -> float:
     if type(said) not in {int, float} or not abs(said) < words.MOST_SECONDS:
-        raise EngineError(EndCode.BROKER_IMPROPER, "what the broker says is no number")
+        raise EngineError(BrokerCode.BROKER_IMPROPER, "what the broker says is no number")
     return float(said)

@@ -14,10 +14,10 @@ import stat
 import struct
 from typing import Any, NamedTuple
 
-from ....core.codes import EndCode
 from ....core.errors import EngineUnavailable
 from ....core.resources import installation
 from ....engines import sockets
+from ..codes import BrokerCode
 
 SCHEME = "broker"
 ANSWER_SECONDS = 1.0
@@ -121,8 +121,8 @@ def require_own_ground(path: str, uid: int) -> None:
     status = os.stat(folder)  # noqa: PTH116 (as above)
     mine = {0, os.geteuid()}
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise EngineUnavailable(EndCode.BROKER_STRANGER, f"others may write in the folder of the broker, {folder}")
+        raise EngineUnavailable(BrokerCode.BROKER_STRANGER, f"others may write in the folder of the broker, {folder}")
     if uid not in mine and (uid != status.st_uid or os.stat(os.path.dirname(folder)).st_uid != 0):  # noqa: PTH116, PTH120
-        raise EngineUnavailable(EndCode.BROKER_STRANGER, value=f"a process of user {uid}")
+        raise EngineUnavailable(BrokerCode.BROKER_STRANGER, value=f"a process of user {uid}")
     if status.st_uid not in {*mine, uid}:
-        raise EngineUnavailable(EndCode.BROKER_STRANGER, f"the folder of the broker, {folder}, is another user's")
+        raise EngineUnavailable(BrokerCode.BROKER_STRANGER, f"the folder of the broker, {folder}, is another user's")

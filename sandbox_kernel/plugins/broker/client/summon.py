@@ -8,9 +8,9 @@ import socket
 import subprocess
 import time
 
-from ....core.codes import EndCode
 from ....core.errors import EngineUnavailable
 from ....core.resources import start_apart
+from ..codes import BrokerCode
 from .channel import connect
 
 START_SECONDS = 15.0
@@ -38,7 +38,7 @@ async def connect_or_start(path: str) -> socket.socket:
         except EngineUnavailable as error:
             if time.monotonic() > deadline:
                 words = "the broker that was started does not answer: see what `sandbox-kernel broker` says"
-                raise EngineUnavailable(EndCode.BROKER_UNAVAILABLE, words) from error
+                raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, words) from error
         await asyncio.sleep(PAUSE)
 
 
@@ -46,4 +46,4 @@ def _start(path: str) -> None:
     try:
         start_apart("sandbox_kernel", "broker", "--socket", path, seconds=START_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
-        raise EngineUnavailable(EndCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error
+        raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ....core.codes import EndCode, Note, find
+from ....core.codes import Note
 from ....core.errors import (
     ConfigurationError,
     EngineError,
@@ -23,6 +23,8 @@ from ....core.errors import (
 )
 from ....core.model import AgentOptions, Inside, Limits, ProcessSample, SandboxSample, SandboxSpec
 from ....core.version import __version__
+from ... import index
+from ..codes import BrokerCode
 
 MOST_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
@@ -56,7 +58,9 @@ def packed(said: Mapping[str, Any]) -> bytes:
     """Return a packet. Raises `EngineError` for one that is too large."""
     data = json.dumps(said, separators=(",", ":")).encode()
     if len(data) > MOST_BYTES:
-        raise EngineError(EndCode.BROKER_IMPROPER, limit=f"{MOST_BYTES} bytes of a request", value=f"{len(data)} bytes")
+        raise EngineError(
+            BrokerCode.BROKER_IMPROPER, limit=f"{MOST_BYTES} bytes of a request", value=f"{len(data)} bytes"
+        )
     return data
 
 
@@ -233,9 +237,9 @@ def raised(said: object) -> SandboxError:
     parts = said if isinstance(said, Mapping) else {}
     values = {name: value for name, value in parts.items() if isinstance(value, str)}
     try:
-        code = find(values["code"])
+        code = index.code(values["code"])
     except KeyError:
-        return EngineError(EndCode.BROKER_IMPROPER, "the broker refused, and did not say properly why")
+        return EngineError(BrokerCode.BROKER_IMPROPER, "the broker refused, and did not say properly why")
     note = Note(code, values.get("message", code.text))
     limit, value, setting = (values.get(name) for name in ("limit", "value", "setting"))
     if values.get("error") == QuotaExceeded.__name__:

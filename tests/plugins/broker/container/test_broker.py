@@ -22,7 +22,6 @@ import psutil
 import pytest
 
 from sandbox_kernel import AsyncSandbox
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, EngineUnavailable, QuotaExceeded
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import sockets
@@ -31,6 +30,7 @@ from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.broker.client import places, words
 from sandbox_kernel.plugins.broker.client.container import BrokerContainer
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.support import ROOT
 from tests.support.engines import IMAGE
@@ -257,7 +257,7 @@ async def test_a_broker_that_is_killed_takes_nobody_s_sandbox_along() -> None:
             assert (await running.run_code("kept + 1")).text == "42"
             with pytest.raises(EngineUnavailable) as caught:
                 await daemon.engine().start(spec())
-            assert caught.value.code is EndCode.BROKER_UNAVAILABLE
+            assert caught.value.code is BrokerCode.BROKER_UNAVAILABLE
             mine = [row for row in await DockerEngine().list() if row.owner_pid == os.getpid()]
             assert len(mine) == 1
         await until_gone([mine[0].container])
@@ -566,6 +566,7 @@ USER = """
 import os, socket, sys
 sys.path[:0] = sys.argv[2:]
 from sandbox_kernel import QuotaExceeded, Sandbox
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 for path in ("/var/run/docker.sock", "/run/docker.sock"):
     try:
         socket.socket(socket.AF_UNIX).connect(path)

@@ -26,6 +26,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.broker.client import words
 from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.broker.container.test_broker import NOBODY, as_nobody, connected
 from tests.plugins.broker.container.test_detached import (
@@ -208,7 +209,7 @@ async def test_an_owner_that_stands_still_holds_nobody_up_for_ever(daemon: Daemo
         process.process.send_signal(signal.SIGSTOP)
         with pytest.raises(EngineError) as caught:
             await AsyncSandbox.connect(name, engine=daemon.address)
-        assert caught.value.code is EndCode.DETACHED_OWNED
+        assert caught.value.code is BrokerCode.DETACHED_OWNED
         sandbox = await AsyncSandbox.connect(name, engine=daemon.address, take=True)
         execution = await sandbox.rejoin()
         assert execution is not None
@@ -240,6 +241,7 @@ FLOOD = """
 print('begun', flush=True)
 import time; time.sleep(1)
 from ipykernel.kernelapp import IPKernelApp
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 kernel = IPKernelApp.instance().kernel
 for _ in range(200_000):
     kernel.session.send(kernel.iopub_socket, 'status', {'execution_state': 'busy'}, parent=kernel.get_parent())

@@ -22,12 +22,12 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable
 from sandbox_kernel.plugins.broker import accounts, daemon
 from sandbox_kernel.plugins.broker.accounts import require_account
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client.channel import Channel, connect
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound
 from tests.support import ROOT
 from tests.support.patience import within
@@ -236,7 +236,7 @@ async def test_a_caller_that_is_refused_at_once_is_told_why(
 
     def refuse(uid: int) -> None:
         refused.set()
-        raise EngineError(EndCode.BROKER_NO_ACCOUNT, "it is a test's")
+        raise EngineError(BrokerCode.BROKER_NO_ACCOUNT, "it is a test's")
 
     monkeypatch.setattr(daemon, "require_account", refuse)
     sock = await connect(broker[1])
@@ -258,6 +258,7 @@ sys.path.insert(0, sys.argv[2])
 from sandbox_kernel.plugins.broker.accounts import require_account
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.plugins.broker.client.places import peer
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 sock.bind(sys.argv[1])
 os.chmod(sys.argv[1], 0o666)

@@ -36,6 +36,7 @@ from sandbox_kernel.plugins.broker.client import places, words
 from sandbox_kernel.plugins.broker.client.container import Given
 from sandbox_kernel.plugins.broker.client.places import require_own_ground
 from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.tally import HOUR, Tally
 from tests.plugins.broker.brokers import a_request
 from tests.support import ROOT
@@ -174,7 +175,7 @@ def test_a_caller_is_told_the_error_that_the_broker_met(error: SandboxError) -> 
 
 @each("said", [None, 3, {}, {"code": "no-such"}, {"code": 3, "error": "SystemExit"}])
 def test_a_refusal_that_cannot_be_read_is_an_error_of_the_broker_s(said: object) -> None:
-    assert words.raised(said).code is EndCode.BROKER_IMPROPER
+    assert words.raised(said).code is BrokerCode.BROKER_IMPROPER
 
 
 @each("uid", [0, 1000, -5, "300000001", None, 2_000_000_000, True])

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import wire
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError
 from sandbox_kernel.core.model import SandboxSpec, Settings
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.plugins.qemu import ready, states
+from sandbox_kernel.plugins.qemu.codes import QemuCode
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from tests.plugins.qemu.container.test_machines import machine_of
@@ -139,7 +139,7 @@ async def test_a_module_that_draws_is_not_kept_in_a_state(tmp_path: Path, caplog
     """
     engine, alike = await drawn_by_two(tmp_path)
     assert alike == []
-    assert f"{EndCode.STATE_HAS_DRAWN.text}: {DRAWS_AT_IMPORT}. Setting: preload." in caplog.text
+    assert f"{QemuCode.STATE_HAS_DRAWN.text}: {DRAWS_AT_IMPORT}. Setting: preload." in caplog.text
     container, _ = await started(engine)
     try:
         said = await said_by_a_cell(
@@ -164,6 +164,7 @@ async def test_control_copies_of_a_kernel_that_has_drawn_draw_alike(
 LOADED = """
 import json, os, sys
 from ipykernel import get_connection_file
+from sandbox_kernel.plugins.qemu.codes import QemuCode
 folder, names = os.path.dirname(get_connection_file()), ("numpy", "pexpect", "IPython.core.magics.execution")
 links = [os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")]
 print(json.dumps({"loaded": [name in sys.modules for name in names], "count": get_ipython().execution_count,
