@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ..core.model import Limits, Settings, format_bytes
 from .values import Form
+
+Scope = Literal["sandbox", "session", "process"]
+"""What keeps the value of a setting.
+
+sandbox: what a sandbox is made with, also as a snapshot; nobody can change it later. session: what the host does with
+the cells of one user's sandbox. process: where a process of the host writes and what it starts; a process that takes a
+sandbox over has its own. The default grants least: another user's value of a session's setting counts for nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,7 @@ class Setting:
     default_text: str | None = None
     singular: str | None = None
     """What its flag is called, if a flag gives one of several."""
+    scope: Scope = "session"
 
     @property
     def field(self) -> str:

@@ -25,8 +25,6 @@ from .values import config_path, did_you_mean, refuse
 __all__ = ["SETTINGS", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
-FOLDERS_OF_A_NOTEBOOK = ("uploads", "downloads", "audit")
-"""Paths that start at the folder of each notebook if they are relative."""
 CLASS_NAME = "SandboxKernel"
 
 
@@ -80,7 +78,7 @@ def from_files_for_all() -> dict[str, Any]:
 
 def is_for_all(name: str, value: object) -> bool:
     """Return whether a setting means the same wherever a kernel starts."""
-    return name not in FOLDERS_OF_A_NOTEBOOK or not isinstance(value, str) or value.startswith(("/", "~"))
+    return not SETTINGS[name].form.from_notebook or not isinstance(value, str) or value.startswith(("/", "~"))
 
 
 def _load(file: Path) -> Mapping[str, Any]:

@@ -38,24 +38,28 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "broker`, the operator's or the user's own; broker:///PATH: the one there. auto: the operator's broker if "
             "it answers this user, otherwise Docker, otherwise bubblewrap; the user's own broker before these, if it "
             "runs and has that engine. If the chosen engine fails, cells end with an error; no other engine is tried.",
+            scope="sandbox",
         ),
         Setting(
             "runtime",
             text(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"), "the name of an OCI runtime, such as runsc", none=True),
             'The OCI runtime, by the name that the engine has for it. "runsc" is gVisor. Empty: the engine\'s default.',
             "the engine's default",
+            scope="sandbox",
         ),
         Setting(
             "image",
             text(re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]*"), "the name of an image"),
             "The image that cells run in. Any image with Python 3.9 or newer and ipykernel works. It is never pulled. "
             "For bubblewrap and qemu: the name of an environment, or its folder.",
+            scope="sandbox",
         ),
         Setting(
             "time_zone",
             text(re.compile(zone.FORM), 'a time zone such as Europe/Berlin, or "machine"', none=True),
             "The time zone of clocks in cells, by its name in the tz database. machine: the one of this machine. "
             "Empty: UTC. The image must know it, as the default images do.",
+            scope="sandbox",
         ),
     ),
     "Warm sandboxes": (
@@ -68,25 +72,53 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             size(64 * MIB),
             "Memory of one session: all its processes, and all files in /mnt/data, /tmp and /dev/shm. Swap is never "
             "added. A cell that exceeds it ends with OutOfMemory.",
+            scope="sandbox",
         ),
-        Setting("cpus", number(float, 0.05, 4096), "Processors that one session may use. 0.5 is half of one."),
-        Setting("pids", number(int, 32, 4_000_000), "Processes and threads of one session, counted together."),
+        Setting(
+            "cpus",
+            number(float, 0.05, 4096),
+            "Processors that one session may use. 0.5 is half of one.",
+            scope="sandbox",
+        ),
+        Setting(
+            "pids",
+            number(int, 32, 4_000_000),
+            "Processes and threads of one session, counted together.",
+            scope="sandbox",
+        ),
         Setting(
             "limits",
             choice("enforced", "best-effort"),
             "Whether a cgroup must enforce memory, pids and cpus. enforced: an engine without one is refused. "
             "best-effort: without one, a process of the host checks what a session uses. Fast growth can get past it, "
             "and processors are not limited.",
+            scope="sandbox",
         ),
-        Setting("open_files", number(int, 128, 1 << 20), "Files that one process may have open."),
+        Setting(
+            "open_files",
+            number(int, 128, 1 << 20),
+            "Files that one process may have open.",
+            scope="sandbox",
+        ),
         Setting(
             "scratch_size",
             size(MIB),
             "Size of /mnt/data, the working folder of cells. It is in memory and ends with the session.",
             "a quarter of memory",
+            scope="sandbox",
         ),
-        Setting("tmp_size", size(MIB), "Size of /tmp in the sandbox, in memory."),
-        Setting("shm_size", size(64 * KIB), "Size of /dev/shm in the sandbox, in memory."),
+        Setting(
+            "tmp_size",
+            size(MIB),
+            "Size of /tmp in the sandbox, in memory.",
+            scope="sandbox",
+        ),
+        Setting(
+            "shm_size",
+            size(64 * KIB),
+            "Size of /dev/shm in the sandbox, in memory.",
+            scope="sandbox",
+        ),
     ),
     "Time": (
         Setting(
@@ -130,6 +162,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             # orjson crashes at texts near 2 GiB.
             size(64 * KIB, GIB),
             "Size of one message from the sandbox, such as one display with its buffers.",
+            scope="sandbox",
         ),
         Setting(
             "display_lines",
@@ -157,14 +190,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Files": (
         Setting(
             "uploads",
-            Form(folder, "a folder", "FOLDER"),
+            Form(folder, "a folder", "FOLDER", from_notebook=True),
             "A host folder whose regular files are copied to /mnt/data: all of them at the start, and changed ones "
             "before each cell. A relative path starts at the notebook's folder.",
             "none",
         ),
         Setting(
             "downloads",
-            Form(downloads, "a folder of its own", "FOLDER"),
+            Form(downloads, "a folder of its own", "FOLDER", from_notebook=True),
             "A host folder that receives the regular files that cells create or change in /mnt/data. Cells choose "
             "names and contents, so use the folder for nothing else. A relative path starts at the notebook's folder.",
             "none",
@@ -287,10 +320,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "audit",
-            Form(audit_file, "a file in a folder that exists", "FILE"),
+            Form(audit_file, "a file in a folder that exists", "FILE", from_notebook=True),
             "A host file that receives one line of JSON for each cell and for each refusal. The lines form a chain: "
             "`sandbox-kernel audit verify` finds lines that were changed or removed.",
             "none",
+            scope="process",
         ),
         Setting(
             "plugins",
@@ -305,18 +339,21 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "The key that seals the audit and signs receipts. It is created if it does not exist. It is refused if "
             "anybody but its owner can read it. Store it where those who can write to the audit cannot read it.",
             "~/.local/share/sandbox-kernel/audit.key",
+            scope="process",
         ),
         Setting(
             "audit_size",
             size(64 * KIB),
             "Size of one audit file. A full file is renamed to FILE.1, FILE.2 and so on, and a new one is started. "
             "Files are never deleted.",
+            scope="process",
         ),
         Setting(
             "audit_source",
             choice("hash", "text"),
             "What the audit records of the code. hash: its SHA-256. text: the code as well, up to 25,000 characters "
             "for each cell.",
+            scope="process",
         ),
     ),
 }

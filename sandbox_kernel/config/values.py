@@ -60,6 +60,8 @@ class Form(Generic[T]):
     """Whether a flag that is given twice means both."""
     written: Callable[[str, object], list[str]] = _as_it_is
     """How a raw value is written on a command line: what follows each of its flags."""
+    from_notebook: bool = False
+    """Whether it is a path that starts at the folder of each notebook if it is relative."""
 
     def __call__(self, name: str, raw: object) -> T:
         return self.read(name, raw)

@@ -31,8 +31,6 @@ from ..plugins import index
 from .handshake import KernelHandshake
 
 VERSION = 2
-OF_THE_SNAPSHOT = ("engine", "runtime", "image", "limits_kept", "time_zone", "charts")
-"""Settings that a sandbox was made with, and that nobody can change later; so are its limits and its variables."""
 
 
 def require_whole(settings: Settings, *, tools: bool) -> None:
@@ -52,7 +50,7 @@ def require_whole(settings: Settings, *, tools: bool) -> None:
 def about(settings: Settings, session: str, handshake: KernelHandshake, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is to be known of a snapshot; `facts` are its engine's."""
     spec = new_spec(settings, session)
-    given = {name: getattr(settings, name) for name in OF_THE_SNAPSHOT} | {"engine": chosen(settings)}
+    given = {name: getattr(settings, name) for name in _of_the_snapshot()} | {"engine": chosen(settings)}
     given |= {"limits": dataclasses.asdict(settings.limits), "environment": [list(one) for one in settings.environment]}
     state = {"handshake": handshake.known}
     return {"version": VERSION, "spec": given, "fits": digest(spec), "facts": dict(facts), "state": state}
@@ -70,7 +68,7 @@ def settings_of(name: str, said: Mapping[str, Any], own: Settings, given: Mappin
         spec = dict(said["spec"])
         limits = Limits(**spec.pop("limits"))
         environment = tuple((str(key), str(value)) for key, value in spec.pop("environment"))
-        made = replace(own, **{one: spec[one] for one in OF_THE_SNAPSHOT}, limits=limits, environment=environment)
+        made = replace(own, **{one: spec[one] for one in _of_the_snapshot()}, limits=limits, environment=environment)
     except (LookupError, TypeError, ValueError):
         why = "what is known of it is not in order"
         raise FileRefused(SnapshotCode.SNAPSHOT_UNFIT.note(name=name, why=why)) from None
@@ -129,6 +127,13 @@ def digest(spec: SandboxSpec) -> str:
     """Return what tells one kind of sandbox from another: all of its spec, but for whose it is."""
     parts = [spec.image, spec.runtime, dataclasses.asdict(spec.limits), list(spec.command)]
     return hashlib.sha256(json.dumps([*parts, spec.limits_kept], sort_keys=True).encode()).hexdigest()
+
+
+def _of_the_snapshot() -> list[str]:
+    """Return the fields of `Settings` that a sandbox was made with; so are its limits and its variables."""
+    from ..config.table import SETTINGS
+
+    return [one.field for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit] + ["charts"]
 
 
 def _value(settings: Settings, name: str) -> object:

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
-from ...config.sources import from_keywords
+from ...config.sources import SETTINGS, from_keywords
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, EngineError
 from ...core.model import Limits, Monitoring, MonitorRule, OutputMode, Settings, format_bytes
@@ -24,9 +24,9 @@ TEXTS = ("image", "limits_kept", "outputs", "screen", "screen_overrides")
 TEXTS_OR_NONE = ("runtime", "time_zone", "screen_rules")
 NUMBERS = ("display_lines", "display_size", "screen_threshold")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-OF_THIS_PROCESS = frozenset({"audit", "audit_key", "audit_size", "audit_source", "monitor_webhook", "monitor_command"})
+OF_THIS_PROCESS = frozenset(name for name, setting in SETTINGS.items() if setting.scope == "process")
 """Settings of whoever takes a sandbox over, as keywords."""
-OF_ANOTHER_USER = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "time_zone"})
+OF_ANOTHER_USER = frozenset(one.field for one in SETTINGS.values() if one.scope == "sandbox") | {"limits", "charts"}
 """What a sandbox is made of. What leaves it is decided by whoever takes it over."""
 
 

@@ -149,11 +149,13 @@ SETTINGS = (
         webhook,
         "An address to which each alert is posted as JSON. If it contains a token, set it in a config file.",
         "none",
+        scope="process",
     ),
     Setting(
         "monitor_command",
         command,
         "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
         "none",
+        scope="process",
     ),
 )

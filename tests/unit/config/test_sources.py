@@ -101,6 +101,23 @@ def value_of(settings: Settings, name: str) -> object:
     return getattr(settings.limits if setting.is_limit else settings, setting.field)
 
 
+def test_each_setting_has_one_name_and_one_scope() -> None:
+    """A setting that moves to another scope is taken from others, or kept from them: no row does that unnoticed."""
+    fields = {*Limits.__dataclass_fields__, *Settings.__dataclass_fields__}
+    plugins = {name for names in index.SETTINGS.values() for name in names}  # also of plugins that are not here
+    assert fields - set(SETTINGS) - plugins == {"limits_kept", "environment", "charts"}  # of the SDK, but for one
+    assert set(SETTINGS) <= fields
+    scopes = {scope: {one.name for one in SETTINGS.values() if one.scope == scope} for scope in ("sandbox", "process")}
+    made_with = {"engine", "runtime", "image", "time_zone", "limits", "message_limit", "memory", "cpus", "pids"}
+    alerts = {"monitor_webhook", "monitor_command"} & set(SETTINGS)
+    assert scopes == {
+        "sandbox": made_with | {"open_files", "scratch_size", "tmp_size", "shm_size"},
+        "process": {"audit", "audit_key", "audit_size", "audit_source"} | alerts,
+    }
+    relative = {one.name for one in SETTINGS.values() if one.form.from_notebook}
+    assert relative == {"uploads", "downloads", "audit"}
+
+
 @each("case", ACCEPTED)
 def test_accepted(case: str) -> None:
     """Every way to write a value gives the same checked one."""
