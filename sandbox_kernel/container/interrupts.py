@@ -3,12 +3,15 @@
 ipykernel lets SIGINT raise `KeyboardInterrupt` from before a request is handled until after its reply is sent. Here it
 does so only where the code of a user runs and IPython catches what that raises. Elsewhere in a request, the interrupt
 is remembered for the next code that the request runs; between two requests it is ignored, as by ipykernel. However
-many come, each of them does one of these three.
+many come, each of them does one of these three. One that comes while a cell awaits is heard at once: Python's handler
+alone does not wake the loop, and a cell that waits for what never comes would wait on.
 Runs inside the container, in the kernel: standard library only, and Python 3.9 and later.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from functools import partial
 from inspect import iscoroutinefunction
@@ -29,9 +32,13 @@ class Interrupts:
         self.handler: Any = signal.default_int_handler
         """Of the code of the request that is handled: it may set one of its own."""
         self.is_due = False
+        self.wakes: Any = None
 
     def begin(self) -> None:
         """A request is about to be handled."""
+        if self.wakes is None:
+            self.wakes = asyncio.get_running_loop()
+            wake(self.wakes)
         self.handler, self.is_due = signal.default_int_handler, False
         signal.signal(signal.SIGINT, self.remember)
 
@@ -92,6 +99,13 @@ class Steps:
                 step, value = iterator.send, (yield waits_for)
             except BaseException as error:
                 step, value = iterator.throw, error
+
+
+def wake(loop: asyncio.AbstractEventLoop) -> None:
+    """Have each signal wake the loop: a handler that asks it for something runs within its wait, which goes on."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    loop.add_reader(read, os.read, read, 1 << 12)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
 
 OF_KERNEL = ("pre_handler_hook", "post_handler_hook", "do_complete", "do_inspect", "do_is_complete", "shell_handlers")

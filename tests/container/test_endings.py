@@ -77,6 +77,18 @@ def test_interrupt(kernel: Kernel, code: str) -> None:
     assert kernel.run("1 + 1").value == "2"
 
 
+def test_an_interrupt_ends_a_cell_that_awaits_what_never_comes(kernel: Kernel) -> None:
+    """As soon: with Python's handler alone, the loop waits on, as it does in a kernel without a sandbox."""
+    code = "import asyncio; print('runs', flush=True)\nawait asyncio.Event().wait()"
+    message_id, begin = kernel.start(code, until="stream")
+    with Stopwatch() as watch:
+        kernel.manager.interrupt_kernel()
+        result = kernel.collect(message_id, begin)
+    assert result.ename == "CancelledError"
+    assert watch.seconds < 0.5
+    assert kernel.run("1 + 1").value == "2"
+
+
 def test_an_interrupt_between_cells_reaches_nothing(kernel: Kernel) -> None:
     """What a cell left running goes on; while a cell runs, it is interrupted with it."""
     kernel.run("import subprocess; left = subprocess.Popen(['sleep', '60'])")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import AsyncSandbox, ConfigurationError, Sandbox, Tool, Tools
-from tests.support.patience import Patience, within
+from tests.support.patience import Patience, Stopwatch, within
 
 HOLDER: list[Sandbox] = []
 
@@ -203,9 +203,11 @@ async def test_an_interrupt_gives_a_call_up(image: str) -> None:
         cell = asyncio.create_task(sandbox.run_code("from sandbox_tools import waits\nawait waits()"))
         async with within(60):
             await begun.wait()
-            await sandbox.interrupt()
-            await cell
+            with Stopwatch() as watch:
+                await sandbox.interrupt()
+                await cell
             await stopped.wait()
+        assert watch.seconds < 5
 
 
 def test_a_call_adds_little(sandbox: Sandbox) -> None:
