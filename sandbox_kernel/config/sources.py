@@ -172,6 +172,8 @@ def resolve(values: Mapping[str, object]) -> Settings:
     for module in index.settings_of():
         if hasattr(module, "check"):
             module.check(settings)
+    if settings.plugins:
+        list(index.services(settings))  # one that is not installed is an error now, and not in the first session
     return settings
 
 

@@ -404,3 +404,10 @@ def test_files_that_jupyter_run_names_are_passed_over_by_a_kernel_only(tmp_path:
 
 def test_no_help_of_a_setting_has_what_argparse_would_fill_in() -> None:
     assert [one.name for one in SETTINGS.values() if "%" in one.help] == []
+
+
+def test_a_plugin_that_is_not_installed_is_an_error_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="no plugin of another package has the name 'nowhere'") as raised:
+        config.resolve({"plugins": "nowhere"})
+    assert (raised.value.code.code, raised.value.setting) == ("plugin-missing", "plugins")
+    assert config.resolve({"plugins": "none"}).plugins == ()
