@@ -566,7 +566,6 @@ USER = """
 import os, socket, sys
 sys.path[:0] = sys.argv[2:]
 from sandbox_kernel import QuotaExceeded, Sandbox
-from sandbox_kernel.plugins.broker.codes import BrokerCode
 for path in ("/var/run/docker.sock", "/run/docker.sock"):
     try:
         socket.socket(socket.AF_UNIX).connect(path)

@@ -241,7 +241,6 @@ FLOOD = """
 print('begun', flush=True)
 import time; time.sleep(1)
 from ipykernel.kernelapp import IPKernelApp
-from sandbox_kernel.plugins.broker.codes import BrokerCode
 kernel = IPKernelApp.instance().kernel
 for _ in range(200_000):
     kernel.session.send(kernel.iopub_socket, 'status', {'execution_state': 'busy'}, parent=kernel.get_parent())

@@ -164,7 +164,6 @@ async def test_control_copies_of_a_kernel_that_has_drawn_draw_alike(
 LOADED = """
 import json, os, sys
 from ipykernel import get_connection_file
-from sandbox_kernel.plugins.qemu.codes import QemuCode
 folder, names = os.path.dirname(get_connection_file()), ("numpy", "pexpect", "IPython.core.magics.execution")
 links = [os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")]
 print(json.dumps({"loaded": [name in sys.modules for name in names], "count": get_ipython().execution_count,
