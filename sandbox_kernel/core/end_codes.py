@@ -143,7 +143,6 @@ class EndCode(Code):
     ATTESTATION_FAILED = "failure", "the sandbox does not have all of its protections; no cell ran in it", _ENGINE
 
     # --- a broker ---
-    LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", "Ask for less, or make a new one in time."
     DETACHED_NOT_THERE = (
         "failure",
         "this user has no detached sandbox of that id",

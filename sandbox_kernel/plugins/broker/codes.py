@@ -33,6 +33,7 @@ class BrokerCode(Code):
         "the user id of who asks the broker is no account of this machine",
         "Ask as a user that the machine knows: from a container, as the user who is root in it.",
     )
+    LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", "Ask for less, or make a new one in time."
     DETACHED_OWNED = (
         "failure",
         "the detached sandbox has an owner",

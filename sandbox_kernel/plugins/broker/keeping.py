@@ -66,7 +66,7 @@ class Keeping:
             )
         if wish.seconds > ceiling.lifetime:
             raise QuotaExceeded(
-                EndCode.LIFETIME_TOO_LONG,
+                BrokerCode.LIFETIME_TOO_LONG,
                 limit=f"{ceiling.lifetime:g} s",
                 value=f"{wish.seconds:g} s",
                 setting="lifetime",

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...container import wire
-from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from ...core.model import ExitReason
 from ...core.tasks import Tasks
@@ -179,7 +178,7 @@ class Kept(Lent):
         """Have it end in so many seconds. Raises `QuotaExceeded` if that is later than it may."""
         if seconds > self.last:
             raise QuotaExceeded(
-                EndCode.LIFETIME_TOO_LONG,
+                BrokerCode.LIFETIME_TOO_LONG,
                 limit=f"{self.wish.most_seconds:g} s from its start, {self.last:.0f} s of them left",
                 value=f"{seconds:g} s",
                 set_by=self.wish.set_by,

@@ -20,6 +20,7 @@ from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
 from sandbox_kernel.engines.bubblewrap.finding import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.support import ROOT
 from tests.support.engines import IMAGE, Bubblewrap
@@ -260,7 +261,7 @@ async def test_a_lifetime_ends_it_whoever_uses_it_and_is_put_off_up_to_a_bound_o
     sandbox = await kept(daemon, lifetime=600)
     with pytest.raises(QuotaExceeded) as caught:
         await sandbox.set_timeout(2 * 86400)
-    assert caught.value.code is EndCode.LIFETIME_TOO_LONG
+    assert caught.value.code is BrokerCode.LIFETIME_TOO_LONG
     assert caught.value.set_by
     await AsyncSandbox.set_timeout(sandbox.id, 300, engine=daemon.address)
     await sandbox.set_timeout(1)
