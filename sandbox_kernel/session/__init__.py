@@ -13,6 +13,7 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `services`: The plugins' parts of a session.
 - `service_context`: What a service may report, and to whom.
 - `meter`: What one cell used of processor and memory, as its sandbox says.
+- `state_table`: What a table of states is.
 - `states`: The states of one container, and what may follow what.
 - `exit_reasons`: Why a kernel or a sandbox ended, in words.
 - `lifecycle`: One container from its start to the name of its death.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 
+from .state_table import next_state
+
 
 class State(enum.Enum):
     """Where the life of a container stands; it is in one of these at a time."""
@@ -120,13 +122,6 @@ UNHEARD = frozenset({State.RETIRING, State.ENDING, State.ABORTING})
 """What it still sends counts for nothing."""
 
 
-class ImpossibleError(Exception):
-    """Something happened that cannot happen in that state: a defect of ours."""
-
-
 def following(state: State, event: Event) -> State:
     """Return the state that follows. Raises `ImpossibleError` for what is not in the table."""
-    try:
-        return TABLE[state][event]
-    except KeyError:
-        raise ImpossibleError(f"{event.name} cannot happen to a container that is {state.name}") from None
+    return next_state(TABLE, state, event, "container")

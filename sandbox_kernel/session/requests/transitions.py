@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 
+from ..state_table import next_state
+
 
 class State(enum.IntEnum):
     """How far a request has come; none goes back."""
@@ -49,13 +51,6 @@ TABLE: dict[State, dict[Event, State]] = {
 }
 
 
-class ImpossibleError(Exception):
-    """Something happened that cannot happen in that state: a defect of ours."""
-
-
 def following(state: State, event: Event) -> State:
     """Return the state that follows. Raises `ImpossibleError` for what is not in the table."""
-    try:
-        return TABLE[state][event]
-    except KeyError:
-        raise ImpossibleError(f"{event.name} cannot happen to a request that is {state.name}") from None
+    return next_state(TABLE, state, event, "request")

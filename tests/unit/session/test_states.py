@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox_kernel.session.state_table import ImpossibleError
 from sandbox_kernel.session.states import (
     AWAITING_KERNEL,
     LET_GO,
@@ -12,7 +13,6 @@ from sandbox_kernel.session.states import (
     UNATTESTED,
     UNHEARD,
     Event,
-    ImpossibleError,
     State,
     following,
 )
