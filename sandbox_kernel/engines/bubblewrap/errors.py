@@ -16,6 +16,7 @@ NO_PROC = (
     "no /proc can be mounted here, as within most containers, whose own is masked: run it on the machine itself, or "
     "start the container with its /proc unmasked (--security-opt systempaths=unconfined)"
 )
+NO_PLACE = "bubblewrap builds a sandbox's root on /tmp, and this machine has no such folder: create it (mode 1777)"
 
 
 class NoLayers(EngineError):
@@ -64,6 +65,8 @@ def refusal(said: str) -> EngineError:
         )
     if "proc" in low and "mount" in low:
         return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} (it said: {words[:200]})", setting="engine")
+    if "mount tmpfs: no such file" in low:
+        return EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, NO_PLACE, setting="engine")
     return EngineError(
         EndCode.ENGINE_FAILED, f"bubblewrap did not start the sandbox: {words[:500] or 'it said nothing'}"
     )

@@ -207,6 +207,7 @@ SAID = {
     "bwrap: No permissions to create new namespace, likely because the kernel does not allow it": EngineUnavailable,
     "bwrap: setting up uid map: Permission denied": EngineUnavailable,
     "bwrap: Can't mount proc on /newroot/proc: Operation not permitted": EngineUnavailable,
+    "bwrap: Failed to mount tmpfs: No such file or directory": EngineUnavailable,
     "bwrap: Can't find source path /x: No such file or directory": EngineError,
     "": EngineError,
 }
