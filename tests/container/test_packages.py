@@ -68,9 +68,9 @@ def test_a_cell_installs_what_the_setting_allows(image: str, index: Index) -> No
         assert "".join(sandbox.run_code("import sandbox_tools; print(sandbox_tools.__all__)").logs.stdout) != ""
 
 
-async def test_a_model_installs_what_the_operator_allows(index: Index) -> None:
+async def test_a_model_installs_what_the_operator_allows(index: Index, tmp_path: Path) -> None:
     settings = ("--memory", "512M", "--package", "greeting", "--packages-index", index.address)
-    async with over_stdio(*settings) as client:
+    async with over_stdio(*settings, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}) as client:
         (tool,) = [one for one in (await client.list_tools()).tools if one.name == "install_packages"]
         assert "greeting" in str(tool.description)
         installed = await client.call_tool("install_packages", {"packages": ["greeting"]})

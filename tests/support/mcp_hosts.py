@@ -23,9 +23,9 @@ COMMAND = [sys.executable, "-m", "sandbox_kernel", "mcp"]
 START_SECONDS = 30
 
 
-def over_stdio(*arguments: str, mode: str = "auto") -> Client:
-    """Return the official client with a server of its own, which ends with it."""
-    return Client(StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *arguments]), mode=mode)
+def over_stdio(*arguments: str, mode: str = "auto", env: dict[str, str] | None = None) -> Client:
+    """Return the official client with a server of its own, which ends with it; `env` is added to its environment."""
+    return Client(StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *arguments], env=env), mode=mode)
 
 
 class HttpServer:
