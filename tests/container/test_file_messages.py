@@ -18,7 +18,7 @@ import orjson
 import psutil
 import pytest
 import zmq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.session import Session as SigningSession
@@ -32,6 +32,7 @@ from sandbox_kernel.engines.select import make_engine
 from sandbox_kernel.files.names import CHUNK_BYTES
 from sandbox_kernel.kernel.file_messages import MAX_UPLOADS, MAX_WAITING, FileMessages
 from sandbox_kernel.session.session import Session
+from tests.support.examples import examples
 from tests.support.files_agent import real
 from tests.support.kernels import WAIT, Kernel, connect_another, eventually
 from tests.support.patience import within
@@ -651,7 +652,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     kind=st.sampled_from(["write", "read", "list", "mkdir", "remove"]),
     content=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5),

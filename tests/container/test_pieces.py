@@ -8,10 +8,11 @@ from types import ModuleType
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import messages
+from tests.support.examples import examples
 from tests.support.kernels import Kernel
 
 PIECE = 8192
@@ -33,7 +34,7 @@ def stream(text: str, form: str) -> memoryview:
     return memoryview(json.dumps(content, ensure_ascii=form == "ascii").encode())
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(st.text(st.sampled_from('ab \n\\"\té漢😀\x00'), max_size=30), min_size=1, max_size=20),
     st.integers(1, 3000),

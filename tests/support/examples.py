@@ -1,6 +1,6 @@
-"""How many examples a property is tried with: a quarter of them in `make test`, which draws others each time.
+"""How many examples a property is tried with: a quarter of them in `make test`, and 50 at most.
 
-`make properties` is the long run, with all.
+`make test` draws others each time. `make properties` is the long run, with all.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-SHARE = 1 if os.environ.get("SANDBOX_KERNEL_EXAMPLES") == "all" else 4
+ALL = os.environ.get("SANDBOX_KERNEL_EXAMPLES") == "all"
+SHARE = 4
+MAX_EXAMPLES = 50
 
 
 def examples(count: int = 100) -> settings:
     """Return the settings of a property that is tried `count` times in the long run; a slow machine fails none."""
     unchecked = (HealthCheck.too_slow, HealthCheck.data_too_large)  # chance decides
-    return settings(max_examples=count // SHARE, deadline=None, suppress_health_check=unchecked)
+    tried = count if ALL else min(count // SHARE, MAX_EXAMPLES)
+    return settings(max_examples=tried, deadline=None, suppress_health_check=unchecked)

@@ -29,6 +29,7 @@ from sandbox_kernel.record import chain, keys, reading
 from sandbox_kernel.record.audit import Audit
 from sandbox_kernel.record.chain import Head
 from sandbox_kernel.record.verifying import Verifier
+from tests.support.examples import examples
 from tests.support.records import Folder, codes, missed, run_herd, verify, write
 
 Bend = Callable[[Folder, Folder], None]
@@ -394,7 +395,7 @@ def test_a_cut_is_found_by_a_line_that_somebody_else_has_kept(bent: Folder) -> N
     assert RecordCode.HEAD_DIFFERS in codes(reading.verify(bent.path, [], public, [other]))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_other_file_is_taken_for_the_honest_one(honest: Folder, data: st.DataObject) -> None:
     """Any edit of bytes or lines is found; a few bytes behind the last line may be a line that somebody began."""
@@ -463,7 +464,7 @@ def test_garbage_costs_little_time_and_memory(kind: str, tmp_path: Path, honest:
         assert reading.shown(row).isprintable()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.binary(max_size=3000))
 def test_any_bytes_are_shown_safely(data: bytes) -> None:
     sealed = chain.parse(data) or chain.parse(b'{"time":"' + data)

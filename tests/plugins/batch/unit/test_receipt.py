@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
@@ -26,6 +26,7 @@ from sandbox_kernel.plugins.batch import exit_codes
 from sandbox_kernel.plugins.batch.receipt import ReceiptFile
 from sandbox_kernel.plugins.batch.report import CellRecord, OutputFile, Report
 from sandbox_kernel.record import keys, receipt
+from tests.support.examples import examples
 from tests.support.records import Folder, write
 
 
@@ -178,7 +179,7 @@ def test_names_in_a_receipt_lead_nowhere_else(made: Made, capsys: pytest.Capture
         assert "[output-differs]" in capsys.readouterr().out
 
 
-@settings(max_examples=100, deadline=None)
+@examples()
 @given(
     st.one_of(
         st.binary(max_size=500),

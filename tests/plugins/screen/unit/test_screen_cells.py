@@ -6,7 +6,7 @@ import ast
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -15,6 +15,7 @@ from sandbox_kernel.plugins.screen.screen import Screen
 from sandbox_kernel.policy import ipython_syntax
 from tests.plugins.screen.corpora import attacks, honest
 from tests.support.cases import each
+from tests.support.examples import examples
 
 CELLS = (
     *("x = 1\n!ls -l\n", "a = !ls\nprint(a)", "%time x=1\n%matplotlib inline", "?print", "print?", "print??", "np.a?"),
@@ -87,7 +88,7 @@ def test_the_corpora_are_what_ipython_makes_of_them(code: str) -> None:
     assert as_ours(code) == as_ipython(code)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.lists(
         st.sampled_from(["!ls", "x = !ls", "%a b", "x=1", "'''", '"', "(", ")", "if x:", "  y", "#", "\\", "?", "f?"]),
