@@ -40,13 +40,14 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 # beside others is tried once more alone, five tests of a run at most, and the summary has both attempts.
 WORKERS := 3
 # PLUGIN=mcp runs the tests of one plugin alone.
-test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan 20 minutes on two processors
+test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan 25 minutes on two processors
+	@echo "--- $(if $(PLUGIN),trying the plugin $(PLUGIN): some minutes,trying everything: about 24 minutes on two processors)"
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers.install || true
-	@$(MAKE) --no-print-directory lint docs
-	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 20 minutes on two processors)"
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint docs
+	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 22 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
 
@@ -107,9 +108,10 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 
-properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter
+properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter, 50 at most
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit tests/plugins/*/unit \
-		$(PYTEST_ARGS)
+		tests/container/test_pieces.py::test_the_pieces_of_a_text_are_the_text \
+		tests/container/test_file_messages.py::test_any_request_has_a_reply_that_json_can_say $(PYTEST_ARGS)
 
 lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@echo "--- checking style, types and imports"
