@@ -81,10 +81,10 @@ async def test_variables_and_files_are_there_after_a_pause(keywords: dict[str, A
 async def test_a_cell_is_frozen_with_its_clock(keywords: dict[str, Any]) -> None:
     """It works for longer than is left of its time, as a watch on the wall has it; the one behind it waits."""
     async with AsyncSandbox(**keywords) as sandbox:
-        cell = await begun(sandbox, COUNTS, timeout=10)
+        cell = await begun(sandbox, COUNTS, timeout=5)
         behind = asyncio.create_task(sandbox.run_code("'behind'"))
         await sandbox.pause()
-        await past(11)
+        await past(6)
         assert not cell.done()
         assert not behind.done()
         await sandbox.resume()
@@ -211,9 +211,9 @@ async def test_behind_a_broker_it_stands_still_and_goes_on(image: str) -> None:
     address = shared("--anything", "--engine", "docker").address
     async with AsyncSandbox(image=image, engine=address, **SMALL) as sandbox:
         await sandbox.run_code("x = 41")
-        cell = await begun(sandbox, COUNTS, timeout=10)
+        cell = await begun(sandbox, COUNTS, timeout=5)
         assert (await sandbox.pause(), sandbox.is_paused) == (True, True)
-        await past(11)
+        await past(6)
         assert not cell.done()
         assert await sandbox.resume()
         assert (await cell).error is None
