@@ -1,8 +1,7 @@
 """HTML: sanitised if it is markup, in a frame of its own if it is a program.
 
 - `bounds`: Elements, cells, depth and text of what is kept, and what our own parser bears.
-- `sanitiser`: The elements, attributes and values that are kept; and notes on what is removed.
-- `rendering`: Which of the two a source is, and the markup that a page shows.
+- `rendering`: Which of the two a source is, what of it is kept, and the markup that a page shows.
 """
 
 from __future__ import annotations

@@ -7,20 +7,233 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
+from functools import cache, lru_cache, partial
 from html import escape as _escape
 from html import unescape
+from itertools import islice
+from typing import Any
 
-from ...core.codes import OutputCode
-from .. import css, frame, lines, tex
+from ...core.codes import Note, OutputCode
+from .. import css, frame, lines, media, tex
 from ..blocks import contents
 from ..budget import of_text
 from ..combining_marks import MAX_TURNS, MAX_WORD, bounded, has_marks, lighter, parted, quicken, sought, turns
 from ..packed import Packer
-from ..verdict import Notes
+from ..verdict import Notes, named, noted
 from . import bounds
-from .sanitiser import CLASS, CONTROLS, clean, cleared, note_removed
+from .bounds import NO_PART_OF_TABLES
+
+TAGS = frozenset(
+    """a abbr audio b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em
+    figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li mark ol p pre q rp rt ruby s samp section
+    small source span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul var video wbr
+    """.split()  # noqa: SIM905 (a list of words reads better as words)
+)
+SHORT = 200
+"""Characters of a style whose judgement is kept: a table has the same one in each of its cells."""
+_ATTRIBUTES = {
+    "*": frozenset(("align", "class", "dir", "id", "lang", "style", "title")),
+    "a": frozenset(("href",)),
+    "audio": frozenset(("controls", "loop", "muted", "preload", "src")),
+    "col": frozenset(("span", "width")),
+    "colgroup": frozenset(("span",)),
+    "details": frozenset(("open",)),
+    "font": frozenset(("color", "face", "size")),
+    "img": frozenset(("alt", "height", "src", "width")),
+    "ol": frozenset(("start", "type")),
+    "source": frozenset(("src", "type")),
+    "table": frozenset(("bgcolor", "border", "cellpadding", "cellspacing", "width")),
+    "td": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "valign", "width")),
+    "th": frozenset(("bgcolor", "colspan", "halign", "height", "nowrap", "rowspan", "scope", "valign", "width")),
+    "time": frozenset(("datetime",)),
+    "tr": frozenset(("bgcolor", "valign")),
+    "video": frozenset(("controls", "height", "loop", "muted", "preload", "src", "width")),
+}
+_DROPPED_WITH_CONTENT = frozenset(("script", "style", "template", "noscript", "iframe", "object", "title", "xmp"))
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\n") + b"\x7f"
+"""Nothing that a terminal obeys is left: HTML is also read as text."""
+CLASS = re.compile(
+    r"dataframe|docutils|highlight(?:table)?|hll|linenos|linenodiv|normal|special|source|output_html|data|blank"
+    r"|index_name|(?:row|col)_heading|(?:row|col|level)[0-9]+|true|false"
+    r"|[a-z]{1,2}[a-z0-9]?|rich-\w+|pd-\w+"
+)
+"""Classes of tables and of highlighted code. Others may be JupyterLab's own: dialogs, overlays, buttons."""
+_SPAN = re.compile(r"\s*\+?0*([1-9][0-9]{0,3})\s*", re.ASCII)
+"""Written as a plain number: what is counted is what a browser reads."""
+_ID = re.compile(r"T_[\w-]{1,80}")
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
+_LINK_TAG = re.compile(r"<a( [^>]*)>")
+_ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
+_IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
+_MEDIA = re.compile(
+    r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE
+)
+
+_WITH_ATTRIBUTES = re.compile(r"<[a-zA-Z][^\s\"'/<>]*+[\s\"'/][^<>]*")
+_IN_QUOTES = r"=\s{0,9}(?:\"[^\"<>]*+\"|'[^'<>]*+')"
+_VALUE = re.compile(_IN_QUOTES)
+"""The value of an attribute: words in it are no attributes, though they look so, and stay where they are."""
+
+_HANDLER = re.compile(
+    r"<[^<>]{0,500}[\s\"'/](on(?:error|load|click|dblclick|auxclick|mouse[a-z]+|pointer[a-z]+|key[a-z]+"
+    r"|focus[a-z]*|blur|toggle|begin|end|start|animation[a-z]+|transition[a-z]+"
+    r"|scroll[a-z]*|wheel|input|change|submit|copy|cut|paste|drag[a-z]*|drop|touch[a-z]+|before[a-z]+|resize|message|hashchange|page[a-z]+|unload)|data-commandlinker-\w{1,40}|srcset"
+    r"|formaction)=",
+    re.IGNORECASE,
+)
+"""For the notes only: which of the attributes that go is worth a word."""
+
+_MISSED = re.compile(
+    rf"<{NO_PART_OF_TABLES}(applet|base|button|canvas|embed|form|frame|frameset|iframe|input|link|math|meta|object|portal"
+    r"|script|select|svg|template|textarea)(?![\w:-])",
+    re.IGNORECASE,
+)
+"""Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
+
+_RELATIVE = re.compile(
+    r"<(img|audio|video|source|a)\b(?>" + _IN_QUOTES + r"|[^<>]){0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
+    r"(?![\"']?\s{0,9}(?:[a-z][a-z0-9+.-]{0,30}:|#))(?:\"([^\"<>]{1,300})\"|'([^'<>]{1,300})'|([^\s\"'<>]{1,300}))",
+    re.IGNORECASE,
+)
+"""Addresses without a scheme, for the notes only: the sanitiser takes each of them away."""
+_ELSEWHERE = re.compile(r"//|/(?!(?:mnt/data|home/user|tmp)/)|[^&:\\\x00-\x1f]*[&:\\\x00-\x1f]", re.IGNORECASE)
+"""What is no plain name of a file in the sandbox: with the scheme of the page, of its server, or not what it looks."""
+_LOADING = defaultdict(lambda: OutputCode.HTML_SOURCE, a=OutputCode.HTML_LINK)
+_FILES = defaultdict(lambda: OutputCode.FILE_NOT_THERE, a=OutputCode.LINK_TO_FILE, img=OutputCode.PICTURE_NOT_THERE)
+
+
+def clean(source: str, notes: Notes) -> str:
+    """Return a source that is not costly to parse as markup that loads nothing and runs nothing."""
+    sanitiser = _sanitiser()
+    sanitiser.changed.clear()
+    sanitiser.images.left = None
+    try:
+        kept = sanitiser.cleaner.clean(source)
+    except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
+        kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
+    for note in sorted(sanitiser.changed, key=str):
+        notes.take(note)
+    if sanitiser.images.left is not None:
+        notes.work += sanitiser.images.left.work
+    return cleared(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
+
+
+def note_removed(source: str, notes: Notes) -> None:
+    """Say what of `source` is not shown, by its looks: a note that is missed costs nothing else."""
+    for tag in sorted({name.lower() for name in _MISSED.findall(source)}):
+        notes.add(OutputCode.HTML_TAG, tag=tag[:20])
+    tags = "".join(_WITH_ATTRIBUTES.findall(source)) if "=" in source else ""
+    names = _HANDLER.findall(_VALUE.sub('=""', tags))
+    for name in sorted({name.lower() for name in names}):
+        notes.add(OutputCode.HTML_HANDLER, attribute=name[:20])
+    for found in islice(_RELATIVE.finditer(tags), 20):
+        tag, address = found[1].lower(), (found[2] or found[3] or found[4]).strip()
+        loads = _ELSEWHERE.match(address) is not None
+        notes.add((_LOADING if loads else _FILES)[tag], tag=tag, name=named(address))
+
+
+def cleared(source: str) -> str:
+    """Return a source without controls, and find at memory speed that an ASCII one has none."""
+    if source.isascii() and len(source.encode().translate(None, _ASCII_CONTROLS)) == len(source):
+        return source
+    return CONTROLS.sub("", source)
+
+
+def _in_order(tag: re.Match[str]) -> str:
+    """Put what the sanitiser adds to a link at its end: it does so in any order, and the same source must stay so."""
+    attributes = tag[1]
+    for added in _ADDED:
+        attributes = attributes.replace(added, "")  # no value holds this text: quotes in values are escaped
+    return f"<a{attributes}{''.join(_ADDED)}>"
+
+
+class _Sanitiser(threading.local):
+    """The sanitiser of one thread; its tables take as long to make as a small table takes to clean."""
+
+    def __init__(self) -> None:
+        self.changed: set[Note] = set()
+        """What was removed from the last source."""
+        self.images = _Images(self.changed)
+        self.cleaner = _cleaner(self.changed, self.images)
+
+
+class _Images:
+    """The images of one output, which together cost no more than a browser bears."""
+
+    def __init__(self, changed: set[Note]) -> None:
+        self.changed = changed
+        self.left: Any = None
+
+    def readdressed(self, value: str) -> str | None:
+        from .. import svg
+
+        self.left = self.left or svg.Allowance()
+        kept = svg.readdress(value, self.left)
+        if kept is None:
+            self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
+        return kept
+
+
+@lru_cache(maxsize=256)
+def _declarations(text: str) -> tuple[str, bool]:
+    return css.declarations(text)
+
+
+@cache
+def _sanitiser() -> _Sanitiser:
+    return _Sanitiser()
+
+
+def _cleaner(changed: set[Note], images: _Images) -> Any:
+    def check(tag: str, name: str, value: str) -> str | None:
+        # Must never raise: the sanitiser would keep the attribute.
+        if not value.isprintable():
+            value = CONTROLS.sub("", value)
+        if name == "style":
+            kept, whole = _declarations(value) if len(value) <= SHORT else css.declarations(value)
+            if not whole:
+                changed.add(noted(OutputCode.CSS))
+            return kept or None
+        if name == "class":
+            classes = [one for one in value.split() if CLASS.fullmatch(one)]
+            return " ".join(classes) or None
+        if name == "id":
+            return value if _ID.fullmatch(value) else None
+        if name in ("colspan", "rowspan", "span"):
+            return found[1] if (found := _SPAN.fullmatch(value)) else None
+        if name == "href":
+            if _LINK.fullmatch(value.strip()):
+                return value
+            changed.add(noted(OutputCode.HTML_LINK))
+            return None
+        if name == "src":
+            if tag == "img" and _IMAGE.fullmatch(value.strip()):
+                return images.readdressed(value)
+            found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
+            if found and media.is_played_text(found[1]):
+                return value
+            changed.add(noted(OutputCode.HTML_SOURCE, tag=named(tag)))
+            return None
+        return value
+
+    import nh3
+
+    return nh3.Cleaner(
+        tags=set(TAGS),
+        clean_content_tags=set(_DROPPED_WITH_CONTENT),
+        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
+        attribute_filter=check,
+        link_rel="noopener noreferrer",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        url_schemes={"http", "https", "mailto", "data"},
+        url_relative="deny",
+    )
+
 
 MAX_TEXT = 100_000
 _MUCH = "too much markup to check"
