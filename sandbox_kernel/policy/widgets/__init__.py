@@ -2,10 +2,9 @@
 
 - `trait_table`: The models of ipywidgets: module, view, and the rule of each trait; generated.
 - `known_models`: The same as the policy uses it: what a message may say of its model.
-- `buffers`: The bytes that go with a widget's state: where they may be put, and what an image may be.
 - `trait_rules`: What a trait may hold: its type first, then what its view does with it.
 - `views`: How many views a widget comes to, with all that is in it.
-- `comms`: Comms: the widgets of ipywidgets, their states checked trait by trait.
+- `comms`: Comms: the widgets of ipywidgets, their states and bytes checked trait by trait.
 """
 
 from __future__ import annotations
