@@ -5,10 +5,7 @@
 - `heap`: Memory that large messages took, kept for the next one.
 - `peer_check`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
 - `ports`: The sockets on which clients knock, open from one kernel process to the next.
-- `signatures`: Who may send a request, and that none is sent twice.
-- `startup_gate`: Requests that came early, held back until their outputs can be heard.
-- `sockets`: The five ZMQ sockets: binding, signing, reading from asyncio.
-- `file_fields`: The fields of a file message, read one by one.
+- `sockets`: The five ZMQ sockets: binding, reading from asyncio, and signatures, of which none counts twice.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `overflow`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.
@@ -16,5 +13,5 @@
 - `guidance`: What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside it.
 - `state_message`: How the sandbox stands, for front ends that show it.
 - `kernel_info`: What a kernel says of itself: its language, its limits, and what its cells may reach.
-- `proxy`: The kernel process that a front end starts.
+- `proxy`: The kernel process that a front end starts, and the requests that it holds back until outputs can be heard.
 """

@@ -7,10 +7,12 @@ listens, what it uses, interrupt, restart and shutdown. Everything else is the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import MessageCode
@@ -28,13 +30,51 @@ from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
 from .kernel_info import kernel_info
 from .overflow import Overflow
 from .parent import until_left
-from .startup_gate import StartupGate
 from .state_message import state
 
 if TYPE_CHECKING:
     from ..engines.about import Inspectable
     from ..gateway.opening import WayOut
     from .sockets import FrontSockets
+
+LISTENERS_SECONDS = 5.0
+"""How long a request for the kernel waits at most, for those who listened before a restart, or for the first to listen.
+
+Clients connect to each socket by itself, within 0.1 to 0.2 s. A kernel that is ready at once would publish the outputs
+of the first cell, and the idle that ends it, before they can be heard. On a busy machine clients are slower, and some
+do not come again.
+"""
+
+
+class StartupGate:
+    """The requests that came before they could be answered in public."""
+
+    def __init__(self, receive: Callable[[Message, bytes], None]) -> None:
+        """`receive` takes what was held back, in order."""
+        self._receive = receive
+        self._early: list[tuple[Message, bytes]] | None = []
+        self.listeners = 1
+        """How many are expected to listen."""
+
+    def holds(self, request: Message, client: bytes) -> bool:
+        """Return whether a request is held back."""
+        if self._early is not None:
+            self._early.append((request, client))
+        return self._early is not None
+
+    async def open_once_heard(self, until_heard_by: Callable[[int], Awaitable[None]]) -> None:
+        """Let requests through once as many listen as are expected, within bounds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LISTENERS_SECONDS):
+                await until_heard_by(self.listeners)
+        self.open()
+
+    def open(self) -> None:
+        """Let requests through."""
+        early, self._early = self._early or [], None
+        for request, client in early:
+            self._receive(request, client)
+
 
 SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""

@@ -11,8 +11,7 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.kernel import startup_gate
-from sandbox_kernel.kernel.proxy import Proxy
+from sandbox_kernel.kernel.proxy import Proxy, StartupGate
 from tests.support.patience import within
 
 QUESTIONS = [
@@ -118,7 +117,7 @@ async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
 async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     taken: list[bytes] = []
     heard, asked = asyncio.Event(), asyncio.Event()
-    gate = startup_gate.StartupGate(lambda _, client: taken.append(client))
+    gate = StartupGate(lambda _, client: taken.append(client))
     gate.listeners = 2
 
     async def until_heard_by(listeners: int) -> None:
@@ -138,9 +137,9 @@ async def test_an_early_request_waits_for_those_who_listened_before() -> None:
 
 
 async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup_gate, "LISTENERS_SECONDS", 0.05)
+    monkeypatch.setattr("sandbox_kernel.kernel.proxy.LISTENERS_SECONDS", 0.05)
     taken: list[bytes] = []
-    gate = startup_gate.StartupGate(lambda _, client: taken.append(client))
+    gate = StartupGate(lambda _, client: taken.append(client))
     assert gate.holds(request("execute_request"), b"client")
     never = asyncio.Event()
     async with within(20):
