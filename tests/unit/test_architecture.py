@@ -17,7 +17,7 @@ import pytest
 
 from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.engines.docker.arguments import container_arguments
-from sandbox_kernel.engines.docker.witness import ENGINE_EMPTY
+from sandbox_kernel.engines.docker.container import ENGINE_EMPTY
 from tests.support import ROOT
 from tests.support.cases import each
 
@@ -54,7 +54,7 @@ BREACHES = {
     "layers": ("policy/json_check.py", "from ..session import link"),
     "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
     "nucleus": ("setup/doctor.py", "from ..plugins.verify import report"),
-    "plugins": ("plugins/verify/report.py", "from ..mcp import names"),
+    "plugins": ("plugins/verify/report.py", "from ..mcp import contents"),
     "engines": ("engines/docker/http.py", "from .. import refusal"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -29,11 +29,31 @@ from .container import DockerContainer, identity_of
 from .discovery import socket_path
 from .errors import odd
 from .http import Connection
-from .why import why
 
 if TYPE_CHECKING:
     from .. import base
     from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
+
+
+async def why(error: EngineError, request: Callable[[str, str], Awaitable[Any]]) -> EngineError | None:
+    """Return a better error, None if there is none: a runtime says of a user id that it lacks "invalid argument"."""
+    if error.code != EndCode.ENGINE_FAILED:
+        return None
+    from .documents import users
+
+    try:
+        found = users(await request("GET", "/info"))
+    except EngineError:
+        return None
+    if not found:
+        return None
+    return EngineError(
+        EndCode.ENGINE_LACKS_USERS,
+        f"this engine is {found}: its containers have a few user ids that are not the machine's, and the one that a "
+        f"sandbox gets for itself is not among them (it said: {error.message[:300]})",
+        setting="engine",
+    )
+
 
 Rows = list[dict[str, Any]]
 

@@ -17,7 +17,7 @@ from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
-from sandbox_kernel.engines.docker.witness import witness
+from sandbox_kernel.engines.docker.container import witness
 from sandbox_kernel.engines.hardening import OF_A_USER
 from tests.support.cases import each
 from tests.support.examples import examples
