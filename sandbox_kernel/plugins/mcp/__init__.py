@@ -12,9 +12,7 @@ imported when the command runs.
 - `tools`: What the tools take, do and give back.
 - `catalogue`: The table of tools with their words, schemas and hints.
 - `service`: Tools and resources for whoever is connected, without a transport.
-- `liveness`: Clients over HTTP that leave without a word.
-- `names`: Host and Origin as values, and which of them are this server's.
 - `connections`: Connections: a clock for whatever each waits for, and room for those that ask something.
-- `http`: Tokens, the gate before them, and the address to listen on.
+- `http`: Tokens, the gate before them, the names of this server, clients that leave, and the address to listen on.
 - `command`: `sandbox-kernel mcp`: its options, start and end.
 """

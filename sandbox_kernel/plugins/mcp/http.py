@@ -5,6 +5,7 @@ The package `mcp` does the protocol and binds a connection to the token that ope
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -12,21 +13,23 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,8 +42,110 @@ from .clients import Clients
 from .codes import McpCode
 from .connections import Config
 from .descriptions import CALL_BYTES
-from .liveness import Liveness
-from .names import Authority, Names, authority
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = re.compile(
+    r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?))(?::([0-9]{1,5}))?"
+)
+_ORIGIN = re.compile(r"https?://([^/?#\\@\s]+)")
+
+
+class Authority(NamedTuple):
+    """A host and a port, None if none is said."""
+
+    host: str
+    """In small letters; an IPv6 address in its short form, without brackets."""
+    port: int | None
+
+
+def authority(text: str) -> Authority | None:
+    """Return what `text` says, if it is a host with or without a port and nothing else: no user, no path, no space."""
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        return None
+    address, name, digits = found.groups()
+    if digits is not None and (not 1 <= int(digits) <= 65535 or digits[0] == "0"):
+        return None
+    port = int(digits) if digits is not None else None
+    if address is None:
+        return Authority(name.lower(), port)
+    try:
+        return Authority(ipaddress.IPv6Address(address).compressed, port)
+    except ValueError:
+        return None
+
+
+def origin(text: str) -> Authority | None:
+    """Return host and port of an Origin with the scheme http or https, None for anything else."""
+    found = _ORIGIN.fullmatch(text)
+    return authority(found[1]) if found is not None else None
+
+
+class Names:
+    """The names under which a server is reached: those of loopback, and those that its operator gave."""
+
+    def __init__(self, given: Iterable[Authority] = ()) -> None:
+        self._known = frozenset((*(Authority(name, None) for name in LOOPBACK), *given))
+
+    def host(self, values: Sequence[str]) -> bool:
+        """Return whether these values of the header Host are one, and name this server."""
+        return len(values) == 1 and self._knows(authority(values[0]))
+
+    def origin(self, values: Sequence[str]) -> bool:
+        """Return whether these values of the header Origin are none, as from a program, or one of this server's."""
+        return not values or (len(values) == 1 and self._knows(origin(values[0])))
+
+    def _knows(self, found: Authority | None) -> bool:
+        """A name that was given without a port goes with every port: tunnels and proxies have their own."""
+        return found is not None and (found in self._known or found._replace(port=None) in self._known)
+
+
+@dataclass(slots=True)
+class _Record:
+    requests: int = 0
+    listened: bool = False
+    """Whether it has had a stream open for what the server has to say."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class Liveness:
+    """Counts the open requests of each connection, and reports one that has had none for too long."""
+
+    def __init__(self, app: ASGIApp, gone: Callable[[str], None], grace_seconds: float) -> None:
+        self._app = app
+        self._gone = gone
+        self._grace = grace_seconds
+        self._records: dict[str, _Record] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = Request(scope).headers.get(MCP_SESSION_ID_HEADER)
+        if key is None:
+            await self._app(scope, receive, send)
+            return
+        record = self._records.setdefault(key, _Record())
+        record.requests += 1
+        if record.timer is not None:
+            record.timer.cancel()
+
+        async def watch(message: Message) -> None:
+            if scope["method"] == "GET" and message["type"] == "http.response.start" and message["status"] == 200:
+                record.listened = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            record.requests -= 1
+            if not record.requests:
+                if record.listened:
+                    record.timer = asyncio.get_running_loop().call_later(self._grace, self._missing, key)
+                else:
+                    self._records.pop(key, None)
+
+    def _missing(self, key: str) -> None:
+        self._records.pop(key, None)
+        self._gone(key)
+
 
 PATH = "/mcp"
 BODY_BYTES = CALL_BYTES * 4 // 3 + MIB

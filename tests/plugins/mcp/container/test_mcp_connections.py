@@ -17,8 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from sandbox_kernel.plugins.mcp import connections
 from sandbox_kernel.plugins.mcp.connections import Config, network_of
-from sandbox_kernel.plugins.mcp.http import RequestFilter
-from sandbox_kernel.plugins.mcp.names import Names
+from sandbox_kernel.plugins.mcp.http import Names, RequestFilter
 from tests.plugins.mcp.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import HttpServer, run, text_of
