@@ -7,10 +7,7 @@ None of it is the wall. What it is told of may be incomplete.
 - `codes`: What the monitor notices while code runs.
 - `rules`: The table of rules, and how a level or an operator's table changes it.
 - `signals`: What an event of the audit means for the rules.
-- `programs`: What runs in a sandbox, as samples of its processes say.
-- `windows`: Counting: when a rule is met, and how often that is said.
-- `pulse`: Processors that are busy for long.
 - `scramble`: Files that were given to a sandbox, and noise in their place.
 - `alerts`: Alerts on their way to the operator.
-- `monitor`: The monitor of one session.
+- `monitor`: The monitor of one session: its samples of programs and processors, and counting for the rules.
 """

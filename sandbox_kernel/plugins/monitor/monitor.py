@@ -10,24 +10,164 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from ...core.codes import Survived
 from ...core.errors import BehaviourBlocked, SandboxError
-from ...core.model import Settings
+from ...core.model import Monitoring, MonitorRule, ProcessSample, Settings
 from ...core.tasks import log_defect
 from ...files.scratch import entries
 from ..api import SessionHandle, SessionService
 from .alerts import Alerts
 from .codes import MonitorCode
-from .programs import Programs
-from .pulse import Pulse, look_every
-from .rules import Finding, Signal
+from .rules import Finding, Signal, code_of
 from .scramble import Scramble
 from .signals import heard
-from .windows import Windows
+
+WRITABLE = ("/memfd:", "/mnt/data/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
+"""How the paths of files begin that cells can make: the kernel names a file in memory so."""
+UNSEEN_LOOKS = 2
+"""Samples without a process, one after another, that make it unseen: a kernel may be on its way in one of them."""
+MAX_KNOWN = 1000
+MAX_SHOWN = 3
+
+
+class Programs:
+    """What the samples of one sandbox have shown."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str]] = set()
+        self._unseen = 0
+        self._seconds: dict[str, float] = {}
+        self.busiest = ""
+        """The programs that used most of the processors between the last two samples; safe to print."""
+
+    def look(self, programs: Sequence[ProcessSample] | None) -> Iterator[Signal]:
+        """Yield what is new in a sample; None is one in which the host sees no process."""
+        if programs is None:
+            self._unseen += 1
+            self.busiest = ""
+            if self._unseen == UNSEEN_LOOKS:
+                yield Signal(MonitorCode.NOT_WATCHED)
+            return
+        self._unseen = 0
+        self._compare(programs)
+        for program in programs:
+            file = next((file for file in program.files if file.startswith(WRITABLE)), None)
+            if file is not None and (program.identity, file) not in self._known:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
+                self._known.add((program.identity, file))
+                yield Signal(MonitorCode.DROPPED_PROGRAM, 1, file)
+
+    def _compare(self, programs: Sequence[ProcessSample]) -> None:
+        used = [(one.cpu_seconds - self._seconds.get(one.identity, 0.0), one.name) for one in programs]
+        self._seconds = {one.identity: one.cpu_seconds for one in programs}
+        most = sorted((pair for pair in used if pair[0] > 0), reverse=True)[:MAX_SHOWN]
+        self.busiest = ", ".join(name for _, name in most)
+
+
+MAX_KEPT = 256
+"""Moments of one rule that are kept; nearer ones are taken together, and none is forgotten early."""
+MAX_FINDINGS = 100
+"""Of one rule in a session; what comes after is one more of the same."""
+
+
+class _Window:
+    """One rule, and what came of its signal lately."""
+
+    def __init__(self, rule: MonitorRule) -> None:
+        self.rule = rule
+        self._came: deque[tuple[float, int]] = deque()
+        self._sum = 0
+        self._quiet_until = float("-inf")
+        self._findings = 0
+
+    def take(self, signal: Signal, now: float) -> Finding | None:
+        while self._came and self._came[0][0] <= now - self.rule.seconds:
+            self._sum -= self._came.popleft()[1]
+        if self._came and len(self._came) >= MAX_KEPT:
+            self._came[-1] = (now, self._came[-1][1] + signal.weight)
+        else:
+            self._came.append((now, signal.weight))
+        self._sum += signal.weight
+        if self._sum < self.rule.count or now < self._quiet_until or self._findings >= MAX_FINDINGS:
+            return None
+        count, self._sum = self._sum, 0
+        self._came.clear()
+        self._quiet_until = now + self.rule.seconds
+        self._findings += 1
+        return Finding(code_of(self.rule), self.rule.level, count, self.rule.seconds, signal.what)
+
+
+class Windows:
+    """All rules of a session. A rule that was met says so again after its seconds at the earliest."""
+
+    def __init__(self, monitoring: Monitoring) -> None:
+        self._windows = {code_of(rule): _Window(rule) for rule in monitoring.rules}
+
+    def take(self, signal: Signal, now: float) -> Finding | None:
+        """Count a signal; return what is to be said of it, if its rule is met now."""
+        window = self._windows.get(signal.code)
+        return None if window is None else window.take(signal, now)
+
+    def rule(self, code: object) -> MonitorRule | None:
+        """Return the rule of a code, None if it is off."""
+        return next((window.rule for known, window in self._windows.items() if known is code), None)
+
+
+LOOKS = 6
+"""How many looks there are in the time of a rule, so that a stretch is not missed by much."""
+SHORTEST, LONGEST = 0.1, 15.0
+"""Seconds from one look to the next."""
+
+
+def look_every(seconds: float) -> float:
+    """Return the seconds from one look to the next, for a rule of so many."""
+    return max(SHORTEST, min(LONGEST, seconds / LOOKS))
+
+
+class Pulse:
+    """What the processors did since a stretch of the same kind began: with a cell, or without one."""
+
+    def __init__(self, in_silence: MonitorRule | None, without_cell: MonitorRule | None, cpus: float) -> None:
+        """Either rule may be off. `cpus` is how many processors may be busy at most."""
+        self._rules = {True: in_silence, False: without_cell}
+        self._cpus = cpus
+        self._last: tuple[float, float] | None = None
+        self._began: float | None = None
+        self._kind: tuple[bool, int] | None = None
+
+    @property
+    def interval(self) -> float | None:
+        """Seconds from one look to the next; None if nobody has to look."""
+        times = [rule.seconds for rule in self._rules.values() if rule is not None]
+        return look_every(min(times)) if times else None
+
+    def look(self, now: float, cpu_seconds: float | None, *, running: bool, shown: int) -> Signal | None:
+        """Take the processor time used until now; None if it is not known. `shown` counts what cells showed.
+
+        Returns a signal once they were busy for as long as the rule says, and then begins anew.
+        """
+        last, self._last = self._last, None if cpu_seconds is None else (now, cpu_seconds)
+        kind, rule = (running, shown), self._rules[running]
+        if last is None or cpu_seconds is None or rule is None or now <= last[0]:
+            self._began, self._kind = None, kind
+            return None
+        percent = 100 * (cpu_seconds - last[1]) / (now - last[0]) / self._cpus
+        if percent < rule.count or kind != self._kind:
+            self._began, self._kind = None, kind
+            return None
+        self._began = last[0] if self._began is None else self._began
+        if now - self._began < rule.seconds:
+            return None
+        self._began = None
+        code = MonitorCode.BUSY_IN_SILENCE if running else MonitorCode.BUSY_WITHOUT_CELL
+        return Signal(code, rule.count, f"{min(percent, 100):.0f} % at the last look")
+
 
 UNSEEN = frozenset({"runsc"})
 """Runtimes whose processes on this machine are not those of the cells: gVisor's own."""
