@@ -17,7 +17,7 @@ from ...core.end_codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Monitoring, Settings
 
-MOST_FILE = 64 << 10
+MAX_FILE = 64 << 10
 """Bytes of a file of rules."""
 _NOTHING = ("", "none", "off")
 _LEVELS = ("note", "alert", "kill")
@@ -44,9 +44,9 @@ def _monitor(name: str, raw: object) -> Monitoring | None:
 
     try:
         with Path(path).open("rb") as file:
-            text = file.read(MOST_FILE + 1)
-        if len(text) > MOST_FILE:
-            raise refuse(name, path, f"{name} is a file of more than {MOST_FILE} bytes")
+            text = file.read(MAX_FILE + 1)
+        if len(text) > MAX_FILE:
+            raise refuse(name, path, f"{name} is a file of more than {MAX_FILE} bytes")
         table = tomllib.loads(text.decode())
     except (OSError, ValueError) as error:  # a decoding error and one of TOML are both of the second kind
         why = (error.strerror or "it cannot be read") if isinstance(error, OSError) else f"no TOML: {error}"

@@ -12,7 +12,7 @@ from ...config.values import Form, choice, home_folder, number, refuse
 from ...core.errors import FileRefused
 from ...files.host_paths import open_file
 
-MOST_FILE = 256 << 10
+MAX_FILE = 256 << 10
 """Bytes of a file of rules."""
 _NOTHING = ("", "none", "off")
 
@@ -41,9 +41,9 @@ def _rules(name: str, raw: object) -> str | None:
 def _text(name: str, path: str) -> str:
     try:
         with os.fdopen(open_file(path), "rb") as file:
-            data = file.read(MOST_FILE + 1)
-        if len(data) > MOST_FILE:
-            raise refuse(name, path, f"{name} is a file of more than {MOST_FILE} bytes")
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise refuse(name, path, f"{name} is a file of more than {MAX_FILE} bytes")
         return data.decode()
     except OSError as error:
         raise refuse(name, path, f"{name} cannot be read: {error.strerror}") from None

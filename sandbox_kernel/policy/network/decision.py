@@ -15,8 +15,8 @@ from .hosts import Target, canonical, port_of, split
 from .refusal import Refused, shown
 from .rules import METHODS, USUAL_PORTS, BadRule, Rule, rule_for, rule_text
 
-MOST_RULES = 1000
-MOST_ADDRESSES = 64
+MAX_RULES = 1000
+MAX_ADDRESSES = 64
 """Addresses of one name that are looked at; those behind them are never dialled."""
 
 METADATA_NAMES = frozenset(
@@ -36,8 +36,8 @@ class NetworkPolicy:
         """Read the rules. Raises BadRule, a ValueError, for the first line that is none."""
         if isinstance(rules, str):
             raise BadRule(rules, "rules are a list; write it in brackets")
-        if len(rules) > MOST_RULES:
-            raise BadRule(f"{len(rules)} rules", f"at most {MOST_RULES} are read")
+        if len(rules) > MAX_RULES:
+            raise BadRule(f"{len(rules)} rules", f"at most {MAX_RULES} are read")
         self.rules = tuple(dict.fromkeys(Rule.parse(text) for text in rules))
         self._exact: dict[str, list[Rule]] = {}
         self._below: dict[str, list[Rule]] = {}
@@ -95,7 +95,7 @@ class NetworkPolicy:
         both rules. A rule with a method does not count for a name, whose own rule says what is asked of it.
         """
         literal = target.address
-        looked_at = tuple(dict.fromkeys(addresses[:MOST_ADDRESSES])) if literal is None else (literal,)
+        looked_at = tuple(dict.fromkeys(addresses[:MAX_ADDRESSES])) if literal is None else (literal,)
         if not looked_at:
             raise Refused(NetworkCode.NO_ADDRESS.note(host=target.host))
         for address in looked_at:

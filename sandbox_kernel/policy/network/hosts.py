@@ -14,9 +14,9 @@ from ...core.codes import NetworkCode
 from .addresses import Address, Kind, kind_of
 from .refusal import Refused, shown
 
-MOST_NAME = 253
-MOST_LABEL = 63
-MOST_AUTHORITY = MOST_NAME + len(".:65535")
+MAX_NAME = 253
+MAX_LABEL = 63
+MAX_AUTHORITY = MAX_NAME + len(".:65535")
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 """Underscores are no part of a host's name by the book, but buckets and services have them, and no parser gives them a
@@ -67,7 +67,7 @@ def canonical(raw: bytes | str) -> tuple[str, Address | None]:
     text = raw.decode("latin-1") if isinstance(raw, bytes) else raw
     if not text:
         raise Refused(NetworkCode.HOST_EMPTY.note())
-    if len(text) > MOST_NAME + 1:
+    if len(text) > MAX_NAME + 1:
         raise Refused(NetworkCode.HOST_TOO_LONG.note())
     if text.isascii():
         return _plain(text.lower(), raw)
@@ -93,7 +93,7 @@ def _plain(text: str, raw: bytes | str) -> tuple[str, Address | None]:
     labels = name.split(".")
     if labels[-1][:1].isdigit():
         raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
-    if len(name) > MOST_NAME:
+    if len(name) > MAX_NAME:
         raise Refused(NetworkCode.HOST_TOO_LONG.note())
     for label in labels:
         if why := _fault(label):
@@ -125,7 +125,7 @@ def _fault(label: str) -> str | None:
     """Return what is wrong with a label, None if nothing is."""
     if not label:
         return "is empty"
-    if len(label) > MOST_LABEL:
+    if len(label) > MAX_LABEL:
         return "is longer than 63 characters"
     if not _LABEL.fullmatch(label):
         return "begins or ends with a hyphen"
@@ -175,7 +175,7 @@ def split(authority: bytes) -> tuple[bytes, int | None]:
 
     The host is as it was written: `canonical` looks at it.
     """
-    if len(authority) > MOST_AUTHORITY:
+    if len(authority) > MAX_AUTHORITY:
         raise Refused(NetworkCode.HOST_TOO_LONG.note())
     host, colon, digits = authority.rpartition(b":")
     if not colon or (authority.startswith(b"[") and authority.endswith(b"]")):

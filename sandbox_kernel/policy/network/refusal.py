@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.codes import Code, Note
 
-MOST_SHOWN = 80
+MAX_SHOWN = 80
 """Characters of a host's name that a text repeats."""
 
 
@@ -27,5 +27,5 @@ class Refused(Exception):
 def shown(raw: bytes | str) -> str:
     """Return what a cell wrote as a text may repeat it: bounded, printable ASCII, in quotes."""
     text = raw.decode("latin-1") if isinstance(raw, bytes) else raw
-    cut = text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "..."
+    cut = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
     return ascii(cut)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from .addresses import Address
 from .hosts import Target, bracketed, canonical, port_of, split
-from .refusal import MOST_SHOWN, Refused
+from .refusal import MAX_SHOWN, Refused
 
 USUAL_PORTS = (80, 443)
 """What a rule without a port means: HTTP and HTTPS. Whoever allows these has not allowed a host's mail or its shell."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-MOST_TEXT = 300
+MAX_TEXT = 300
 
 _METHOD = re.compile(r"([A-Za-z]+) +(.+)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)")
@@ -55,8 +55,8 @@ class Rule:
         """Return the rule that a line says. Raises BadRule with the reason."""
         if not isinstance(text, str) or not text.strip():
             raise BadRule(text, "it is empty; write a host, such as api.example.org")
-        if len(text) > MOST_TEXT:
-            raise BadRule(text, f"it is longer than {MOST_TEXT} characters")
+        if len(text) > MAX_TEXT:
+            raise BadRule(text, f"it is longer than {MAX_TEXT} characters")
         method, rest = _method(text, text.strip(" "))
         _check_form(text, rest)
         wildcard = rest.startswith("*.")
@@ -155,6 +155,6 @@ def _check_wildcard(text: str, name: str, address: Address | None) -> None:
 def _quoted(text: object) -> str:
     """Return a line as an error may repeat it: bounded, in ASCII, and without a password."""
     if isinstance(text, str):
-        text = re.sub(r"[^/]*@", "...@", text[:MOST_TEXT])
-        text = text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "..."
-    return ascii(text)[: 10 * MOST_SHOWN]
+        text = re.sub(r"[^/]*@", "...@", text[:MAX_TEXT])
+        text = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+    return ascii(text)[: 10 * MAX_SHOWN]
