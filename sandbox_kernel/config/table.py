@@ -361,3 +361,5 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
 GROUPS = {title: group for title, group in GROUPS.items() if group}
 """Without the groups of plugins that are not here."""
 SETTINGS: dict[str, Setting] = {setting.name: setting for group in GROUPS.values() for setting in group}
+LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.values() if one.is_limit and one.scope == "sandbox")
+"""The limits that a sandbox is made with; all others are kept by the session."""

@@ -5,7 +5,7 @@
 
 What is not this user's, may be read by others or has changed is refused, removed, and made anew. The digest of 200 MB
 is computed where the file's own times and number say that it may have changed, which no ordinary user can undo.
-Imports the model; reads and writes files.
+Imports the model and the table of settings; reads and writes files.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...config.table import LIMITS_OF_A_SANDBOX
 from ...core.model import SandboxSpec
 from ...core.resources import PACKAGE, is_locked
 from ...core.version import __version__
@@ -40,8 +41,8 @@ FAILED_SECONDS = 3600.0
 LONGEST_REASON = 500
 TRIES, TRY_SECONDS = 5, 0.02
 """How often, and after how long, a lock is tried again."""
-IN_LIMITS = ("memory", "cpus", "pids", "open_files", "scratch_size", "tmp_size", "shm_size")
-"""The limits that a machine is made with, besides those in its command; the session keeps the others."""
+IN_LIMITS = tuple(name for name in LIMITS_OF_A_SANDBOX if name != "message_limit")
+"""The limits that a machine is made with, besides the one in its command."""
 IN_A_STATE = ("warm", "renew")
 """What runs in a state besides what its sandboxes are asked for with."""
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from sandbox_kernel.config.table import LIMITS_OF_A_SANDBOX
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import sockets
 from sandbox_kernel.engines.select import make_own_engine
@@ -211,7 +212,7 @@ def a_request(**fields: Any) -> dict[str, Any]:
     return {
         "image": "sandbox-kernel:base",
         "runtime": None,
-        "limits": {name: limits[name] for name in words.OF_A_SANDBOX},
+        "limits": {name: limits[name] for name in LIMITS_OF_A_SANDBOX},
         "limits_kept": "enforced",
         "charts": False,
         "zone": None,

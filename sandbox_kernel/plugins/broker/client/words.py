@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ....config.table import LIMITS_OF_A_SANDBOX
 from ....core.codes import Note
 from ....core.errors import (
     ConfigurationError,
@@ -30,11 +31,6 @@ MOST_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
 VERSION = 3
 
-OF_A_SANDBOX = (
-    *("memory", "cpus", "pids", "open_files", "scratch_size", "tmp_size", "shm_size"),
-    "message_limit",
-)
-"""The limits that a sandbox is made with; all others are kept by the session."""
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
 MOST_NOTE = 32 << 10
@@ -113,7 +109,7 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
     return {
         "image": spec.image,
         "runtime": spec.runtime,
-        "limits": {name: getattr(spec.limits, name) for name in OF_A_SANDBOX},
+        "limits": {name: getattr(spec.limits, name) for name in LIMITS_OF_A_SANDBOX},
         "limits_kept": spec.limits_kept,
         "charts": options.charts,
         "zone": options.zone,
@@ -131,7 +127,7 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
 
 def limits(said: Mapping[str, Any]) -> Limits:
     """Return limits of which those of a sandbox are given. Raises ValueError, and `ConfigurationError`."""
-    if set(said) != set(OF_A_SANDBOX):
+    if set(said) != set(LIMITS_OF_A_SANDBOX):
         raise ValueError("the limits are not those of a sandbox")
     for name, value in said.items():
         whole = type(value) is int and value < 1 << 53

@@ -680,7 +680,3 @@ async def fetched(path: str, target: str) -> str:
     data = await reader.read()
     writer.close()
     return data.decode()
-
-
-def test_the_limits_of_a_session_are_what_a_broker_is_asked_for() -> None:
-    assert set(words.OF_A_SANDBOX) <= set(Limits.__dataclass_fields__)
