@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox_kernel.record import reading
-from sandbox_kernel.record.audit import Audit
+from sandbox_kernel.plugins.record import reading
+from sandbox_kernel.plugins.record.audit import Audit
 from tests.support.records import Folder, codes, missed, run_herd, verify
 
 

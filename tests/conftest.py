@@ -18,7 +18,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.plugins import index
-from sandbox_kernel.record import keys
 from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
@@ -132,7 +131,8 @@ def audit_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The key of audits that name none is no file of the user's who runs the tests."""
     path = tmp_path_factory.mktemp("key") / "audit.key"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys, "default_path", lambda: str(path))
+        if index.is_here("record"):
+            patch.setattr("sandbox_kernel.plugins.record.keys.default_path", lambda: str(path))
         yield path
 
 

@@ -6,7 +6,6 @@
 - `manual`: The words of the help: groups of commands, examples, exit codes, and where settings come from.
 - `pages`: A parser that shows the pages of help.
 - `arguments`: The parser of all commands: their names, their options, and which take settings.
-- `record_commands`: The audit and receipts, verified and shown.
 - `completion`: Scripts that complete commands, options and values in bash, zsh and fish.
 - `program`: One run of the program, from its arguments to its exit code.
 """

@@ -17,7 +17,7 @@ from ..core.errors import ConfigurationError
 from ..plugins import index
 from ..plugins.api import Plugin
 from ..setup.install import NAME
-from . import commands, manual, ps_command, record_commands, snapshot_commands
+from . import commands, manual, ps_command, snapshot_commands
 from .completion import SHELLS
 from .pages import Lines, Parser
 
@@ -124,8 +124,6 @@ def parser(*others: Plugin) -> Parser:
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
     _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
     _doctor(command("doctor", commands.doctor))
-    record_commands.add_receipt_options(command("receipt", record_commands.receipt, settings=False))
-    record_commands.add_audit_options(command("audit", record_commands.audit, settings=False))
     command("ps", ps_command.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
     command("reap", commands.reap, shown=OF_AN_ENGINE)
     snapshot_commands.add_options(command("snapshots", snapshot_commands.snapshots, shown=snapshot_commands.SHOWN))

@@ -18,7 +18,7 @@ WIDTH = 100
 GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": (),
-    "Records": ("audit", "receipt"),
+    "Records": (),
     "Checking and maintaining": ("ps", "reap", "snapshots", "settings", "codes", "completion"),
 }
 
@@ -47,15 +47,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
         "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
-    },
-    "audit": {
-        "sandbox-kernel audit verify audit.jsonl": "find changes, and say what is proven",
-        "sandbox-kernel audit show audit.jsonl --event cell --last 20": "the last 20 cells, in a readable form",
-        "sandbox-kernel audit public-key": "the key for people who verify but must not write",
-    },
-    "receipt": {
-        "sandbox-kernel receipt verify receipt.json --output results": "check the files of the run",
-        "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": "check that the audit contains the run",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {"sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay"},

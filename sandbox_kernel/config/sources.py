@@ -20,7 +20,7 @@ from ..core.usage_codes import UsageCode
 from ..plugins import index
 from .network_values import require_rules
 from .table import SETTINGS
-from .values import config_path, did_you_mean, refuse
+from .values import config_path, did_you_mean
 
 __all__ = ["SETTINGS", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 
@@ -162,11 +162,6 @@ def resolve(values: Mapping[str, object]) -> Settings:
     limits = {SETTINGS[name].field: value for name, value in checked.items() if SETTINGS[name].is_limit}
     others = {SETTINGS[name].field: value for name, value in checked.items() if not SETTINGS[name].is_limit}
     settings = Settings(limits=Limits(**limits), **others)
-    if settings.audit and settings.downloads and Path(settings.audit).is_relative_to(settings.downloads):
-        raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
-    for place in (settings.uploads, settings.downloads):
-        if settings.audit_key and place and Path(settings.audit_key).is_relative_to(place):
-            raise refuse("audit_key", settings.audit_key, "audit_key lies in a folder of files of cells")
     if settings.secrets:
         require_rules(settings.secrets, settings.network)
     for module in index.settings_of():

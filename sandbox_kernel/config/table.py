@@ -15,7 +15,7 @@ from .network_values import certificates, proxy, rules, secrets
 from .package_values import index as package_index
 from .package_values import packages
 from .setting import Setting
-from .values import Form, audit_file, choice, downloads, engine, folder, key_file, listed, number, seconds, size, text
+from .values import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
@@ -319,42 +319,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "folder, and its processes end; `resume` reads it again. Other engines keep the memory.",
         ),
         Setting(
-            "audit",
-            Form(audit_file, "a file in a folder that exists", "FILE", from_notebook=True),
-            "A host file that receives one line of JSON for each cell and for each refusal. The lines form a chain: "
-            "`sandbox-kernel audit verify` finds lines that were changed or removed.",
-            "none",
-            scope="process",
-        ),
-        Setting(
             "plugins",
             listed(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "plugins", "rate-limit, journal", "NAMES"),
             "Plugins of other packages that take part in each session (docs/write-a-plugin.md). They run on the host.",
             "none",
             singular="plugin",
         ),
-        Setting(
-            "audit_key",
-            Form(key_file, "an absolute path in a folder that exists", "FILE"),
-            "The key that seals the audit and signs receipts. It is created if it does not exist. It is refused if "
-            "anybody but its owner can read it. Store it where those who can write to the audit cannot read it.",
-            "~/.local/share/sandbox-kernel/audit.key",
-            scope="process",
-        ),
-        Setting(
-            "audit_size",
-            size(64 * KIB),
-            "Size of one audit file. A full file is renamed to FILE.1, FILE.2 and so on, and a new one is started. "
-            "Files are never deleted.",
-            scope="process",
-        ),
-        Setting(
-            "audit_source",
-            choice("hash", "text"),
-            "What the audit records of the code. hash: its SHA-256. text: the code as well, up to 25,000 characters "
-            "for each cell.",
-            scope="process",
-        ),
+        *_of_plugins("Names and records"),
     ),
 }
 

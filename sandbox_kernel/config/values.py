@@ -17,20 +17,20 @@ from ..core.end_codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, KIB, MIB, format_bytes
 from ..files.folder_policy import config_path, why_not
-from ..files.host_paths import Folder, check_log, open_folder, open_parent
+from ..files.host_paths import Folder, open_folder, open_parent
 from ..files.path_walk import home_folder
 
 __all__ = [
     "Form",
-    "audit_file",
     "choice",
     "config_path",
     "downloads",
     "folder",
     "home_folder",
-    "key_file",
     "refuse",
     "text",
+    "whole_path",
+    "written_path",
 ]
 
 T = TypeVar("T")
@@ -225,42 +225,9 @@ def downloads(name: str, raw: object) -> str | None:
         return str(found.path)
 
 
-def audit_file(name: str, raw: object) -> str | None:
-    """A file in a folder that exists: a new one, or an audit of this user's."""
-    written = _path(name, raw)
-    if written is None:
-        return None
-    from ..record.chain import FIRST_BYTES  # most kernels have none
-
-    try:
-        return str(check_log(written, FIRST_BYTES))
-    except OSError as error:
-        raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.strerror}") from None
-    except FileRefused as error:
-        raise refuse(name, _whole(written), f"{name} is not a file in a folder that exists: {error.message}") from None
-
-
-def key_file(name: str, raw: object) -> str | None:
-    """The key of the audit: one of this user's that nobody else can read, or a file that is not there yet."""
-    written = _path(name, raw)
-    if written is None:
-        return None
-    if not written.startswith("/"):
-        raise refuse(name, raw, f"{name} is not an absolute path: a notebook's folder is no place for a key")
-    from ..record.keys import check_key
-
-    try:
-        return str(check_key(written))
-    except OSError as error:
-        raise refuse(name, written, f"{name} cannot be used: {error.strerror}") from None
-    except FileRefused as error:
-        message = f"{name} cannot be used: {error.message}"
-        raise ConfigurationError(error.code, message, value=error.value or repr(written), setting=name) from None
-
-
 def _open(name: str, raw: object) -> Folder | str | None:
     """Return an open folder, or the path of a missing one; None for nothing. Raises `ConfigurationError`."""
-    written = _path(name, raw)
+    written = written_path(name, raw)
     if written is None:
         return None
     try:
@@ -271,17 +238,17 @@ def _open(name: str, raw: object) -> Folder | str | None:
             return str(parent.path / missing)
     except OSError:
         message = f"{name} is not a folder of this machine; make it first, or name another"
-        raise refuse(name, _whole(written), message) from None
+        raise refuse(name, whole_path(written), message) from None
     except FileRefused as error:
-        raise refuse(name, _whole(written), f"{name} is not opened: {error.message}") from None
+        raise refuse(name, whole_path(written), f"{name} is not opened: {error.message}") from None
 
 
-def _whole(written: str) -> str:
+def whole_path(written: str) -> str:
     """Return a path from the root on, for an error: a relative one starts where a front end started the kernel."""
     return os.path.abspath(written)  # noqa: PTH100 (no link is followed)
 
 
-def _path(name: str, raw: object) -> str | None:
+def written_path(name: str, raw: object) -> str | None:
     """A path of the host, with `~` expanded."""
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return None

@@ -11,7 +11,6 @@
 - `tool_codes`: How the call of a caller's tool ended.
 - `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `secret_codes`: Why an exchange with the host of a secret is refused.
-- `record_codes`: What is wrong with an audit, a receipt or their key.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
 - `hint_codes`: What an ordinary failure of a cell has to do with its sandbox.
 - `snapshot_codes`: Why a snapshot is not taken, or not begun from.

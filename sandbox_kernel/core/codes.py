@@ -1,4 +1,4 @@
-"""The table of all codes, of eleven parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of ten parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -14,7 +14,6 @@ from .hint_codes import HintCode
 from .message_codes import MessageCode
 from .network_codes import NetworkCode
 from .output_codes import OutputCode
-from .record_codes import RecordCode
 from .secret_codes import SecretCode
 from .snapshot_codes import SnapshotCode
 from .tool_codes import ToolCode
@@ -22,7 +21,7 @@ from .usage_codes import UsageCode
 
 __all__ = [
     "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "NetworkCode", "Note",
-    "OutputCode", "RecordCode", "SecretCode", "Severity", "SnapshotCode", "Survived", "ToolCode",
+    "OutputCode", "SecretCode", "Severity", "SnapshotCode", "Survived", "ToolCode",
     "UsageCode", "find",
 ]  # fmt: skip
 
@@ -33,7 +32,6 @@ TABLE: dict[str, type[Code]] = {
     "Network": NetworkCode,
     "Secrets": SecretCode,
     "Tools": ToolCode,
-    "Record": RecordCode,
     "Ends": EndCode,
     "Snapshots": SnapshotCode,
     "Usage": UsageCode,

@@ -25,12 +25,12 @@ def log_defect(name: str, error: BaseException) -> None:
     logging.getLogger("sandbox_kernel").error("a defect, met in %s", name, exc_info=error)
 
 
-def noted_in(audit: Callable[..., None]) -> Report:
-    """Return a report that writes to the log, and a line of the audit."""
+def noted_in(emit: Callable[..., None]) -> Report:
+    """Return a report that writes to the log, and an event."""
 
     def report(name: str, error: BaseException) -> None:
         log_defect(name, error)
-        audit("defect", type=name, reason=repr(error))
+        emit("defect", type=name, reason=repr(error))
 
     return report
 

@@ -20,10 +20,10 @@ Hook = Callable[[], Awaitable[list[str]]]
 class Folders:
     """Both folders of one session; either may be missing."""
 
-    def __init__(self, settings: Settings, ask: Ask, audit: Callable[..., None] = lambda event, **fields: None) -> None:
+    def __init__(self, settings: Settings, ask: Ask, emit: Callable[..., None] = lambda event, **fields: None) -> None:
         limits = FileLimits.of(settings.limits)
         self._ask = ask
-        self._audit = audit
+        self._emit = emit
         self._state = SyncState()
         self._uploads = (
             Uploads(UploadFolder(settings.uploads, limits), self._state, limits) if settings.uploads else None
@@ -49,9 +49,9 @@ class Folders:
         async def copy() -> list[str]:
             report = await side.sync(self._ask)
             for path, size in report.copied:
-                self._audit("file", op=op, path=path, bytes=size, sha256=report.sha256.get(path))
+                self._emit("file", op=op, path=path, bytes=size, sha256=report.sha256.get(path))
             for one in report.refusals:
-                self._audit("file_refused", op=op, path=one.path, code=one.code.code, reason=one.reason)
+                self._emit("file_refused", op=op, path=one.path, code=one.code.code, reason=one.reason)
             return _notes(report, refusal)
 
         return copy

@@ -130,7 +130,7 @@ class FileMessages:
         self,
         started: Callable[[], Awaitable[str]],
         ask: Ask,
-        audit: Callable[..., None],
+        emit: Callable[..., None],
         *,
         limit: int,
         unsent_bytes: Callable[[], int] = lambda: 0,
@@ -144,7 +144,7 @@ class FileMessages:
         """
         self._started = started
         self._ask = ask
-        self._audit = audit
+        self._emit = emit
         self._limit = limit
         self._unsent_bytes = unsent_bytes
         self._arrived = arrived
@@ -153,7 +153,7 @@ class FileMessages:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._closed = False
-        self._tasks = Tasks(noted_in(audit))
+        self._tasks = Tasks(noted_in(emit))
         self._operations = {
             "sandbox_file_write_request": self._write,
             "sandbox_file_read_request": self._read,
@@ -226,7 +226,7 @@ class FileMessages:
             upload.timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._went_quiet, token)
             return {"path": path, "upload": token, "offset": upload.offset, "final": False}, []
         del self._uploads[token]
-        self._audit("file", op="write", path=printable(path), bytes=upload.offset, sha256=upload.digest.hexdigest())
+        self._emit("file", op="write", path=printable(path), bytes=upload.offset, sha256=upload.digest.hexdigest())
         self._arrived(path, stamp)
         return {"path": path, "offset": upload.offset, "final": True, "etag": _etag(stamp)}, []
 
@@ -296,7 +296,7 @@ class FileMessages:
         if etag and etag != _etag(stamp):
             raise FileRefused(FileCode.CHANGED.note(done="read"))
         if not etag:  # the others go on with a read that stands in the audit
-            self._audit("file", op="read", path=printable(path), bytes=stamp.size)
+            self._emit("file", op="read", path=printable(path), bytes=stamp.size)
         final = offset + len(data) >= stamp.size
         content: dict[str, Any] = {"path": path, "offset": offset, "size": stamp.size, "final": final}
         content["etag"] = _etag(stamp)
@@ -341,7 +341,7 @@ class FileMessages:
         check_name(path)
         await self._started()
         await change(self._ask, path)
-        self._audit("file", op=op, path=printable(path))
+        self._emit("file", op=op, path=printable(path))
         return {"path": path}, []
 
     # --- what goes wrong ---
@@ -349,7 +349,7 @@ class FileMessages:
     def _refuse(self, request: Message, fields: Fields, error: SandboxError) -> Answer:
         path = fields.given.get("path")
         path = path if isinstance(path, str) else type(path).__name__  # JSON may nest deeper than Python writes it
-        self._audit("file_refused", type=request.type, path=printable(path), code=error.code.code, reason=str(error))
+        self._emit("file_refused", type=request.type, path=printable(path), code=error.code.code, reason=str(error))
         content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": [], "version": VERSION}
         return content | {
             "code": error.code.code,
@@ -361,7 +361,7 @@ class FileMessages:
     def _went_quiet(self, token: str) -> None:
         """Remove the part of a file whose client is gone."""
         upload = self._uploads[token]
-        self._audit("file_dropped", path=printable(upload.path), bytes=upload.offset)
+        self._emit("file_dropped", path=printable(upload.path), bytes=upload.offset)
         self._tasks.start(self._discard(token), "removing a part of a file")
 
     async def _discard(self, token: str) -> None:

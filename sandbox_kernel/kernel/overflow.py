@@ -128,7 +128,7 @@ class Overflow:
         self._settings = session.settings
         self._ask = session.ask
         self._deliver = deliver
-        self._tasks = Tasks(noted_in(session.audit))
+        self._tasks = Tasks(noted_in(session.emit))
         self._cells: dict[str, _Cell] = {}
         self._shared: Page | None = None
         self._shared_since = 0.0

@@ -121,11 +121,11 @@ class Proxy:
             service=way_out.service if way_out is not None else None,
         )
         self.session.hints.audience, self.session.hints.beside = NOTEBOOK, lies_beside
-        self.audit = self.session.audit
+        self.emit = self.session.emit
         self.files = FileMessages(
             self.session.started,
             self.session.ask,
-            self.audit,
+            self.emit,
             limit=self.settings.limits.file_limit,
             unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
             arrived=self.session.folders.arrived,
@@ -135,7 +135,7 @@ class Proxy:
         self._stopping = asyncio.Event()
         self._cpu = (0.0, 0.0)
         self._shutdown: Message | None = None
-        self._defect = noted_in(self.audit)
+        self._defect = noted_in(self.emit)
         self._tasks = Tasks(self._defect)
         self.gate = StartupGate(self.receive)
 
@@ -151,7 +151,7 @@ class Proxy:
         self.sockets = sockets.FrontSockets(
             self.connection,
             self.receive,
-            self.audit,
+            self.emit,
             message_bytes=self.settings.limits.message_limit,
             anybody=self.settings.clients == "any",
             ports=self._left.ports if self._left is not None else ports.NO_PORTS,
@@ -223,7 +223,7 @@ class Proxy:
     def _refuse(self, request: Message, client: bytes) -> None:
         """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""
         error = ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel=request.channel))
-        self.audit("refused", reason=error.message, code=error.code.code)
+        self.emit("refused", reason=error.message, code=error.code.code)
         self._publish_status("busy", request.header)
         if protocol.reply_type(request.type) is not None:
             content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": []}
@@ -354,7 +354,7 @@ class Proxy:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
                 await handover.leave(self.session, self.meeting_place, known, listeners=heard, ports=open_ones)
         except (SandboxError, TimeoutError, OSError) as error:
-            self.audit("not_kept", reason=str(error) or "the sandbox did not park in time")
+            self.emit("not_kept", reason=str(error) or "the sandbox did not park in time")
         finally:
             for fd in open_ones.values():
                 os.close(fd)
@@ -364,9 +364,9 @@ class Proxy:
         await self.session.settled()
         try:
             if count := await self.session.engine.reap():
-                self.audit("reaped", containers=count)
+                self.emit("reaped", containers=count)
         except (SandboxError, TimeoutError, OSError) as error:
-            self.audit("reap_failed", reason=str(error))
+            self.emit("reap_failed", reason=str(error))
 
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:

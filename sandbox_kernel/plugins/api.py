@@ -60,6 +60,10 @@ class RunningCell(Protocol):
         """How many it has sent."""
 
 
+Figures = tuple[float | None, int | None]
+"""CPU seconds, and the peak of memory in bytes; None where it is not known. Cells can make their sandbox lie."""
+
+
 class SessionHandle(Protocol):
     """The session, as its services know it."""
 
@@ -74,7 +78,13 @@ class SessionHandle(Protocol):
     def is_closed(self) -> bool: ...
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Have something written into the audit, and heard by all listeners. Lines are bounded for each event."""
+        """Tell all listeners of an event; where an audit is kept, it has a line of it."""
+
+    def measure(self) -> None:
+        """Have the sandbox measure what is used from now on; does nothing without one."""
+
+    def measured(self, cell: str) -> asyncio.Task[Figures]:
+        """Return what was used since `measure`, as the sandbox says; whoever asks for the same cell gets the same."""
 
     def say(self, text: str) -> None:
         """Say one line on stderr of the cell that runs, or of the next one."""
@@ -153,12 +163,59 @@ class CellObserver(Protocol):
         """Take note of the end of a cell that was sent, however it ended; nothing of its content is left."""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """Something that happened in a session: what was refused, removed, ended, copied or connected."""
+
+    name: str
+    fields: Mapping[str, Any]
+    """Texts in there may be hostile."""
+    room: str | None = None
+    """What bounds how many of it are written down, together with others of the same; None: its name."""
+    first: tuple[str, str] | None = None
+    """What it is about: a word of ours, of which each cell has its first line whatever else there is, and a name that
+    a cell may have invented, of which the first line takes no room from the second."""
+
+
 @runtime_checkable
 class EventListener(Protocol):
-    """Hears what a session writes down, also where no audit is kept; but then no cell has a line."""
+    """Hears what happens in a session."""
 
-    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Take an event. Texts in there may be hostile."""
+    def hear(self, event: SessionEvent) -> None:
+        """Take an event, as it happens; from any thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedCell:
+    """A cell that has its reply."""
+
+    id: str
+    code: str
+    begun: bool
+    """Whether a kernel took it up."""
+    seconds: float
+    """Since it was sent; 0 for one that was not."""
+    execution_count: int | None
+    reply: Message | None
+    verdict: SandboxError | None
+    """Why the host ended it; None if its kernel did."""
+    output_bytes: int
+    output_messages: int
+
+
+@runtime_checkable
+class CellRecorder(Protocol):
+    """Writes each cell down. It hears events, and is ended, after the other parts of its session."""
+
+    @property
+    def head(self) -> str | None:
+        """What names the last line that was written, also after its end; None if there is none."""
+
+    def cell_begun(self) -> None:
+        """Take note that a kernel has taken up a cell."""
+
+    def cell_done(self, cell: EndedCell) -> None:
+        """Write down a cell that has its reply."""
 
 
 @runtime_checkable
@@ -172,6 +229,10 @@ class TransferListener(Protocol):
 
 
 # --- plugins ----------------------------------------------------------------------------------------------------------
+
+
+Sign = Callable[[Sequence[tuple[str, str]], Mapping[str, Any]], str]
+"""Takes names with their SHA-256 in hexadecimal digits, and what is said of them; returns the signed statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,5 +252,7 @@ class Plugin:
     service: Callable[[Settings, SessionHandle], SessionService] | None = None
     """Makes its part of a session, when the session is made. For ours `index` says which setting asks for it; that of
     another package takes part where the setting `plugins` names it."""
+    sign: Callable[[Settings], Sign] | None = None
+    """Return what signs a statement with the key that the settings name. Raises `ConfigurationError` if none can be."""
     no_snapshot: Callable[[Settings], str | None] | None = None
     """Says why a snapshot of a session with it would lack something that counts; None if it would not."""

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp",),
     "monitor": (),
     "qemu": (),
+    "record": ("audit", "receipt"),
     "screen": ("screen",),
     "verify": ("verify",),
 }
@@ -34,10 +35,15 @@ ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",)}
 SETTINGS: dict[str, tuple[str, ...]] = {
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
+    "record": ("audit", "audit_key", "audit_size", "audit_source"),
 }
 """Those that have settings, each with the names of these; its module `settings` has their `SETTINGS`, the title of
 their `GROUP`, and `check`, if they have to fit to others."""
-SERVICES: dict[str, tuple[str, object]] = {"screen": ("screen", "off"), "monitor": ("monitor", None)}
+SERVICES: dict[str, tuple[str, object]] = {
+    "screen": ("screen", "off"),
+    "monitor": ("monitor", None),
+    "record": ("audit", None),
+}
 """Those that take part in sessions, in order: the setting that asks for it, and the value that does not."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 
@@ -124,6 +130,11 @@ def services(settings: Settings) -> Iterator[Plugin]:
             words = f"no plugin of another package has the name {name!r} and a part in sessions"
             raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting="plugins")
         yield found
+
+
+def signer(setting: str) -> Plugin:
+    """Return the plugin that signs statements, for `setting`. Raises `ConfigurationError` if it is not here."""
+    return plugin("record", setting)
 
 
 def plugin(name: str, setting: str | None = None) -> Plugin:

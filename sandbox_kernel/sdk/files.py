@@ -44,7 +44,7 @@ class Place:
         self._instance.session.folders.arrived(path, stamp)
 
     def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
-        self._instance.session.audit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
+        self._instance.session.emit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
 
 
 class AsyncFiles(AsyncFolders):

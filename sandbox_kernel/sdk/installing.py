@@ -48,7 +48,7 @@ class Packages:
         if self._installing is None:
             session = self._instance.session
             self._installing = installing.Installing(self._instance.settings)
-            self._installing.ask, self._installing.record = session.ask, session.audit
+            self._installing.ask, self._installing.record = session.ask, session.emit
         has = await self._asked(installing.question())
         heard = progress or (lambda text: None)
         found = await self._installing.install(packages, has, by="caller", heard=heard)

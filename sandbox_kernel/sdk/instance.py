@@ -52,7 +52,7 @@ class Origin:
             await session.started()
         finally:
             self.close()
-        session.audit("restored", snapshot=self._name)
+        session.emit("restored", snapshot=self._name)
         submit_silently(session, snapshot_facts.reseeding())
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Instance:
         self._finalizers: Finalizers | None = None
         self._turn = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
-        self._tasks = Tasks(noted_in(self.session.audit))
+        self._tasks = Tasks(noted_in(self.session.emit))
         self._calls = self._interrupts = 0
 
     # --- what it is ---

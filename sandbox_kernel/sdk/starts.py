@@ -26,6 +26,6 @@ async def reap(session: Session) -> None:
     """Remove, once in a process, what others left that were killed between creating a container and starting it."""
     try:
         if count := await session.engine.reap():
-            session.audit("reaped", containers=count)
+            session.emit("reaped", containers=count)
     except (SandboxError, TimeoutError, OSError) as error:
-        session.audit("reap_failed", reason=str(error))
+        session.emit("reap_failed", reason=str(error))

@@ -19,11 +19,11 @@ from ..core.errors import EngineError, EngineUnavailable, SandboxDied, SandboxEr
 from ..core.model import ExitReason, SandboxSpec, Settings
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
-from ..record.audit import Audit
 from . import exit_reasons, protocol
 from .agent_words import Death, Oversized
 from .handshake import KernelHandshake
 from .link import Link
+from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
 from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
 from .streams import RESET_BY_KERNEL, NoStreams, Streams
@@ -45,7 +45,7 @@ class Lifecycle:
         settings: Settings,
         requests: Scheduler,
         handshake: KernelHandshake,
-        audit: Audit,
+        emit: Emit,
         *,
         tasks: Tasks,
         carry: Callable[[Link], Streams],
@@ -57,7 +57,7 @@ class Lifecycle:
         self._limits = settings.limits
         self._requests = requests
         self._handshake = handshake
-        self._audit = audit
+        self._emit = emit
         self._tasks = tasks
         self._again = again
         self._carry = carry
@@ -114,7 +114,7 @@ class Lifecycle:
         """Replace its kernel, unless a new one is on its way; `settled` waits for it. Raises `SandboxDied`."""
         if self._link is None:
             return
-        self._audit("restart")
+        self._emit("restart")
         self._settled.clear()
         after = self._go(Event.RESTART)
         if after is State.RESTARTING:
@@ -224,7 +224,7 @@ class Lifecycle:
         retired, lost = self._state is State.RETIRING, self._state not in UNATTESTED
         self._failure = error
         self._go(Event.GONE)
-        self._audit("sandbox_ended", error=error.name, code=error.code.code, reason=str(error))
+        self._emit("sandbox_ended", error=error.name, code=error.code.code, reason=str(error))
         self._settled.set()
         self._requests.sandbox_died(error, keep_waiting=retired, lost=lost)
         if retired and self._requests.queue.active:
@@ -235,7 +235,7 @@ class Lifecycle:
             await asyncio.shield(container.kill())
         except SandboxError as error:
             # Its pipe is closed, so the agent ends; what an engine that fails leaves, `reap` finds.
-            self._audit("left", container=container.id, reason=str(error))
+            self._emit("left", container=container.id, reason=str(error))
 
     async def _reason(self, link: Link) -> SandboxError:
         """Say why the container's stream ended."""
@@ -311,7 +311,7 @@ class Lifecycle:
             raise WireError(EndCode.INTRODUCED_TWICE)
         await (one := link.container).attest(report, spec)
         if self._state is State.ATTESTING:  # else it was ended meanwhile
-            self._audit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
+            self._emit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
             self._go(Event.ATTESTED)
             self._handshake.told(one.introduced)
 
@@ -338,7 +338,7 @@ class Lifecycle:
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
         error = exit_reasons.restarted() if restarting else exit_reasons.of_kernel(death, self._limits.memory)
-        self._audit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
+        self._emit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._requests.inbound.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:

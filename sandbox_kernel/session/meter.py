@@ -13,11 +13,9 @@ from typing import Any
 from ..core.errors import SandboxDied
 from ..core.model import Limits
 from ..core.tasks import Tasks
+from ..plugins.api import Figures
 from .agent_words import Metered
 from .link import Link
-
-Figures = tuple[float | None, int | None]
-"""CPU seconds, and the peak of memory in bytes; None where it is not known."""
 
 
 class Meter:

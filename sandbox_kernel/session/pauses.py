@@ -19,7 +19,7 @@ from ..engines.abilities import Ability, abilities_of, demand
 from ..engines.base import Engine
 from ..engines.machines import Pausable, Restful, Savable, state_bytes
 from .link import Link
-from .requests.outbound import Audit
+from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
 
 MAX_TRIES = 3
@@ -37,7 +37,7 @@ class Pauses:
         settings: Settings,
         engine: Engine,
         requests: Scheduler,
-        audit: Audit,
+        emit: Emit,
         *,
         link: Callable[[], Link],
         ready: Callable[[], bool],
@@ -50,7 +50,7 @@ class Pauses:
         """
         self._engine = engine
         self._requests = requests
-        self._audit = audit
+        self._emit = emit
         self._settings = settings
         self._link = link
         self._ready = ready
@@ -111,7 +111,7 @@ class Pauses:
                     link.let_go_on()
                     self._requests.thaw()
                 if whole:
-                    self._audit("snapshot", engine=type(container).__name__)
+                    self._emit("snapshot", engine=type(container).__name__)
                     return facts
                 os.ftruncate(fd, 0)
                 os.lseek(fd, 0, os.SEEK_SET)
@@ -139,7 +139,7 @@ class Pauses:
                 link.let_go_on()
                 self._requests.thaw()
                 raise
-            self._audit("paused")
+            self._emit("paused")
             if isinstance(link.container, Restful):
                 self._resting = self._tasks.start(self._rest(link, link.container), "a long pause")
             return True
@@ -155,7 +155,7 @@ class Pauses:
             link.let_go_on()
             self._touch()
             self._requests.thaw()
-            self._audit("resumed")
+            self._emit("resumed")
             return True
 
     async def _rest(self, link: Link, container: Restful) -> None:
@@ -173,9 +173,9 @@ class Pauses:
             finally:
                 os.close(fd)
         except (SandboxError, OSError) as error:
-            self._audit("memory kept", reason=str(error))
+            self._emit("memory kept", reason=str(error))
         else:
-            self._audit("memory given back")
+            self._emit("memory given back")
 
     async def _stay_awake(self) -> None:
         """End what may be under way of that: it leaves the container paused, with its memory or without."""

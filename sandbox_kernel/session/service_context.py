@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ..core.codes import NetworkCode, Note
-from ..record.audit import Audit
+from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
 
 
@@ -13,8 +13,10 @@ class _Session(Protocol):
     """The session."""
 
     id: str
-    audit: Audit
     requests: Scheduler
+
+    @property
+    def emit(self) -> Emit: ...
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
 
@@ -35,7 +37,7 @@ class SessionContext:
 
     def record(self, event: str, **fields: Any) -> None:
         """Write one line of the audit; their number is bounded."""
-        self._session.audit(event, **fields)
+        self._session.emit(event, **fields)
 
     def note(self, note: Note, **fields: object) -> None:
         """Write one line of the audit about the network; how many there are is bounded.
@@ -52,12 +54,12 @@ class SessionContext:
         else:
             room, about = "network", code
         first = (str(about), f"{fields.get('host')} {code}")
-        self._session.audit("network", room, first, code=code, reason=note.text, **fields)
+        self._session.emit("network", room, first, code=code, reason=note.text, **fields)
 
     def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
         """Write one line of the audit about a call; those that no limit of calls bounds have a room of their own."""
         event = "tool" if bounded else "tool_refused"
-        self._session.audit(event, code=note.code.code, reason=note.text, **fields)
+        self._session.emit(event, code=note.code.code, reason=note.text, **fields)
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
         self._session.requests.hold_clock(cell, held=held)

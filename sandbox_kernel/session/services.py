@@ -7,24 +7,31 @@ logged, and neither a cell's nor another part's.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ..core.errors import SandboxError
-from ..core.model import SandboxSample, Settings
+from ..core.model import Message, SandboxSample, Settings
 from ..core.tasks import Tasks, log_defect
 from ..plugins import index
 from ..plugins.api import (
     CellGuard,
     CellObserver,
+    CellRecorder,
+    EndedCell,
     EventListener,
+    Figures,
     Plugin,
     RunningCell,
+    SessionEvent,
     SessionService,
     TransferListener,
 )
 from .agent_words import Usage
+from .meter import Meter
+from .requests.queue import PendingRequest
 from .requests.scheduler import Scheduler
 
 CLOSE_SECONDS = 5.0
@@ -37,9 +44,8 @@ class _Session(Protocol):
     id: str
     settings: Settings
     requests: Scheduler
+    meter: Meter
 
-    @property
-    def audit(self) -> Callable[..., None]: ...
     @property
     def is_open(self) -> bool: ...
     @property
@@ -51,8 +57,8 @@ class _Session(Protocol):
 class _Handle:
     """A `SessionHandle`."""
 
-    def __init__(self, session: _Session, tasks: Tasks) -> None:
-        self._session, self._tasks = session, tasks
+    def __init__(self, session: _Session, tasks: Tasks, emit: Callable[..., None]) -> None:
+        self._session, self._tasks, self._emit = session, tasks, emit
 
     @property
     def id(self) -> str:
@@ -67,7 +73,13 @@ class _Handle:
         return self._session.is_closed
 
     def emit(self, event: str, **fields: Any) -> None:
-        self._session.audit(event, **fields)
+        self._emit(event, **fields)
+
+    def measure(self) -> None:
+        self._session.meter.start()
+
+    def measured(self, cell: str) -> asyncio.Task[Figures]:
+        return self._session.meter.read(cell)
 
     def say(self, text: str) -> None:
         self._session.requests.say(text)
@@ -89,16 +101,17 @@ class _Handle:
 
 
 class Services:
-    """See the module; a `CellObserver`, an `EventListener` and a `TransferListener` for all of them."""
+    """See the module; a `CellObserver` and a `TransferListener` for all of them, and what tells them of events."""
 
     def __init__(self, session: _Session, tasks: Tasks) -> None:
         """Make the parts that the settings ask for. Raises `ConfigurationError` for one that cannot be had."""
-        self._handle = _Handle(session, tasks)
+        self._handle = _Handle(session, tasks, self.emit)
         self._settings = session.settings
         self.guards: list[CellGuard] = []
         self._made: dict[str, SessionService] = {}
         self._observers: list[CellObserver] = []
         self._listeners: list[EventListener] = []
+        self._recorders: list[CellRecorder] = []
         self._transfers: list[TransferListener] = []
         for plugin in index.services(session.settings):
             self._make(plugin)
@@ -120,12 +133,60 @@ class Services:
             self.guards.append(one)
         if isinstance(one, CellObserver):
             self._observers.append(one)
+        if isinstance(one, CellRecorder):
+            self._recorders.append(one)
         if isinstance(one, EventListener):
-            self._listeners.append(one)
+            self.listen(one)
         if isinstance(one, TransferListener):
             self._transfers.append(one)
 
+    def listen(self, listener: EventListener) -> None:
+        """Have a listener hear all events, before those are told that write them down."""
+        self._listeners.append(listener)
+        self._listeners.sort(key=lambda one: isinstance(one, CellRecorder))
+
+    def _each(self) -> list[SessionService]:
+        """Return all of them; whoever writes down what the others say comes last."""
+        return sorted(self._made.values(), key=lambda one: isinstance(one, CellRecorder))
+
+    @property
+    def head(self) -> str | None:
+        """What names the last line that was written of this session; None if there is none."""
+        return next((one.head for one in self._recorders if one.head is not None), None)
+
     # --- what they are told of ---
+
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        """Tell all listeners of an event; `SessionEvent` says what `room` and `first` are. Never raises."""
+        told = SessionEvent(event, fields, room, first)
+        for one in self._listeners:
+            with _logged("what hears events"):
+                one.hear(told)
+
+    def cell_begun(self) -> None:
+        for one in self._recorders:
+            with _logged("what is told of a cell that begins"):
+                one.cell_begun()
+
+    def cell_done(self, request: PendingRequest, reply: Message | None) -> None:
+        """Have a cell written down that has its reply; its content must still be there."""
+        if not self._recorders:
+            return
+        budget = request.budget
+        cell = EndedCell(
+            id=request.id,
+            code=str(request.message.content.get("code", "")),
+            begun=request.busy,
+            seconds=time.monotonic() - request.started if request.started else 0,
+            execution_count=request.execution_count,
+            reply=reply,
+            verdict=request.verdict,
+            output_bytes=budget.bytes if budget is not None else 0,
+            output_messages=budget.messages if budget is not None else 0,
+        )
+        for one in self._recorders:
+            with _logged("what writes cells down"):
+                one.cell_done(cell)
 
     def cell_sent(self, cell: RunningCell) -> None:
         for one in self._observers:
@@ -142,11 +203,6 @@ class Services:
             with _logged("what is told of a kernel's end"):
                 one.kernel_gone()
 
-    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
-        for one in self._listeners:
-            with _logged("what hears events"):
-                one.hear(event, fields)
-
     def transferred(
         self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes
     ) -> None:
@@ -162,12 +218,12 @@ class Services:
                 one.begin(afresh=afresh)
 
     def abandon(self) -> None:
-        for one in self._made.values():
+        for one in self._each():
             with _logged("what ends without a loop"):
                 one.abandon()
 
     async def close(self) -> None:
-        for one in self._made.values():
+        for one in self._each():
             with _logged("what ends with a session"):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await one.close()

@@ -21,7 +21,6 @@ from ..engines.base import Container, Engine, Handover
 from ..engines.shipping import new_spec
 from ..files.folders import Folders
 from ..policy import OutputPolicy
-from ..record.audit import Audit
 from .agent_words import Usage
 from .handshake import KernelHandshake
 from .hints import Hints
@@ -31,7 +30,6 @@ from .link import Link
 from .meter import Meter
 from .pauses import Pauses
 from .requests.outbound import Front
-from .requests.recorder import Recorder
 from .requests.scheduler import Scheduler
 from .service_context import SessionContext
 from .services import Services
@@ -68,23 +66,14 @@ class Session:
         self._first = first
         self._inside = inside
         self.id = first.session_id if first is not None else identity or secrets.token_hex(16)
-        problems: list[str] = []
-        self.audit = Audit(
-            settings.audit,
-            session=self.id,
-            key=settings.audit_key,
-            limit_bytes=settings.audit_size,
-            report=problems.append,
-        )
         self.handshake = KernelHandshake()
-        self._tasks = Tasks(noted_in(self.audit))
+        self._tasks = Tasks(noted_in(self.emit))
         self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)
-        self.folders = Folders(settings, self.ask, self.audit)
+        self.folders = Folders(settings, self.ask, self.emit)
         self._service = service(SessionContext(self)) if service is not None else None
         self._cells = RunningCells(self._service) if self._service is not None else None
         self.services = Services(self, self._tasks)
-        self.audit.observe(self.services.hear)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=bool(settings.packages))
         self.requests = Scheduler(
@@ -92,18 +81,11 @@ class Session:
             self,
             front,
             OutputPolicy(settings.outputs, self.limits.message_limit),
-            self.audit,
+            self.emit,
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
-            notices=problems,
             observers=[self.services] if self._cells is None else [self.services, self._cells],
-            recorder=Recorder(
-                self.audit,
-                tally=self.audit.cell_ended,
-                meter=self.meter if self.audit.is_kept else None,
-                kept=self.audit.is_kept,
-                source=self.audit.source if settings.audit_source == "text" else None,
-            ),
+            recorder=self.services,
             guards=self.services.guards,
             hints=self.hints,
         )
@@ -112,7 +94,7 @@ class Session:
             settings,
             engine,
             self.requests,
-            self.audit,
+            self.emit,
             link=self._link,
             ready=lambda: self._life.ready,
             touch=self.touch,
@@ -167,6 +149,10 @@ class Session:
     def idle_left(self) -> float | None:
         """Seconds until the sandbox ends if nobody uses it; None while it is in use, or there is none."""
         return self._idleness.left()
+
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        """Tell who listens of an event; `Services.emit` says more. Never raises."""
+        self.services.emit(event, room, first, **fields)
 
     # --- what an entry point calls ---
 
@@ -271,9 +257,7 @@ class Session:
     def abandon(self) -> None:
         """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
         self._life.abandon()
-        self.requests.recorder.flush()
         self.services.abandon()
-        self.audit.close()
 
     async def close(self) -> None:
         """End the session and its container; idempotent, bounded."""
@@ -283,10 +267,9 @@ class Session:
         await self.requests.close()
         if self._service is not None:
             await self._service.close()
+        self.folders.close()
         await self.services.close()
         await self._tasks.close()
-        self.folders.close()
-        self.audit.close()
 
     # --- the port of its requests ---
 
@@ -320,7 +303,7 @@ class Session:
             self.settings,
             self.requests,
             self.handshake,
-            self.audit,
+            self.emit,
             tasks=self._tasks,
             carry=self._carry,
             again=self.launch,
@@ -332,7 +315,7 @@ class Session:
         from .carrier import Carrier
 
         most = self.limits.network_connections
-        return Carrier(link, self._service, self._cells, connections=most, report=noted_in(self.audit))
+        return Carrier(link, self._service, self._cells, connections=most, report=noted_in(self.emit))
 
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""

@@ -50,7 +50,6 @@ _ABOUT = {
     "Network": "Why a connection or a request of a cell is not let out.",
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Tools": "How the call of a caller's tool ended, or why it was not made (docs/tools.md).",
-    "Record": "What is wrong with an audit or a receipt, and what a verified one tells besides (docs/record.md).",
     "Snapshots": "Why a snapshot of a sandbox is not taken, or not begun from.",
     "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",
     "Hints": "What an ordinary failure of a cell has to do with its sandbox; each entry point says it in its words.",

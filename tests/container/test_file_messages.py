@@ -283,7 +283,7 @@ def test_a_sandbox_that_lacks_a_protection_gets_no_file(image: str, monkeypatch:
             return await session.ask(op, data, **fields)
 
         try:
-            messages = FileMessages(session.started, ask, session.audit, limit=100)
+            messages = FileMessages(session.started, ask, session.emit, limit=100)
             content, _ = await messages.answer(_request("write", {"path": "a"}, b"secret"))
             return content
         finally:

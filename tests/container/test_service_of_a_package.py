@@ -20,9 +20,7 @@ FAILS = RATION.replace("def review(self, request, reads):", "def review(self, re
     '"ration"', '"fails"'
 )
 """The same with a guard that raises."""
-LOST = FAILS.replace(
-    "def review(self, request, reads):\n        1 / 0", "def hear(self, event, fields):\n        1 / 0"
-)
+LOST = FAILS.replace("def review(self, request, reads):\n        1 / 0", "def hear(self, event):\n        1 / 0")
 LOST = LOST.replace('"fails"', '"lost"')
 """The same that guards nothing, and whose listener raises."""
 RUN = """

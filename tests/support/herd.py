@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from sandbox_kernel.record.audit import Audit
+from sandbox_kernel.plugins.record.audit import Audit
 
 SIZE = 8
 MAX_WAITING = 200

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_kernel.core.codes import Code
-from sandbox_kernel.record import keys, reading
-from sandbox_kernel.record.audit import Audit
-from sandbox_kernel.record.chain import Head
-from sandbox_kernel.record.verifying import Result
+from sandbox_kernel.plugins.record import keys, reading
+from sandbox_kernel.plugins.record.audit import Audit
+from sandbox_kernel.plugins.record.chain import Head
+from sandbox_kernel.plugins.record.verifying import Result
 from tests.support import ROOT
 
 

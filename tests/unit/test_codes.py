@@ -40,7 +40,6 @@ TABLES = (
     "secret_codes",
     "usage_codes",
     "end_codes",
-    "record_codes",
     "tool_codes",
     "snapshot_codes",
 )

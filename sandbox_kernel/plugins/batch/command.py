@@ -27,7 +27,6 @@ from ...core.model import Settings, format_bytes
 from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
 from ...files.names import FileLimits, printable
-from ...record.keys import open_key
 from .exit_codes import End, decide, of_error
 from .output_stream import OutputStream
 from .receipt import ReceiptFile
@@ -231,7 +230,7 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
     settings = _settings(options)
     report.sandbox |= _about(settings)
     if options.receipt_file is not None:
-        options.receipt_file.sign_with(open_key(settings.audit_key))
+        options.receipt_file.sign_by(settings)
     total = None if options.total_timeout is None else seconds(0.1)("total_timeout", options.total_timeout)
     report.sandbox["total_seconds"] = total
     parameters = source.read_parameters(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...record import receipt
-from ...record.keys import RecordKey
+from ...core.model import Settings
+from .. import index
+from ..api import Sign
 from .report import OutputFile, Report
 
 
@@ -14,18 +15,19 @@ class ReceiptFile:
 
     def __init__(self, file: OutputFile) -> None:
         self.file = file
-        self._key: RecordKey | None = None
+        self._sign: Sign | None = None
 
-    def sign_with(self, key: RecordKey) -> None:
-        """Take the key. Raises `ConfigurationError` if it cannot sign here."""
-        receipt.require_signer(key)
-        self._key = key
+    def sign_by(self, settings: Settings) -> None:
+        """Take the key that the settings name. Raises `ConfigurationError` if it cannot sign here."""
+        sign = index.signer("--receipt").sign
+        assert sign is not None  # noqa: S101 (for the type: the index names none else)
+        self._sign = sign(settings)
 
     def write(self, report: Report) -> bool:
         """Write the receipt; return whether there was anything to sign. Raises `SandboxError`."""
-        if self._key is None:  # nothing was run: the settings could not work
+        if self._sign is None:  # nothing was run: the settings could not work
             return False
-        self.file.write(receipt.make(_subjects(report), _predicate(report), self._key))
+        self.file.write(self._sign(_subjects(report), _predicate(report)))
         return True
 
 

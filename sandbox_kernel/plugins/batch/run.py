@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
@@ -19,6 +17,7 @@ from ...policy.safe_text import Stream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from ...session.hints import Audience
+from ..api import SessionEvent
 from .codes import BatchCode
 from .events import Event, Events, FailOn, classify
 from .exit_codes import End, Kind, kind_of, of_error
@@ -132,7 +131,7 @@ class Run:
         session = session_of(sandbox)
         session.hints.audience = AUDIENCE
         session.folders.hold_downloads(self.plan.files)
-        session.audit.observe(self._observe)
+        session.services.listen(self)
         try:
             try:
                 async with asyncio.timeout(self._left()):
@@ -152,8 +151,8 @@ class Run:
                     break
         finally:
             await sandbox.kill()
-            if (head := session.audit.head) is not None:
-                self.report.audit = {"session": session.id, "head": str(head)}
+            if (head := session.services.head) is not None:
+                self.report.audit = {"session": session.id, "head": head}
             if self.report.network is not None:
                 self.report.network.usage = sandbox.network_usage
 
@@ -253,19 +252,21 @@ class Run:
 
     async def _take(self, message: Message) -> None:
         if problem := self.outputs.take(message):
-            self._observe("policy", {"type": message.type, "code": problem.code.code, "reason": problem.text})
+            self.hear(SessionEvent("policy", {"type": message.type, "code": problem.code.code, "reason": problem.text}))
         if self._streams is not None and message.type == "stream":
             # The next cell waits for a reader that pauses; the clock of this one does not.
             name, cell = str(message.content.get("name")), str(self._cell and self._cell.number)
             text = self._shown.feed(name, str(message.content["text"]), cell)
             await self._streams[name == "stderr"].write(text)
 
-    def _observe(self, event: str, fields: Mapping[str, Any]) -> None:
-        if event == "file" and fields.get("op") == "download":
+    def hear(self, event: SessionEvent) -> None:
+        """Take an event of the session."""
+        fields = event.fields
+        if event.name == "file" and fields.get("op") == "download":
             self._copied.add(str(fields["path"]))
-        elif event == "attested":
+        elif event.name == "attested":
             self.report.attested = dict(fields)
-        elif found := classify(event, fields):
+        elif found := classify(event.name, fields):
             (self._cell.events if self._cell is not None else self.report.events).add(found)
 
     def _judge(self, events: Events, record: CellRecord | None = None) -> None:

@@ -79,7 +79,7 @@ class Detached(Ownership):
         found = await self.engine.connect(self.attached.name, take=self.attached.take)
         handshake = found.session.get("handshake")
         session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "handshake": handshake})
-        session.audit("taken_over", age_seconds=round(found.row["age"], 3))
+        session.emit("taken_over", age_seconds=round(found.row["age"], 3))
         await session.started()
         if found.cell is not None:
             self._go_on(session, cells, found.cell)

@@ -20,7 +20,7 @@ from ...core.errors import BehaviourBlocked, SandboxError
 from ...core.model import Monitoring, MonitorRule, ProcessSample, Settings
 from ...core.tasks import log_defect
 from ...files.scratch import entries
-from ..api import SessionHandle, SessionService
+from ..api import SessionEvent, SessionHandle, SessionService
 from .alerts import Alerts
 from .codes import MonitorCode
 from .rules import Finding, Signal, code_of
@@ -213,12 +213,9 @@ class Monitor(SessionService):
 
     # --- what it is told of ---
 
-    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Take an event of the audit; a defect in here is nobody else's."""
-        try:
-            self.take(heard(event, fields))
-        except Exception as defect:
-            log_defect("what the monitor heard", defect)
+    def hear(self, event: SessionEvent) -> None:
+        """Take an event."""
+        self.take(heard(event.name, event.fields))
 
     def transferred(
         self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes

@@ -9,6 +9,5 @@
 - `outbound`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
 - `escalation`: The ends of a request from outside: interrupt, then a new kernel, then the end of the sandbox.
 - `completion`: The end of a request towards its front end: every request ends here, once.
-- `recorder`: The one line that the audit keeps of every cell, with what it used.
 - `scheduler`: What joins them, and what others call.
 """

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Protocol
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import CellInterrupted, KernelDied, SandboxError
@@ -18,7 +19,6 @@ from ..hints import Failure, Hints
 from .clocks import Clocks
 from .outbound import Notes, Outbound
 from .queue import PendingRequest, RequestQueue
-from .recorder import Recorder
 from .transitions import Event
 
 LOOK_SECONDS = 2.0
@@ -26,6 +26,23 @@ LOOK_SECONDS = 2.0
 
 Hook = Callable[[], Awaitable[Notes]]
 """Files are copied in one; what it returns is said in a cell."""
+
+
+class Recorder(Protocol):
+    """Writes cells down."""
+
+    def cell_begun(self) -> None: ...
+    def cell_done(self, request: PendingRequest, reply: Message | None) -> None: ...
+
+
+class NoRecorder:
+    """Writes nothing down."""
+
+    def cell_begun(self) -> None:
+        """Do nothing."""
+
+    def cell_done(self, request: PendingRequest, reply: Message | None) -> None:
+        """Do nothing."""
 
 
 class Completion:
@@ -67,7 +84,7 @@ class Completion:
 
     def give_up(self, request: PendingRequest) -> None:
         """End a request whose rest does not come."""
-        self._outbound.audit("completed", reason="idle without reply" if request.idle else "reply without idle")
+        self._outbound.emit("completed", reason="idle without reply" if request.idle else "reply without idle")
         if request.interrupted and request.reply is None:
             request.condemn(CellInterrupted(EndCode.CELL_INTERRUPTED, kept=Survived.VARIABLES_AND_FILES))
         self.end(request)
@@ -125,7 +142,7 @@ class Completion:
             self._outbound.reply(request, reply)
         self._outbound.status("idle", request)
         if request.is_execute:
-            self._recorder.ended(request, reply)
+            self._recorder.cell_done(request, reply)
         stop = failed and request.is_execute and request.message.content.get("stop_on_error", True)
         if stop:
             for waiting in self._requests.take_waiting_cells(request.queue):

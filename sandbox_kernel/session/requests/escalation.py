@@ -14,7 +14,7 @@ from ...core.errors import SandboxError
 from ...core.model import Limits
 from ...core.tasks import Tasks
 from .clocks import Clocks
-from .outbound import Audit
+from .outbound import Emit
 from .queue import PendingRequest
 from .transitions import State
 
@@ -33,11 +33,11 @@ class KernelControl(Protocol):
 class Escalation:
     """Ends requests from outside."""
 
-    def __init__(self, limits: Limits, control: KernelControl, clocks: Clocks, audit: Audit, tasks: Tasks) -> None:
+    def __init__(self, limits: Limits, control: KernelControl, clocks: Clocks, emit: Emit, tasks: Tasks) -> None:
         self._limits = limits
         self._control = control
         self._clocks = clocks
-        self._audit = audit
+        self._emit = emit
         self._tasks = tasks
         self._ending: dict[PendingRequest, asyncio.Event] = {}
         """Set with the end of the request."""
@@ -74,9 +74,7 @@ class Escalation:
         request.interrupt(self._limits)
         if request.idle and self._clocks.waits_for_rest(request):
             self._clocks.wait_for_rest(request)  # with the shorter patience
-        self._audit(
-            "condemned", request=request.message.type, error=error.name, code=error.code.code, reason=str(error)
-        )
+        self._emit("condemned", request=request.message.type, error=error.name, code=error.code.code, reason=str(error))
         self._ending[request] = asyncio.Event()
         work = self._end(request, error, interrupt)
         self._tasks.start(work, "the end of a cell", failed=lambda _: self._end_sandbox(error))
@@ -100,7 +98,7 @@ class Escalation:
         try:
             await self._kill()
         except SandboxError as failure:
-            self._audit("escalation", reason=str(failure))
+            self._emit("escalation", reason=str(failure))
             await self._control.kill_sandbox(failure)
 
     async def _kill(self) -> bool:
@@ -129,7 +127,7 @@ class Escalation:
             if await self._kill():
                 return
         except SandboxError as failure:
-            self._audit("escalation", reason=str(failure))
+            self._emit("escalation", reason=str(failure))
         finally:
             self._ending.pop(request).set()
         if not request.finished:

@@ -30,7 +30,7 @@ MAX_NOTICES = 100
 """What waits to be said on stderr of the next cell."""
 
 Notes = list[str]
-Audit = Callable[..., None]
+Emit = Callable[..., None]
 
 
 class Front(Protocol):
@@ -46,11 +46,11 @@ class Front(Protocol):
 class Outbound:
     """See the module; one for a session's whole life."""
 
-    def __init__(self, front: Front, policy: OutputPolicy, audit: Audit, notices: Notes) -> None:
+    def __init__(self, front: Front, policy: OutputPolicy, emit: Emit) -> None:
         self.front = front
         self.policy = policy
-        self.audit = audit
-        self.notices = notices
+        self.emit = emit
+        self.notices: Notes = []
         """Said once, on stderr of the next cell."""
         self._own_words = OutputPolicy(policy.mode, policy.message_bytes)
         """For what the host writes itself, which may come while another thread looks at a large message."""
@@ -72,7 +72,7 @@ class Outbound:
         """Return a message as it may pass, None if it may not; `verdict` is what `judge` said of it before."""
         verdict = verdict or self.judge(message, request)
         for note in verdict.notes:
-            self.audit("policy", type=message.type, code=note.code.code, reason=note.text)
+            self.emit("policy", type=message.type, code=note.code.code, reason=note.text)
         passed = verdict.message
         return replace(passed, work=verdict.work) if passed is not None and verdict.work else passed
 
@@ -115,9 +115,9 @@ class Outbound:
         fields = {"code": note.code.code, "reason": note.text, "type": kind}
         self._noted += 1
         if self._noted < MAX_NOTED:
-            self.audit("dropped", **fields)
+            self.emit("dropped", **fields)
         elif self._noted == MAX_NOTED:
-            self.audit("dropped", **fields, last="no more of this is written in this session")
+            self.emit("dropped", **fields, last="no more of this is written in this session")
 
     # --- what the host says ---
 

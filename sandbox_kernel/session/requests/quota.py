@@ -72,7 +72,7 @@ class Quota:
         if self._flooded:
             return
         self._flooded, self._flood = True, error
-        self._outbound.audit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
+        self._outbound.emit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
         self._escalation.end_kernel(
             error or OutputLimit(EndCode.OUTPUT_TOO_LARGE, "a thread of an earlier cell went on sending")
         )

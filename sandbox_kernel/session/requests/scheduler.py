@@ -22,12 +22,11 @@ from ...policy import OutputPolicy
 from .. import protocol
 from ..hints import Hints
 from .clocks import Clocks
-from .completion import Completion, Hook
+from .completion import Completion, Hook, NoRecorder, Recorder
 from .escalation import Escalation, KernelControl
 from .inbound import Inbound
-from .outbound import Audit, Front, Notes, Outbound
+from .outbound import Emit, Front, Outbound
 from .queue import PendingRequest, RequestQueue
-from .recorder import Recorder
 from .transitions import Event, State
 
 
@@ -62,11 +61,10 @@ class Scheduler:
         port: Port,
         front: Front,
         policy: OutputPolicy,
-        audit: Audit,
+        emit: Emit,
         *,
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
-        notices: Notes | None = None,
         observers: Iterable[Observer] = (),
         recorder: Recorder | None = None,
         guards: Sequence[CellGuard] = (),
@@ -76,23 +74,23 @@ class Scheduler:
         self._port = port
         self._before_cell = before_cell
         self._guards = guards
-        self._defect = noted_in(audit)
+        self._defect = noted_in(emit)
         self._tasks = Tasks(self._defect)
         self._pumping = self._pump_again = False
         self.observers: list[Observer] = list(observers)
         self._held = Counter[str]()
         self.queue = RequestQueue()
-        self._outbound = Outbound(front, policy, audit, notices if notices is not None else [])
+        self._outbound = Outbound(front, policy, emit)
         self._clocks = Clocks(limits, self)
-        self._escalation = Escalation(limits, port, self._clocks, audit, self._tasks)
-        self.recorder = recorder or Recorder(audit)
+        self._escalation = Escalation(limits, port, self._clocks, emit, self._tasks)
+        self._recorder = recorder or NoRecorder()
         self._completion = Completion(
             limits,
             self.queue,
             self._outbound,
             self._clocks,
             tasks=self._tasks,
-            recorder=self.recorder,
+            recorder=self._recorder,
             hints=hints or Hints(limits),
         )
         self.queue.listeners.extend([self._clocks.changed, self._escalation.changed, self._changed])
@@ -318,7 +316,7 @@ class Scheduler:
     def _changed(self, request: PendingRequest, _: State) -> None:
         """Tell of a cell that is taken up or has ended; the next request may go when one is closed."""
         if request.is_execute and request.state is State.BUSY:
-            self.recorder.began()
+            self._recorder.cell_begun()
         elif request.state is State.CLOSED:
             if request.is_execute and request.sent:
                 for observer in self.observers:
@@ -348,4 +346,3 @@ class Scheduler:
         """Cancel what is still under way."""
         self._clocks.close()
         await self._tasks.close()
-        self.recorder.flush()

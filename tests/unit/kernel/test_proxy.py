@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.kernel.proxy import Proxy, StartupGate
+from sandbox_kernel.plugins.api import SessionEvent
 from tests.support.patience import within
 
 QUESTIONS = [
@@ -46,6 +48,11 @@ def request(kind: str) -> Message:
     return Message(channel="control", header=header)
 
 
+@dataclass
+class Listener:
+    hear: Callable[[SessionEvent], None]
+
+
 @pytest.mark.parametrize(("kind", "part", "method"), QUESTIONS)
 async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
     kind: str, part: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -53,7 +60,7 @@ async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
     noted: list[str] = []
-    proxy.audit.observe(lambda event, fields: noted.append(event))
+    proxy.session.services.listen(Listener(lambda event: noted.append(event.name)))
 
     async def fails(*arguments: object) -> object:
         raise RuntimeError("something that nobody thought of")
@@ -153,7 +160,7 @@ async def test_a_request_on_a_channel_that_is_not_for_it_is_answered(kind: str, 
     proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
     proxy.sockets = wire  # type: ignore[assignment]
     noted: list[Any] = []
-    proxy.audit.observe(lambda event, fields: noted.append(fields.get("code")))
+    proxy.session.services.listen(Listener(lambda event: noted.append(event.fields.get("code"))))
     proxy.receive(replace(request(kind), channel=channel), b"client")
     async with within(20):
         await wire.idle.wait()

@@ -62,10 +62,10 @@ class Tab:
         """Codes of what the policy removed."""
         self.requests: dict[str, PendingRequest] = {}
         requests = SimpleNamespace(queue=SimpleNamespace(find=self.requests.get), call_after_cells=lambda ask: None)
-        session = SimpleNamespace(settings=Settings(), ask=self._ask, audit=self._audit, requests=requests)
+        session = SimpleNamespace(settings=Settings(), ask=self._ask, emit=self._emit, requests=requests)
         self.overflow = Overflow(cast("Any", session), self.shown.append)
         front = SimpleNamespace(deliver=lambda message, client: self.overflow.publish(message))
-        self._outbound = Outbound(cast("Any", front), OutputPolicy("safe"), session.audit, [])
+        self._outbound = Outbound(cast("Any", front), OutputPolicy("safe"), session.emit)
 
     def send(self, *messages: Message) -> int:
         """Return how many of the messages reach the page."""
@@ -84,7 +84,7 @@ class Tab:
             passed += any(one.type == sent.type for one in self.shown[before:])
         return passed
 
-    def _audit(self, event: str, **fields: Any) -> None:
+    def _emit(self, event: str, **fields: Any) -> None:
         if event == "policy":
             self.noted.append(fields["code"])
 

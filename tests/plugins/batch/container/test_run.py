@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from sandbox_kernel.cli import main
-from sandbox_kernel.record import reading
+from sandbox_kernel.plugins.record import reading
 from tests.support import ROOT
 from tests.support.batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, command, run, write
 from tests.support.kernels import containers_of, eventually

@@ -20,12 +20,13 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # exported, and not said so
 
 from sandbox_kernel import cli
-from sandbox_kernel.core.codes import RecordCode
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.batch import exit_codes
 from sandbox_kernel.plugins.batch.receipt import ReceiptFile
 from sandbox_kernel.plugins.batch.report import CellRecord, OutputFile, Report
-from sandbox_kernel.record import keys, receipt
+from sandbox_kernel.plugins.record import keys, receipt
+from sandbox_kernel.plugins.record.codes import RecordCode
 from tests.support.examples import examples
 from tests.support.records import Folder, write
 
@@ -52,7 +53,7 @@ class Made:
         self.report.audit = {"session": "run", "head": str(audit.head)}
         writer = ReceiptFile(OutputFile(self.file, setting="--receipt"))
         assert not writer.write(self.report), "without a key there is nothing to sign"
-        writer.sign_with(keys.read_key(str(self.folder.key)))
+        writer.sign_by(Settings(audit_key=str(self.folder.key)))
         assert writer.write(self.report)
 
     @property

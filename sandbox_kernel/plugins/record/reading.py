@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..core.codes import RecordCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..files.host_paths import open_file
-from ..files.names import printable
+from ...core.errors import ConfigurationError, FileRefused
+from ...files.host_paths import open_file
+from ...files.names import printable
 from .chain import MAX_LINE, Head, parse
+from .codes import RecordCode
 from .keys import RecordKey
 from .verifying import Result, Verifier
 from .witness import remembered

@@ -14,12 +14,12 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from ..core.errors import ConfigurationError, FileRefused
-from ..core.model import MIB
+from ...core.errors import ConfigurationError, FileRefused
+from ...core.model import MIB
 from .chain import BEGIN, END, FIRST_BYTES, GAP, MAX_BODY, MAX_LINE, OWN_EVENTS, Gap, Head
 from .ledger import Busy, Ledger, moment, to_json
 from .tally import Tally
@@ -54,7 +54,6 @@ PIECE_CHARACTERS = 250
 """Of a cell's text in a line: twelve bytes each at most."""
 
 Report = Callable[[str], None]
-Observer = Callable[[str, Mapping[str, Any]], None]
 
 
 def open_audit(
@@ -88,7 +87,6 @@ class Audit:
         """`key` is the path of its key, None for the one of this user; over `limit_bytes`, another file is begun."""
         self.lost = 0
         """Lines that could not be written."""
-        self._observers: list[Observer] = []
         self.tally = Tally()
         """What happened since the last cell."""
         self._session = session
@@ -145,13 +143,6 @@ class Audit:
         """The last line that this session wrote, also after its end; None if it wrote none."""
         return self._last
 
-    def observe(self, observer: Observer) -> None:
-        """Have `observer` called with each event and its fields, also where nothing is written, after earlier ones.
-
-        Texts in there may be hostile.
-        """
-        self._observers.append(observer)
-
     def __call__(
         self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any
     ) -> None:
@@ -162,8 +153,6 @@ class Audit:
         have invented, of which the first line takes no room from the second.
         """
         self.tally.hear(event, fields)
-        for observer in self._observers:
-            observer(event, fields)
         if self._ledger is None:
             return
         if event == "cell":

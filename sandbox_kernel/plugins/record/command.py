@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.sources import from_files_for_all
-from ..core.codes import Note, RecordCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..core.extras import install_words
-from ..files.names import check_name, printable
+from ...config.sources import from_files_for_all
+from ...core.codes import Note, UsageCode
+from ...core.errors import ConfigurationError, FileRefused
+from ...core.extras import install_words
+from ...files.names import check_name, printable
+from .codes import RecordCode
 
 if TYPE_CHECKING:
-    from ..record.receipt import Receipt
+    from .receipt import Receipt
 
 FINE, WRONG = 0, 1
 ACTIONS = ("verify", "show", "public-key")
@@ -65,10 +66,7 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Verify an audit, show it in a readable form, or print the public key of this account's audit.
-
-    Verifying finds lines that were changed, removed, repeated, moved or cut off, and says what is proven.
-    """
+    """Verify an audit, show it in a readable form, or print the public key of this account's audit."""
     if options.action == "public-key":
         return _public_key(options)
     if not options.files:
@@ -92,7 +90,7 @@ def _public_key(options: argparse.Namespace) -> int:
 
 def _keys(options: argparse.Namespace) -> list[Any]:
     """Return the keys to verify with. Raises `ConfigurationError` where there is none and nobody said so."""
-    from ..record.keys import read_key
+    from .keys import read_key
 
     if options.public_key or options.without_key:
         return []
@@ -100,7 +98,7 @@ def _keys(options: argparse.Namespace) -> list[Any]:
 
 
 def _public(options: argparse.Namespace) -> str | None:
-    from ..record.keys import parse_public, signed_by
+    from .keys import parse_public, signed_by
 
     if options.public_key is None:
         return None
@@ -127,8 +125,8 @@ def _public(options: argparse.Namespace) -> str | None:
 
 
 def _verify(options: argparse.Namespace, file: Path) -> int:
-    from ..record import reading
-    from ..record.chain import Head
+    from . import reading
+    from .chain import Head
 
     known = [head for text in options.head if (head := Head.parse(text)) is not None]
     if len(known) != len(options.head):
@@ -154,7 +152,7 @@ def _verify(options: argparse.Namespace, file: Path) -> int:
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
-    from ..record import reading
+    from . import reading
 
     def wanted() -> Iterator[Mapping[str, Any] | None]:
         for row in reading.rows(file):
@@ -176,10 +174,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
 
 
 def receipt(options: argparse.Namespace) -> int:
-    """Verify a receipt of a run: its signature, and the files and the audit that it names.
-
-    Any program that reads in-toto statements in DSSE envelopes can verify the signature as well.
-    """
+    """Verify a receipt of a run: its signature, and the files and the audit that it names."""
     public = _public(options) or next((key.public for key in _keys(options)), None)
     findings: list[Note] = []
     found: Receipt | None = None
@@ -207,8 +202,8 @@ def receipt(options: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> Receipt:
-    from ..files.host_paths import open_file
-    from ..record import receipt
+    from ...files.host_paths import open_file
+    from . import receipt
 
     try:
         with os.fdopen(open_file(path), "rb") as file:
@@ -219,7 +214,7 @@ def _read(path: Path) -> Receipt:
 
 def _outputs(found: Receipt, folder: str | None) -> list[Note]:
     """Hold the files of a folder against a receipt, whose names may lead anywhere."""
-    from ..files.host_paths import open_folder
+    from ...files.host_paths import open_folder
 
     if folder is None:
         return []
@@ -241,8 +236,8 @@ def _outputs(found: Receipt, folder: str | None) -> list[Note]:
 
 
 def _audit_of(found: Receipt, options: argparse.Namespace, public: str | None) -> list[Note]:
-    from ..record import reading
-    from ..record.chain import Head
+    from . import reading
+    from .chain import Head
 
     if options.audit_file is None:
         return []

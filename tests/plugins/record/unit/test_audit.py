@@ -16,8 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import NetworkCode
-from sandbox_kernel.record.audit import CELL_LINES, MAX_LINE, MAX_PENDING, MOST_FIRSTS, SESSION_LINES, Audit, open_audit
-from sandbox_kernel.record.chain import OWN_EVENTS, Head, parse, seal
+from sandbox_kernel.plugins.record.audit import (
+    CELL_LINES,
+    MAX_LINE,
+    MAX_PENDING,
+    MOST_FIRSTS,
+    SESSION_LINES,
+    Audit,
+    open_audit,
+)
+from sandbox_kernel.plugins.record.chain import OWN_EVENTS, Head, parse, seal
 from sandbox_kernel.session.service_context import SessionContext
 from sandbox_kernel.session.session import Session
 from tests.support.examples import examples
@@ -175,16 +183,6 @@ def test_without_a_path_nothing_is_written() -> None:
     assert audit.lost == 0
 
 
-def test_an_observer_sees_each_event_also_where_nothing_is_written(tmp_path: Path) -> None:
-    """What a run reports of its own policy events does not need a file."""
-    seen: list[tuple[str, dict[str, object]]] = []
-    for audit in (Audit(None, session="s1"), Audit(str(tmp_path / "audit"), session="s1")):
-        audit.observe(lambda event, fields: seen.append((event, dict(fields))))
-        audit("policy", reason="removed")
-        audit.close()
-    assert seen == [("policy", {"reason": "removed"})] * 2
-
-
 def test_events_without_number_are_a_bounded_file_that_says_how_many_there_were(tmp_path: Path) -> None:
     """What a cell sends makes such lines; one of each is nobody's request."""
     path = tmp_path / "audit"
@@ -231,7 +229,7 @@ class Noted:
 
     def __init__(self, path: Path) -> None:
         self.audit = Audit(str(path), session="s1")
-        self._reporter = SessionContext(cast(Session, SimpleNamespace(audit=self.audit)))
+        self._reporter = SessionContext(cast(Session, SimpleNamespace(emit=self.audit)))
 
     def connected(self, host: str, rule: str, code: NetworkCode = CONNECTED) -> None:
         note = code.note(host=host, port=443, why="x")
@@ -276,7 +274,7 @@ def test_a_cell_cannot_hide_a_host_behind_another_one(
 ) -> None:
     """Whether it was reached or broke off, in whichever cell, and though a wildcard allows any number of names."""
     most, cells = 2 * CELL_LINES, 4
-    monkeypatch.setattr("sandbox_kernel.record.audit.SESSION_LINES", most)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.audit.SESSION_LINES", most)
     for cell in range(cells):
         for number in range(MUCH):
             noted.connected("api.example.test", "api.example.test", code)

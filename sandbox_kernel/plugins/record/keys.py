@@ -17,10 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ..core.codes import FileCode, RecordCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..files.host_paths import Folder, open_folder, require_regular
-from ..files.path_walk import home_folder
+from ...core.codes import FileCode
+from ...core.errors import ConfigurationError, FileRefused
+from ...files.host_paths import Folder, open_folder, require_regular
+from ...files.path_walk import home_folder
+from .codes import RecordCode
 from .locks import take
 
 if TYPE_CHECKING:

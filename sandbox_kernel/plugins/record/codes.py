@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from .code import Code
+from ...core.code import Code
 
 _COMPARE = "Compare with a copy that was kept elsewhere, and ask who can write to the file."
 _KEY = "See docs/record.md on the key."
@@ -14,7 +14,7 @@ _NOTHING = "Nothing, if a process was killed there."
 
 @unique
 class RecordCode(Code):
-    """What `sandbox-kernel audit verify` and `sandbox-kernel receipt verify` find, and why a key is refused."""
+    """What is wrong with an audit or a receipt, and what a verified one tells besides (docs/record.md)."""
 
     # --- an audit that is not as it was written ---
     LINE_CHANGED = "violation", "a line is not as it was written", _COMPARE

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ..files.host_paths import open_folder, require_regular
+from ...files.host_paths import open_folder, require_regular
 from .chain import Head
 
 FOLDER = "audit-heads"

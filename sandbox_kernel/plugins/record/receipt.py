@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.codes import RecordCode
-from ..core.errors import ConfigurationError
-from ..core.extras import install_words
+from ...core.errors import ConfigurationError
+from ...core.extras import install_words
+from .codes import RecordCode
 from .keys import RecordKey, signed_by
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ..files.host_paths import Folder, open_folder, open_log_in
+from ...files.host_paths import Folder, open_folder, open_log_in
 from . import chain
 from .chain import Gap, Head, Sealed
 from .keys import RecordKey

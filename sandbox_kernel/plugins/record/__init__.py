@@ -10,4 +10,9 @@
 - `verifying`: Whether lines are as they were written, and how far that is proven.
 - `receipt`: A signed statement of a run: in-toto in a DSSE envelope.
 - `reading`: The files of an audit, what is said of them when they are verified, and how people see them.
+- `service`: The record of one session: what it hears, and one line of every cell.
+- `command`: `sandbox-kernel audit` and `sandbox-kernel receipt`.
+- `settings`: The settings of the record.
+- `codes`: The codes of the record.
+- `plugin`: What this plugin adds.
 """

@@ -22,13 +22,14 @@ from hypothesis import strategies as st
 
 from sandbox_kernel import cli
 from sandbox_kernel.config.sources import from_keywords
-from sandbox_kernel.core.codes import Code, RecordCode
+from sandbox_kernel.core.codes import Code
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.record import audit as audits
-from sandbox_kernel.record import chain, keys, reading
-from sandbox_kernel.record.audit import Audit
-from sandbox_kernel.record.chain import Head
-from sandbox_kernel.record.verifying import Verifier
+from sandbox_kernel.plugins.record import audit as audits
+from sandbox_kernel.plugins.record import chain, keys, reading
+from sandbox_kernel.plugins.record.audit import Audit
+from sandbox_kernel.plugins.record.chain import Head
+from sandbox_kernel.plugins.record.codes import RecordCode
+from sandbox_kernel.plugins.record.verifying import Verifier
 from tests.support.examples import examples
 from tests.support.records import Folder, codes, missed, run_herd, verify, write
 
@@ -54,7 +55,7 @@ def bent(honest: Folder, tmp_path: Path) -> Folder:
 
 
 def witness_of(folder: Folder) -> str:
-    from sandbox_kernel.record.witness import name_of
+    from sandbox_kernel.plugins.record.witness import name_of
 
     return name_of(folder.path)
 
@@ -538,10 +539,10 @@ def test_a_part_of_a_line_that_a_full_disk_took_is_taken_out_again(
 ) -> None:
     folder, real = Folder(tmp_path / "full"), os.write
     audit = Audit(str(folder.path), session="one", key=str(folder.key))
-    monkeypatch.setattr("sandbox_kernel.record.ledger.os.write", lambda fd, data: real(fd, data[:40]))
+    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", lambda fd, data: real(fd, data[:40]))
     audit("cell", number=1)
     assert audit.waiting == 1
-    monkeypatch.setattr("sandbox_kernel.record.ledger.os.write", real)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", real)
     audit("cell", number=2)
     audit.close()
     result = verify(folder.path, folder.key)
@@ -568,7 +569,7 @@ def test_a_line_waits_for_another_process_within_a_bound_and_comes_later(tmp_pat
 def test_a_forked_child_writes_nothing_and_takes_no_lock_with_it(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "forked")
     program = (
-        "import os, sys; from sandbox_kernel.record.audit import Audit\n"
+        "import os, sys; from sandbox_kernel.plugins.record.audit import Audit\n"
         "audit = Audit(sys.argv[1], session='one', key=sys.argv[2])\n"
         "audit('cell', number=1)\n"
         "if (pid := os.fork()) == 0: audit('cell', number=2); audit.close(); os._exit(0)\n"
@@ -590,9 +591,9 @@ def test_a_finalizer_may_close_an_audit_within_one_of_its_own_lines(
         audit.close()
         return real(fd, data)
 
-    monkeypatch.setattr("sandbox_kernel.record.ledger.os.write", collects)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", collects)
     audit("cell", number=1)
-    monkeypatch.setattr("sandbox_kernel.record.ledger.os.write", real)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", real)
     audit("cell", number=2)
     assert not audit.is_kept
     events = [row["event"] for row in reading.rows(folder.path) if row]

@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from ..core.codes import Code, RecordCode
+from ...core.codes import Code
 from . import chain
 from .chain import Gap, Head, Sealed
+from .codes import RecordCode
 from .keys import RecordKey, signed_by
 
 MOST_FINDINGS = 100
