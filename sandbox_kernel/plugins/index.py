@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp",),
     "monitor": (),
     "qemu": (),
-    "record": ("audit", "receipt"),
+    "record": ("receipt", "audit"),
     "screen": ("screen",),
     "verify": ("verify",),
 }
