@@ -1,6 +1,6 @@
-"""Settings: read from arguments, config files or keywords, and checked once against the table of config_table.py.
+"""Settings: read from arguments, config files or keywords, and checked once against the table of `table`.
 
-Imports model, errors and config_table; the engine, and traitlets, are imported when they are needed. traitlets reads
+Imports model, errors and the table; the engine, and traitlets, are imported when they are needed. traitlets reads
 config files (`c.SandboxKernel.memory = "2G"`), and importing it costs 0.15 s: a start without such a file skips it.
 
 The command line wins over config files, and these over the defaults. The environment has no say: whoever may start a

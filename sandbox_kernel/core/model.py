@@ -119,7 +119,7 @@ class Monitoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything a user can choose, resolved and checked; made by config.py or by a caller of the SDK."""
+    """Everything a user can choose, resolved and checked; made by `config` or by a caller of the SDK."""
 
     engine: str = "auto"
     runtime: str | None = None
