@@ -8,17 +8,21 @@ becomes in memory (`session/requests/inbound.py`). What cells of the package's o
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core import allowance
 from sandbox_kernel.core.codes import EndCode
-from sandbox_kernel.core.errors import CommandError, SandboxError
+from sandbox_kernel.core.errors import CommandError
 from sandbox_kernel.session.requests import inbound
 from tests.attacks.test_floods import status
 
@@ -38,11 +42,23 @@ _sandbox_commands.answer = sys.modules["_sandbox_commands"].answer = answer
 """
 
 
-@pytest.fixture
-async def sandbox() -> AsyncIterator[AsyncSandbox]:
-    async with AsyncSandbox(output_limit=LIMIT, message_limit="8M", memory="512M") as made:
-        await made.commands.run("true")  # its commands are there
-        yield made
+ROOT = Path(__file__).parents[2]
+CHILD = "import asyncio, json; from {module} import {name}; print(json.dumps(asyncio.run({name}(*{arguments!r}))))"
+
+
+def apart(call: Callable[..., Awaitable[dict[str, Any]]], *arguments: object) -> dict[str, Any]:
+    """Return what a call says in a process of its own: in this one, what tests before it freed would be taken first."""
+    code = CHILD.format(module=call.__module__, name=call.__name__, arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def made() -> AsyncSandbox:
+    return AsyncSandbox(output_limit=LIMIT, message_limit="8M", memory="512M")
 
 
 def grown(before: int) -> int:
@@ -50,55 +66,77 @@ def grown(before: int) -> int:
 
 
 def begin() -> int:
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5")  # the highest so far is the present again
     return status(os.getpid(), "VmRSS")
 
 
+async def many_displays(protected: bool) -> dict[str, Any]:
+    async with made() as sandbox:
+        await sandbox.run_code(DISPLAYS.format(count=1))
+        if not protected:
+            inbound.MEMORY_FACTOR = 1 << 40  # type: ignore[attr-defined]
+        before = begin()
+        execution = await sandbox.run_code(DISPLAYS.format(count=20))
+        needed = grown(before)
+        error = execution.error and {
+            name: getattr(execution.error, name)
+            for name in ("name", "code", "setting", "limit", "from_sandbox", "reached", "value")
+        }
+        after = (await sandbox.run_code("1 + 1")).text
+    return {"needed": needed, "error": error, "results": len(execution.results), "after": after}
+
+
+async def long_answer(protected: bool, inner: str) -> dict[str, Any]:
+    async with made() as sandbox:
+        await sandbox.commands.run("true")  # its commands are there
+        count = 5 * MIB // 2 // len(inner)
+        await sandbox.run_code(REPLY.format(reply=f"'{{\"pid\":[' + {inner!r} * {count} + '0]}}'"))
+        if not protected:
+            allowance.MEMORY_FACTOR = 1 << 30
+        before, began = begin(), time.process_time()
+        with pytest.raises(CommandError) as caught:
+            await sandbox.commands.run("true")
+        needed, taken = grown(before), time.process_time() - began
+    return {
+        "needed": needed,
+        "taken": taken,
+        "code": caught.value.code.code,
+        "limit": caught.value.limit,
+        "setting": caught.value.setting,
+    }
+
+
 @pytest.mark.parametrize("protected", [True, False], ids=["", "control"])
-async def test_many_displays_are_one_answer(
-    sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch, protected: bool
-) -> None:
-    await sandbox.run_code(DISPLAYS.format(count=1))
+def test_many_displays_are_one_answer(protected: bool) -> None:
+    said = apart(many_displays, protected)
     if not protected:
-        monkeypatch.setattr(inbound, "MEMORY_FACTOR", 1 << 40)
-    before = begin()
-    execution = await sandbox.run_code(DISPLAYS.format(count=20))
-    if not protected:
-        assert execution.ok
-        assert len(execution.results) == 20
-        assert grown(before) > 3 * LIMIT
+        assert (said["error"], said["results"]) == (None, 20)
+        assert said["needed"] > 3 * LIMIT
         return
-    error = execution.error
-    assert error is not None
-    assert (error.name, error.code, error.setting) == ("OutputLimit", EndCode.OUTPUT_TOO_LARGE.code, "output_limit")
-    assert (error.limit, error.from_sandbox) == ("4.0 MiB", True)
-    assert error.reached is not None
-    assert error.reached in error.value
-    assert len(execution.results) <= 1
-    assert grown(before) < 3 * LIMIT
-    assert (await sandbox.run_code("1 + 1")).text == "2"
+    error = said["error"]
+    assert (error["name"], error["code"], error["setting"]) == (
+        "OutputLimit",
+        EndCode.OUTPUT_TOO_LARGE.code,
+        "output_limit",
+    )
+    assert (error["limit"], error["from_sandbox"]) == ("4.0 MiB", True)
+    assert error["reached"] is not None
+    assert error["reached"] in error["value"]
+    assert said["results"] <= 1
+    assert said["needed"] < 3 * LIMIT
+    assert said["after"] == "2"
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["", "control"])
 @pytest.mark.parametrize("inner", ["[],", "{},", '"abc",'])
-async def test_an_answer_about_a_command_is_not_built_if_it_is_too_much(
-    sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch, inner: str, protected: bool
-) -> None:
+def test_an_answer_about_a_command_is_not_built_if_it_is_too_much(inner: str, protected: bool) -> None:
     """The code of a cell stands in the same process as ours, so it answers in our place."""
-    count = 5 * MIB // 2 // len(inner)
-    await sandbox.run_code(REPLY.format(reply=f"'{{\"pid\":[' + {inner!r} * {count} + '0]}}'"))
-    if not protected:
-        monkeypatch.setattr(allowance, "MEMORY_FACTOR", 1 << 30)
-    before, began = begin(), time.process_time()
-    with pytest.raises(CommandError) as caught:
-        await sandbox.commands.run("true")
-    needed, taken = grown(before), time.process_time() - began
-    error: SandboxError = caught.value
-    assert taken < 20
+    said = apart(long_answer, protected, inner)
+    assert said["taken"] < 20
     if protected:
-        assert (error.code, error.setting) == (EndCode.ANSWER_TOO_LARGE, "output_limit")
-        assert error.limit == "16.0 MiB of memory, 4 times output_limit"
-        assert needed < 3 * LIMIT
+        assert (said["code"], said["setting"]) == (EndCode.ANSWER_TOO_LARGE.code, "output_limit")
+        assert said["limit"] == "16.0 MiB of memory, 4 times output_limit"
+        assert said["needed"] < 3 * LIMIT
     else:
-        assert error.code == EndCode.COMMAND_UNANSWERED
-        assert needed > 3 * LIMIT
+        assert said["code"] == EndCode.COMMAND_UNANSWERED.code
+        assert said["needed"] > 3 * LIMIT
