@@ -257,7 +257,7 @@ class Bench:
 def measure(authority: Path, ports: dict[str, int], arguments: argparse.Namespace) -> None:
     """Print a row for each measure."""
     from sandbox_kernel import Sandbox
-    from sandbox_kernel.gateway import lookup
+    from sandbox_kernel.plugins.network import lookup
 
     hosts = authority.with_name("hosts")
     hosts.write_text(f"127.0.0.1 {NAME}\n", encoding="ascii")

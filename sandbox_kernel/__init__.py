@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .core.errors import SandboxError as SandboxError
     from .core.errors import SandboxPaused as SandboxPaused
     from .core.version import __version__ as __version__
-    from .gateway.tools import Tool as Tool
-    from .gateway.tools import Tools as Tools
+    from .plugins.tools.tools import Tool as Tool  # type: ignore[import-not-found, unused-ignore]
+    from .plugins.tools.tools import Tools as Tools  # type: ignore[import-not-found, unused-ignore]
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
     from .sdk.charts import BarChart as BarChart
@@ -77,7 +77,7 @@ _PLACES = {
         "SandboxPaused",
     ),
     "core.version": ("__version__",),
-    "gateway.tools": ("Tool", "Tools"),
+    "plugins.tools.tools": ("Tool", "Tools"),
     "sdk.blocking": ("Sandbox",),
     "sdk.callbacks": ("Prompt",),
     "sdk.charts": (

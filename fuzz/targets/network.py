@@ -1,4 +1,4 @@
-"""The gateway's decision, judged by how others read the same bytes.
+"""The decision about the network, judged by how others read the same bytes.
 
 Nothing passes that one of them takes for another host, for another port or for an address, and what is dialled is
 public or was named.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from sandbox_kernel.policy.network import Address, BadRule, NetworkPolicy, Refused, Rule, Target, canonical
+from sandbox_kernel.plugins.network.policy import Address, BadRule, NetworkPolicy, Refused, Rule, Target, canonical
 from tests.support.policy import readers
 from tests.support.policy.network import BAD, PORTS, REFUSED, RULES, SAME
 

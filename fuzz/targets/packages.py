@@ -18,11 +18,11 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from sandbox_kernel.container import packages as inside
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.gateway.packages import Has
-from sandbox_kernel.gateway.requirements import asked
-from sandbox_kernel.gateway.wheel_check import check_wheel
+from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
+from sandbox_kernel.plugins.packages.packages import Has
+from sandbox_kernel.plugins.packages.wheel_check import check_wheel
+from sandbox_kernel.wheels.requirements import asked
 
 from ..judge import require
 

@@ -14,9 +14,9 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParserC  # type: ignore[attr-defined]
 
-from sandbox_kernel.gateway.buffered import Buffered
-from sandbox_kernel.gateway.http_relay import Passed, Relay
-from sandbox_kernel.policy.network import NetworkPolicy, Refused, Target
+from sandbox_kernel.plugins.network.buffered import Buffered
+from sandbox_kernel.plugins.network.http_relay import Passed, Relay
+from sandbox_kernel.plugins.network.policy import NetworkPolicy, Refused, Target
 from tests.support.gateway import Pieces
 from tests.support.requests import HONEST, SMUGGLES
 

@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 
 from sandbox_kernel.core.secret_codes import SecretCode
-from sandbox_kernel.gateway.codings import texts
-from sandbox_kernel.gateway.exchange import RequestHead, ResponseHead
-from sandbox_kernel.gateway.scrub import Scrubber, Scrubbing
-from sandbox_kernel.gateway.substitution import Held, Substitution
-from sandbox_kernel.gateway.unpacking import FREE_BYTES, MAX_TIMES
-from sandbox_kernel.gateway.value import Value
-from sandbox_kernel.policy.network import Refused
+from sandbox_kernel.plugins.network.codings import texts
+from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
+from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
+from sandbox_kernel.plugins.network.substitution import Held, Substitution
+from sandbox_kernel.plugins.network.unpacking import FREE_BYTES, MAX_TIMES
+from sandbox_kernel.plugins.network.value import Value
 from tests.support.spellings import SPELLINGS
 
 from ..judge import require

@@ -18,8 +18,9 @@ from unittest.mock import patch
 
 from sandbox_kernel.container import flow, streams, wire
 from sandbox_kernel.core.errors import WireError
+from sandbox_kernel.plugins.api import Cell, Stream
 from sandbox_kernel.session import carrier, connection
-from sandbox_kernel.session.streams import RESET_BY_KERNEL, Cell, RunningCells, Stream
+from sandbox_kernel.session.streams import RESET_BY_KERNEL, RunningCells
 
 from ..clock import Clock
 from ..judge import require
@@ -133,12 +134,6 @@ class Served:
                 self.failures += 1
                 raise LookupError
 
-    def cell_began(self, cell: Cell) -> None: ...
-
-    def cell_ended(self, cell: Cell) -> None: ...
-
-    async def close(self) -> None: ...
-
     def order(self, number: int, what: int, size: int) -> None:
         if self.orders:
             self.orders[number % len(self.orders)].put_nowait((what, size))
@@ -153,7 +148,7 @@ class Host:
         self.link = Link()
         self.service = Served()
         self.defects: list[BaseException] = []
-        self.cells = RunningCells(self.service)
+        self.cells = RunningCells()
         self.carrier = carrier.Carrier(
             self.link,  # type: ignore[arg-type]
             self.service,

@@ -15,11 +15,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Literal, TypedDict, cast
 
-from sandbox_kernel.core.codes import Note, ToolCode
-from sandbox_kernel.gateway.switch import Switch
-from sandbox_kernel.gateway.tool_calls import PREAMBLE, ToolCalls
-from sandbox_kernel.gateway.tools import Tools
-from sandbox_kernel.session.streams import Cell, Stream
+from sandbox_kernel.plugins.api import Cell, Stream
+from sandbox_kernel.plugins.tools.codes import ToolCode
+from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
+from sandbox_kernel.plugins.tools.tools import MODULE, Tools, preamble
+from sandbox_kernel.session.switch import Switch
 from tests.support.gateway import Pieces
 
 from ..judge import require
@@ -59,25 +59,19 @@ async def store(rows: list[Row], share: float | None = None) -> dict[str, Any]:
 
 
 class Silent:
-    """A `ServiceContext` of which only the number of its lines counts."""
+    """A `SessionHandle` of which only the number of its lines counts."""
 
     id = "session"
 
     def __init__(self) -> None:
         self.bounded = 0
 
-    def note(self, note: Note, **fields: object) -> None: ...
     def hold_clock(self, cell: str, *, held: bool) -> None: ...
 
-    def record(self, event: str, **fields: Any) -> None: ...
-
-    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-        raise NotImplementedError
-
-    def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
         require(fields["tool"] in (None, "search", "store"), fields)
-        require(len(note.text) < 4000, note.text)
-        self.bounded += bounded
+        require(len(fields["reason"]) < 4000, fields["reason"])
+        self.bounded += event == "tool"
 
     def tell(self, text: str) -> None:
         require(len(text) < 4000, text)
@@ -96,7 +90,7 @@ def prepared() -> Iterator[None]:
 
 def run(data: bytes) -> None:
     """The first byte says how the rest is cut."""
-    step, raw = (data[0] if data else 0) or 1 << 16, PREAMBLE + data[1:]
+    step, raw = (data[0] if data else 0) or 1 << 16, preamble(MODULE) + data[1:]
     pieces = Pieces(*(raw[at : at + step] for at in range(0, len(raw), step)))
     _loop.run_until_complete(_serve(pieces))
 
@@ -104,8 +98,8 @@ def run(data: bytes) -> None:
 async def _serve(pieces: Pieces) -> None:
     told = Silent()
     calls = ToolCalls(_tools, told)
-    calls.cell_began(CELL)
-    await Switch(calls, None, 60.0).serve(cast(Stream, pieces), CELL)
+    calls.cell_sent(CELL)
+    await Switch({calls.preamble: calls}, None, 60.0).serve(cast(Stream, pieces), CELL)
     await calls.close()
     wrong = list(_wrong)
     _wrong.clear()

@@ -1,8 +1,6 @@
 """Settings: where they come from, how each is written, and what it may be.
 
 - `values`: How one value is read and checked.
-- `network_values`: How the way out is written: rules, where secrets are found, and the host's own proxy.
-- `package_values`: How packages that cells may install are written.
 - `setting`: One setting.
 - `table`: The table of all settings, in groups.
 - `pool_values`: The forms of settings for sandboxes that are ready before they are asked for.

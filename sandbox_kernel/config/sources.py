@@ -18,7 +18,6 @@ from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
 from ..core.usage_codes import UsageCode
 from ..plugins import index
-from .network_values import require_rules
 from .table import SETTINGS
 from .values import config_path, did_you_mean
 
@@ -162,8 +161,6 @@ def resolve(values: Mapping[str, object]) -> Settings:
     limits = {SETTINGS[name].field: value for name, value in checked.items() if SETTINGS[name].is_limit}
     others = {SETTINGS[name].field: value for name, value in checked.items() if not SETTINGS[name].is_limit}
     settings = Settings(limits=Limits(**limits), **others)
-    if settings.secrets:
-        require_rules(settings.secrets, settings.network)
     for module in index.settings_of():
         if hasattr(module, "check"):
             module.check(settings)

@@ -11,9 +11,6 @@ from ..core import zone
 from ..core.model import GIB, KIB, MIB
 from ..plugins import index
 from . import pool_values
-from .network_values import certificates, proxy, rules, secrets
-from .package_values import index as package_index
-from .package_values import packages
 from .setting import Setting
 from .values import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 
@@ -220,73 +217,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "folder.",
         ),
     ),
-    "Network": (
-        Setting(
-            "network",
-            rules,
-            "The hosts that cells may reach: `host`, `host:port`, or `*.host` for all names below it. `GET` before a "
-            "rule allows plain HTTP. An address is allowed only if a rule contains it. The host makes the connections."
-            " Without rules there is no network.",
-            "nothing",
-        ),
-        Setting(
-            "secrets",
-            secrets,
-            "Secrets that the host inserts into requests. Cells see a placeholder. Each entry says where the value is "
-            "found, for which hosts it is, and optionally in which header. It never contains the value, and it allows "
-            "no connection.",
-            "none",
-            singular="secret",
-        ),
-        Setting(
-            "network_connections",
-            number(int, 1, 1000),
-            "Connections that the cells of one session may have open at the same time.",
-        ),
-        Setting(
-            "network_bytes",
-            size(64 * KIB),
-            "Bytes that the connections of one cell may receive, and the same number again that they may send. A "
-            "session may use ten times as much.",
-        ),
-        Setting(
-            "network_timeout",
-            seconds(1, 3600),
-            "How long a connection may take to open, and how long it may stay silent. The clock of the cell keeps "
-            "running.",
-        ),
-        Setting(
-            "network_proxy",
-            proxy,
-            "The HTTP proxy that the host must use itself. environment: the proxy in the variables HTTPS_PROXY, "
-            "NO_PROXY, ... of the kernel process.",
-            "none",
-        ),
-        Setting(
-            "network_certificates",
-            certificates,
-            "A PEM file of certificate authorities that cells trust in addition to the public ones. The host trusts "
-            "them too, for connections with a secret.",
-            "none",
-        ),
-    ),
-    "Packages": (
-        Setting(
-            "packages",
-            packages,
-            "Packages that cells may install with `pip install`: names, with allowed extras, or `*` for the whole "
-            "index. Dependencies are included. The host resolves, fetches and checks wheels.",
-            "none",
-            singular="package",
-        ),
-        Setting(
-            "packages_index",
-            package_index,
-            "The package index, also for `install`. It replaces the index that this machine's pip uses.",
-            "pip's own",
-        ),
-        Setting("packages_size", size(MIB), "Size of the wheels that may be installed at one time."),
-    ),
+    "Network": _of_plugins("Network"),
+    "Packages": _of_plugins("Packages"),
     "Screen and monitor": _of_plugins("Screen and monitor"),
     "Names and records": (
         Setting(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -177,6 +177,21 @@ engine = Form(
     '"unix:///..." or "broker:///..."',
 )
 """An engine that there is."""
+
+
+def texts_of(name: str, raw: object, what: str) -> list[str]:
+    """Return texts that were given as one, with commas between them, or as a list of such texts."""
+    if raw is None:
+        return []
+    given = [raw] if isinstance(raw, str) else raw
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
+        raise refuse(name, raw, f"{name} is not a list of {what}")
+    found: list[str] = []
+    for one in given:
+        if not isinstance(one, str):
+            raise refuse(name, one, f"{name} is not a list of {what}")
+        found += [] if one.strip().lower() in ("", "none") else [text.strip() for text in one.split(",")]
+    return found
 
 
 def listed(form: re.Pattern[str], what: str, example: str, metavar: str) -> Form[tuple[str, ...]]:

@@ -24,7 +24,5 @@ standard library and each other, and are written for Python 3.9 and later.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
 - `outputs`: What an output names and cannot load becomes part of it; in the kernel.
 - `commands`: Commands beside the cells; in the kernel, with the first of them.
-- `tools`: The caller's tools as functions; in the kernel, and only where there are some.
-- `packages`: Packages that came: unpacked behind what the image has; in the kernel.
 - `start`: What comes before: the shield, and the kernel as early as can be.
 """

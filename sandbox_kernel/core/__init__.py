@@ -8,7 +8,6 @@
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
 - `network_codes`: The codes of the guarded way out: why a connection of a cell is refused.
-- `tool_codes`: How the call of a caller's tool ended.
 - `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `secret_codes`: Why an exchange with the host of a secret is refused.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.

@@ -16,12 +16,11 @@ from .network_codes import NetworkCode
 from .output_codes import OutputCode
 from .secret_codes import SecretCode
 from .snapshot_codes import SnapshotCode
-from .tool_codes import ToolCode
 from .usage_codes import UsageCode
 
 __all__ = [
     "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "NetworkCode", "Note",
-    "OutputCode", "SecretCode", "Severity", "SnapshotCode", "Survived", "ToolCode",
+    "OutputCode", "SecretCode", "Severity", "SnapshotCode", "Survived",
     "UsageCode", "find",
 ]  # fmt: skip
 
@@ -31,7 +30,6 @@ TABLE: dict[str, type[Code]] = {
     "Files": FileCode,
     "Network": NetworkCode,
     "Secrets": SecretCode,
-    "Tools": ToolCode,
     "Ends": EndCode,
     "Snapshots": SnapshotCode,
     "Usage": UsageCode,

@@ -201,11 +201,6 @@ class Settings:
         return bool(self.network or self.secrets)
 
     @property
-    def is_served(self) -> bool:
-        """Whether the host serves connections of cells at all: into a network, or for packages."""
-        return self.has_way_out or bool(self.packages)
-
-    @property
     def reach(self) -> str | None:
         """What cells may reach, for people; None if that is nothing. Long lists are cut."""
         more = len(self.network) - MOST_RULES_SHOWN

@@ -18,6 +18,7 @@
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `multiplexed`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
+- `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
 - `sockets`: Where a broker listens.
 - `wall`: How an engine closes in, for people.

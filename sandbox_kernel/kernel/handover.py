@@ -29,8 +29,8 @@ class Left(NamedTuple):
 
     fd: int
     container: dict[str, Any]
-    way_out: dict[str, Any] | None
-    """What the container's cells know of their way out; it was made before they were."""
+    plugins: dict[str, Any]
+    """What plugins prepared for the container: it was made with that."""
     listeners: int
     """Subscriptions to what the process published; they come again in a moment."""
     ports: dict[str, int]
@@ -46,9 +46,9 @@ def collect(settings: Settings, place: pipe_holder.Place, *, wanted: bool = True
         return None
     fd, state = left
     ports = state.get(pipe_holder.PORTS) or {}
-    if wanted and state.get("settings") == _digest(settings):
+    if wanted and state.get("settings") == _digest(settings) and "plugins" in state:
         listeners, engine = int(state.get("listeners", 0)), str(state.get("engine", ""))
-        return Left(fd, state["container"], state.get("way_out"), listeners, ports, engine)
+        return Left(fd, state["container"], dict(state["plugins"]), listeners, ports, engine)
     for each in (fd, *ports.values()):
         os.close(each)
     return None
@@ -64,14 +64,14 @@ def engine_of(settings: Settings, left: Left | None) -> Inspectable:
 async def leave(
     session: Session,
     place: pipe_holder.Place,
-    way_out: dict[str, Any] | None = None,
+    plugins: Mapping[str, Any],
     *,
     listeners: int = 0,
     ports: Mapping[str, int] = NO_PORTS,
 ) -> int:
     """Leave the session's container at `place`, with a pipe holder, and return the number of its process.
 
-    `way_out` is what only the two processes and the pipe holder get to know, in memory; `ports` are sockets that
+    `plugins` is what only the two processes and the pipe holder get to know, in memory; `ports` are sockets that
     listen, and stay the caller's. Raises `SandboxError` or `OSError` if it cannot be left: it ends, then.
     """
     listener, path = pipe_holder.listen(place)
@@ -79,7 +79,7 @@ async def leave(
         undo.callback(pipe_holder.forget, path)
         given = await session.park()
         try:
-            known = {"settings": _digest(session.settings), "container": given.state, "way_out": way_out}
+            known = {"settings": _digest(session.settings), "container": given.state, "plugins": dict(plugins)}
             engine = getattr(session.engine, "address", "")
             state = {**known, "listeners": listeners, "engine": engine, pipe_holder.PORTS: [*ports]}
             files = (given.fd, *ports.values())

@@ -12,10 +12,11 @@ import json
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.resources import keep_ends_of_children
+from ..engines.preparations import Preparations
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec
 from . import pipe_holder
@@ -25,17 +26,16 @@ if TYPE_CHECKING:
 
     from ..core.model import Settings
     from ..engines.base import Ahead
-    from ..gateway.opening import WayOut
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that imports may keep the loop waiting, each time."""
 
 
 class HeadStart(NamedTuple):
-    """What was begun: the first container, and the way out that its spec is for."""
+    """What was begun: the first container, and what plugins prepared for it."""
 
     ahead: Ahead | None = None
-    way_out: WayOut | None = None
+    prepared: Preparations | None = None
 
 
 NOTHING_BEGUN = HeadStart()
@@ -74,9 +74,8 @@ def head_start(connection_file: str, settings: Settings) -> HeadStart:
         connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))
         if pipe_holder.left(pipe_holder.place(connection_file, str(connection.get("key", "")))):
             return NOTHING_BEGUN
-        way_out = way_out_of(settings)
-        inside = way_out.inside if way_out is not None else None
-        return HeadStart(ask_ahead(of_session(settings), new_spec(settings, inside=inside)), way_out)
+        prepared = Preparations(settings)
+        return HeadStart(ask_ahead(of_session(settings), new_spec(settings, inside=prepared.inside)), prepared)
     except (OSError, ValueError, AttributeError, SandboxError):
         return NOTHING_BEGUN
 
@@ -107,18 +106,6 @@ def run_kernel(
         return int(await proxy.run())
 
     return asyncio.run(run())
-
-
-def way_out_of(settings: Settings, kept: dict[str, Any] | None = None) -> WayOut | None:
-    """Return the way out that the settings ask for; `kept` is what the kernel process before knew of it.
-
-    Raises `ConfigurationError`. Nothing of the gateway is loaded for settings that ask for none.
-    """
-    if not settings.is_served:
-        return None
-    from ..gateway.opening import WayOut
-
-    return WayOut(settings, kept)
 
 
 async def import_meanwhile(name: str) -> ModuleType:

@@ -20,13 +20,14 @@ from ..core.errors import ConfigurationError, ProtocolError, SandboxError
 from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Engine
+from ..engines.preparations import Preparations
 from ..engines.refusal import Refusal
 from ..session import protocol
 from ..session.session import Session
 from . import handover, pipe_holder, ports
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
-from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile, way_out_of
+from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
 from .kernel_info import kernel_info
 from .overflow import Overflow
 from .parent import until_left
@@ -34,7 +35,6 @@ from .state_message import state
 
 if TYPE_CHECKING:
     from ..engines.about import Inspectable
-    from ..gateway.opening import WayOut
     from .sockets import FrontSockets
 
 LISTENERS_SECONDS = 5.0
@@ -105,7 +105,7 @@ class Proxy:
         self._left = None
         if asked is None:
             self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
-        self._way_out = way_out = self._opened(begun)
+        self._prepared = self._preparations(begun)
         engine: Engine
         if self.problem is None:
             engine = made = asked or handover.engine_of(self.settings, self._left)
@@ -117,8 +117,7 @@ class Proxy:
             engine,
             self,
             ahead.spec if ahead is not None else None,
-            inside=way_out.inside if way_out is not None else None,
-            service=way_out.service if way_out is not None else None,
+            prepared=self._prepared,
         )
         self.session.hints.audience, self.session.hints.beside = NOTEBOOK, lies_beside
         self.emit = self.session.emit
@@ -315,19 +314,19 @@ class Proxy:
 
     # --- from start to end ---
 
-    def _opened(self, begun: HeadStart) -> WayOut | None:
-        """Return the way out of the container that is there or asked for, or of the next; None if there is none."""
-        if self.problem is not None or (self._left is None and begun.way_out is not None):
-            return begun.way_out
+    def _preparations(self, begun: HeadStart) -> Preparations:
+        """Return what is prepared for the container that is there or asked for, or for the next."""
+        if self._left is None and begun.prepared is not None:
+            return begun.prepared
         try:
-            return way_out_of(self.settings, self._left.way_out if self._left is not None else None)
+            return Preparations(self.settings, state=self._left.plugins if self._left is not None else None)
         except ConfigurationError as error:
             self.problem = _until_mended(error)
         if self._left is not None:  # it ends, since nobody could serve it
             for fd in (self._left.fd, *self._left.ports.values()):
                 os.close(fd)
             self._left = None
-        return None
+        return Preparations(Settings())
 
     def _start_session(self) -> None:
         if self._left is None:
@@ -349,7 +348,7 @@ class Proxy:
     async def _leave(self) -> None:
         """Leave the container, and the sockets on which clients knock, for the next process."""
         open_ones = ports.open_ports(self.connection)
-        known, heard = None if self._way_out is None else self._way_out.state(), self.sockets.listeners
+        known, heard = self._prepared.state(), self.sockets.listeners
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
                 await handover.leave(self.session, self.meeting_place, known, listeners=heard, ports=open_ones)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ..core.code import Code
 from ..core.errors import SandboxError
 from ..core.finding import Finding, Screened
-from ..core.model import Message, SandboxSample, Settings
+from ..core.model import Inside, Message, SandboxSample, Settings
 
 if TYPE_CHECKING:
     import argparse
@@ -77,8 +77,8 @@ class SessionHandle(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    def emit(self, event: str, **fields: Any) -> None:
-        """Tell all listeners of an event; where an audit is kept, it has a line of it."""
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        """Tell all listeners of a `SessionEvent`; where an audit is kept, it has a line of it. Never raises."""
 
     def measure(self) -> None:
         """Have the sandbox measure what is used from now on; does nothing without one."""
@@ -88,6 +88,15 @@ class SessionHandle(Protocol):
 
     def say(self, text: str) -> None:
         """Say one line on stderr of the cell that runs, or of the next one."""
+
+    def tell(self, text: str) -> None:
+        """Say one line on stderr of the cell that runs, if there is one that was not told too much already."""
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        """Stop the clock of a cell, or let it go on once it was let go as often as it was held."""
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask the sandbox's agent; what it says may be anything. Raises `SandboxDied`."""
 
     def block(self, error: SandboxError) -> None:
         """End the kernel with all of its processes, and the cells that run in it with `error`."""
@@ -228,7 +237,136 @@ class TransferListener(Protocol):
         """Take a question about files and its answer; what the sandbox says in it may be anything."""
 
 
+# --- connections of cells ---------------------------------------------------------------------------------------------
+
+
+class StreamReset(Exception):
+    """The connection is broken: by the cell, by the service, or with the kernel that it belonged to."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"the connection was reset: {code}")
+        self.code = code
+        """What `reset` was called with, or one of the codes in `session.streams`."""
+
+
+class Stream(Protocol):
+    """The host's end of one connection that a cell opened. One task may receive while another one sends.
+
+    What has come and is not received yet is bounded, and so is what a `send` holds: a side that does not read makes
+    the other one wait. A stream has no time limit of its own; the service sets them.
+    """
+
+    @property
+    def number(self) -> int:
+        """Unique within one container."""
+
+    def idle(self, *, idle: bool) -> None:
+        """Note whether it waits for a request of the cell's: then it may be broken, to make room for another one."""
+
+    async def receive(self) -> bytes:
+        """Return what has come, waiting for it; b"" once the cell has finished sending. Raises `StreamReset`."""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`; waits until it is on its way to the container. Raises `StreamReset`.
+
+        Must not be called after `finish`. A send that is cancelled may have sent a part.
+        """
+
+    async def finish(self) -> None:
+        """Say that nothing more will be sent, behind what was sent; idempotent. Raises `StreamReset`."""
+
+    def reset(self, code: str) -> None:
+        """Break the connection both ways, at once; idempotent. What was sent and has not arrived may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The cell that a connection is charged to: the one that ran when it was opened, or the last one that did.
+
+    Threads outlive their cells, and the host cannot know whose a connection is: so between two cells, it is the one
+    before. A connection that is opened before a kernel's first cell is reset, and no service hears of it.
+    """
+
+    id: str
+    """The `msg_id` of its execute_request: unique within a session."""
+
+
+@runtime_checkable
+class StreamService(Protocol):
+    """Serves connections that cells open to a port of their sandbox's loopback."""
+
+    @property
+    def preamble(self) -> bytes:
+        """The first bytes of its connections, that no other service's begin with; b"": those without such bytes."""
+
+    async def serve(self, stream: Stream, cell: Cell) -> None:
+        """Serve one connection, behind the preamble; returns when it is over.
+
+        A stream that is left open then is reset. It is cancelled when the stream's container ends. A `StreamReset`
+        that comes out of it is an ordinary end; any other error resets the stream and is reported as a defect.
+        """
+
+
+class Preparation(Protocol):
+    """A plugin's part in a session, made before the session is: its sandboxes start with what it has for them.
+
+    A sandbox keeps that, so a process that takes one over makes its part of what the process before knew.
+    """
+
+    @property
+    def inside(self) -> Inside:
+        """What goes into each sandbox of the session."""
+
+    def service(self, session: SessionHandle) -> SessionService:
+        """Return the part, once there is the session. Called once."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what the process has to know that takes over the sandbox: JSON, without a value of a secret."""
+
+
+class Prepare(Protocol):
+    """Makes a preparation."""
+
+    def __call__(
+        self,
+        settings: Settings,
+        given: object,
+        state: Mapping[str, Any],
+        environment: Mapping[str, str],
+    ) -> Preparation:
+        """Make it.
+
+        Args:
+            settings: Of the session.
+            given: What its caller gives the plugin, unchecked; None if that is nothing.
+            state: The `state` of the process before; empty without one.
+            environment: Variables of this process.
+
+        Raises:
+            ConfigurationError: There cannot be a session: a file that is missing, a value that is improper.
+        """
+
+
 # --- plugins ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is missing, or may be, and what to do."""
+
+    missing: str
+    remedy: str
+    certain: bool = True
+    """Whether a kernel would miss it too: a variable may be set for a Jupyter that was started elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a plugin says of what its settings name."""
+
+    there: str
+    """One line for when nothing is missing."""
+    problems: tuple[Problem, ...] = ()
 
 
 Sign = Callable[[Sequence[tuple[str, str]], Mapping[str, Any]], str]
@@ -252,7 +390,13 @@ class Plugin:
     service: Callable[[Settings, SessionHandle], SessionService] | None = None
     """Makes its part of a session, when the session is made. For ours `index` says which setting asks for it; that of
     another package takes part where the setting `plugins` names it."""
+    prepare: Prepare | None = None
+    """Makes its part of a session where sandboxes have to start with something of it; in place of `service`."""
     sign: Callable[[Settings], Sign] | None = None
     """Return what signs a statement with the key that the settings name. Raises `ConfigurationError` if none can be."""
+    sdk: Callable[[Any], Any] | None = None
+    """Makes what methods of the SDK call for one sandbox, of its `sandbox_kernel.sdk.instance.Instance`."""
+    diagnose: Callable[[Settings, Mapping[str, str]], Diagnosis] | None = None
+    """Looks whether what the settings name is there, for a kernel that has these variables. `doctor` asks it."""
     no_snapshot: Callable[[Settings], str | None] | None = None
     """Says why a snapshot of a session with it would lack something that counts; None if it would not."""

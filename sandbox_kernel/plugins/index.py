@@ -8,7 +8,7 @@ never for the start of a kernel that names none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "frameworks": (),
     "mcp": ("mcp",),
     "monitor": (),
+    "network": (),
+    "packages": (),
     "qemu": (),
     "record": ("receipt", "audit"),
     "screen": ("screen",),
+    "tools": (),
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""
@@ -36,21 +39,39 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),
+    "network": (
+        "network",
+        "secrets",
+        "network_connections",
+        "network_bytes",
+        "network_timeout",
+        "network_proxy",
+        "network_certificates",
+    ),
+    "packages": ("packages", "packages_index", "packages_size"),
 }
 """Those that have settings, each with the names of these; its module `settings` has their `SETTINGS`, the title of
 their `GROUP`, and `check`, if they have to fit to others."""
-SERVICES: dict[str, tuple[str, object]] = {
-    "screen": ("screen", "off"),
-    "monitor": ("monitor", None),
-    "record": ("audit", None),
+SERVICES: dict[str, dict[str, object]] = {
+    "screen": {"screen": "off"},
+    "monitor": {"monitor": None},
+    "record": {"audit": None},
+    "network": {"network": (), "secrets": ()},
+    "packages": {"packages": ()},
+    "tools": {},
 }
-"""Those that take part in sessions, in order: the setting that asks for it, and the value that does not."""
+"""Those that take part in sessions, in order: the settings that ask for it, each with the value that does not.
+
+One without settings takes part where a caller gives it something.
+"""
+REQUIRES: dict[str, tuple[str, ...]] = {"frameworks": ("tools",), "packages": ("tools",)}
+"""Those that import others, each with these."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 
 
 def is_here(name: str) -> bool:
-    """Return whether one of our plugins is a part of this installation."""
-    return Path(__file__).with_name(name).joinpath("plugin.py").is_file()
+    """Return whether one of our plugins is a part of this installation, with those that it needs."""
+    return all(Path(__file__).with_name(one).joinpath("plugin.py").is_file() for one in (name, *REQUIRES.get(name, ())))
 
 
 def plugins() -> Iterator[Plugin]:
@@ -119,13 +140,22 @@ def with_setting(name: str) -> str | None:
     return next((plugin for plugin, names in SETTINGS.items() if name in names), None)
 
 
-def services(settings: Settings) -> Iterator[Plugin]:
-    """Yield the plugins that take part in a session. Raises `ConfigurationError` for one that does not work here."""
-    for name, (setting, off) in SERVICES.items():
-        if getattr(settings, setting) != off:
-            yield plugin(name, setting=setting)
+def services(settings: Settings, given: Container[str] = ()) -> Iterator[Plugin]:
+    """Yield the plugins that take part in a session.
+
+    Args:
+        settings: Of the session.
+        given: The names of those that a caller gives something.
+
+    Raises:
+        ConfigurationError: One of them is not here, or cannot be used.
+    """
+    for name, asking in SERVICES.items():
+        asked = [setting for setting, off in asking.items() if getattr(settings, setting) != off]
+        if asked or (not asking and name in given):
+            yield plugin(name, setting=asked[0] if asked else name)
     for name in settings.plugins:
-        found = _of_another_package("service", name, lambda plugin: [plugin.name] if plugin.service else [])
+        found = _of_another_package("service", name, lambda one: [one.name] if one.service or one.prepare else [])
         if found is None:
             words = f"no plugin of another package has the name {name!r} and a part in sessions"
             raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting="plugins")

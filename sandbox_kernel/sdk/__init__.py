@@ -11,7 +11,6 @@
 - `variables`: Variables of the environment, for a sandbox or for one call.
 - `options`: What a caller opens a sandbox with.
 - `cell`: One call of `run_code` as a request of a session.
-- `network`: The way out of its cells, if the settings ask for one.
 - `paths`: Paths of a sandbox, as callers write them.
 - `entries`: What lies in a folder, and what changes in it.
 - `folders`: Folders of a sandbox, for callers.
@@ -24,7 +23,6 @@
 - `ownership`: Whose a sandbox is, and with what it ends.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
 - `metrics`: What a sandbox uses.
-- `installing`: Packages into a sandbox that runs.
 - `snapshotting`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
 - `internal_cells`: Cells of this package's own, which do something for a caller.

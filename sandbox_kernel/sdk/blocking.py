@@ -35,12 +35,20 @@ from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Data
 from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo
 from .input import late, limit_of, pieces
-from .installing import InstalledPackage
 from .messages import OutputMessage
 from .paginators import SandboxPaginator, asked_for
 from .paths import Name
 from .snapshotting import SnapshotInfo, own_store
-from .values import Keywords, Missed, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, SandboxUsage
+from .values import (
+    InstalledPackage,
+    Keywords,
+    Missed,
+    NetworkUsage,
+    SandboxInfo,
+    SandboxMetrics,
+    SandboxQuery,
+    SandboxUsage,
+)
 
 if TYPE_CHECKING:
     from ..core.finding import Screened

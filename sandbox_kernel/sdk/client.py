@@ -28,7 +28,6 @@ from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
-from .installing import InstalledPackage, Packages
 from .instance import Instance, Origin
 from .messages import OutputMessage
 from .metrics import Metrics
@@ -36,6 +35,7 @@ from .options import SandboxOptions
 from .paginators import AsyncSandboxPaginator, asked_for
 from .snapshotting import SnapshotInfo, Snapshots
 from .values import (
+    InstalledPackage,
     Keywords,
     Missed,
     NetworkUsage,
@@ -76,7 +76,6 @@ class AsyncSandbox:
         self.settings = options.settings
         self.metadata, self.notebook_cell = options.metadata, options.notebook_cell
         self._instance = instance = Instance(self, options)
-        self._packages = Packages(instance)
         self._snapshots = Snapshots(instance)
         self._metrics = Metrics(instance)
         self.files = AsyncFiles(Place(instance), FileLimits.of(self.settings.limits))
@@ -226,7 +225,8 @@ class AsyncSandbox:
         Raises:
             ConfigurationError: It cannot be, for the reason that its code says.
         """
-        return await self._packages.install(packages, progress)
+        found: builtins.list[InstalledPackage] = await self._instance.part("packages").install(packages, progress)
+        return found
 
     # --- what it is, and uses ---
 
@@ -270,7 +270,7 @@ class AsyncSandbox:
             outputs=settings.outputs,
             network=settings.network or "none",
             secrets=tuple(secret.name for secret in settings.secrets),
-            tools=instance.network.tools,
+            tools=tools.tools.names if (tools := instance.prepared.of("tools")) is not None else (),
             limits=settings.limits,
             python=str(language["version"]) if "version" in language else None,
             metadata=dict(self.metadata),
@@ -294,7 +294,9 @@ class AsyncSandbox:
     @property
     def network_usage(self) -> NetworkUsage:
         """What the connections of its cells came to until now."""
-        return self._instance.network.usage
+        network = self._instance.prepared.of("network")
+        usage: NetworkUsage = NetworkUsage() if network is None else network.usage
+        return usage
 
     async def usage(self) -> SandboxUsage:
         """Return what the sandbox uses now, by its own word.

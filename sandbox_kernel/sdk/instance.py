@@ -16,21 +16,24 @@ from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import (
     CellInterrupted,
     ConfigurationError,
+    NetworkDenied,
     SandboxClosed,
     SandboxDied,
     SandboxError,
     SandboxPaused,
 )
 from ..core.tasks import Tasks, noted_in
+from ..engines.preparations import Preparations
+from ..plugins import index
 from ..session import snapshot_facts
 from ..session.session import Session
+from ..session.streams import works_for
 from . import starts
 from .cell import Cell, Front, Tell, submit_silently
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
-from .network import Network
 from .options import SandboxOptions
-from .values import seconds
+from .values import NetworkDenial, seconds
 
 MARGIN_SECONDS = 5.0
 
@@ -85,13 +88,13 @@ class Instance:
         self.ownership = options.ownership()
         self.lifetime = self.ownership.lifetime
         self.cells: dict[str, Cell] = {}
-        self.network = Network(self.settings, self.cells, options.tools)
+        self._parts: dict[str, Any] = {}
+        self.prepared = Preparations(self.settings, {**options.given, "network": self._denied})
         self.session = Session(
             self.settings,
             self.ownership.engine,
             Front(self.cells),
-            inside=self.network.inside,
-            service=self.network.service,
+            prepared=self.prepared,
             identity=self.ownership.name,
         )
         self.origin: Origin | None = None
@@ -127,6 +130,19 @@ class Instance:
     @property
     def runs_a_cell(self) -> bool:
         return any(self.session.requests.queue.running_cells())
+
+    def part(self, plugin: str) -> Any:
+        """Return what a plugin has for callers of this sandbox. Raises `ConfigurationError` if it is not here."""
+        if plugin not in self._parts:
+            made = index.plugin(plugin).sdk
+            assert made is not None  # noqa: S101 (for the type: the SDK names none else)
+            self._parts[plugin] = made(self)
+        return self._parts[plugin]
+
+    def _denied(self, cell: str, denied: NetworkDenied) -> None:
+        if (found := self.cells.get(cell)) is not None:
+            code, reason = denied.code.code, denied.message
+            found.hear(NetworkDenial(code=code, reason=reason, host=denied.host, port=denied.port))
 
     def check(self, *, paused: bool = False) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here, and `SandboxPaused` unless now, or `paused`."""
@@ -166,7 +182,8 @@ class Instance:
             raise ConfigurationError(
                 UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
             )
-        self.network.check_outside(self.session.id)
+        if works_for.get() == self.session.id:  # a tool that one of its cells waits for
+            raise ConfigurationError(UsageCode.SANDBOX_IN_TOOL)
         limit = None if timeout is None else seconds(timeout)
         interrupts = self._interrupts
         self._calls += 1

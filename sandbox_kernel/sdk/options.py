@@ -6,8 +6,8 @@ Imports config.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..config.sources import from_keywords
 from ..core.codes import UsageCode
@@ -16,9 +16,6 @@ from ..core.model import Settings
 from . import variables
 from .ownership import Ownership
 from .values import Attached, seconds
-
-if TYPE_CHECKING:
-    from ..gateway.tools import Tools
 
 HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
 """Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
@@ -37,7 +34,8 @@ class SandboxOptions:
     seconds: float | None
     """How long the sandbox may last; None is as long as it is used."""
     metadata: dict[str, str]
-    tools: Tools | None = None
+    given: Mapping[str, object] = field(default_factory=dict)
+    """What its caller gives to plugins, by their names."""
     detached: bool | Attached = False
     notebook_cell: str | None = None
     """The cell of a notebook that is run next, whose figures share a library; None where each result stands alone."""
@@ -79,13 +77,9 @@ class SandboxOptions:
             settings = given
         if envs:
             settings = replace(settings, environment=variables.of_sandbox(envs))
-        tools: Tools | None = None
         life = _life(life, lifetime, detached=detached is not False, tools=given_tools is not None)
-        if given_tools is not None:
-            from ..gateway.tools import Tools
-
-            tools = Tools.given(given_tools)
-        return cls(settings, None if life is None else seconds(life), _texts(metadata), tools, detached)
+        to_plugins = {} if given_tools is None else {"tools": given_tools}
+        return cls(settings, None if life is None else seconds(life), _texts(metadata), to_plugins, detached)
 
 
 def _life(life: object, lifetime: object, *, detached: bool, tools: bool) -> object:

@@ -94,7 +94,7 @@ class Snapshots:
     def require(self, ability: Ability) -> None:
         """Raise `AbilityMissing`, or `FileRefused` for a sandbox of which something would be missing."""
         self._instance.session.pauses.demand(ability)
-        snapshot_facts.require_whole(self._instance.settings, tools=bool(self._instance.network.tools))
+        snapshot_facts.require_whole(self._instance.settings, self._instance.prepared.given)
 
     @property
     def _store(self) -> tuple[Store, int]:
@@ -119,7 +119,7 @@ def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, 
     with own_store(options.settings).open(name) as saved:
         said = saved.head.about
         settings = snapshot_facts.settings_of(name, said, options.settings, given)
-        snapshot_facts.require_whole(settings, tools=options.tools is not None)
+        snapshot_facts.require_whole(settings, options.given)
         return Origin(name, said, os.dup(saved.content)), settings, options
 
 

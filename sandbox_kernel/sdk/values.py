@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 from ..config.values import seconds as parse_seconds
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, format_bytes
 
-if TYPE_CHECKING:
-    from ..gateway.tools import Tool, Tools, ToolSource
+
+class ToolSource(Protocol):
+    """What has tools of another framework."""
+
+    def as_tools(self) -> Iterable[Any]:
+        """Return each as a `Tool`."""
 
 
 class Attached(NamedTuple):
@@ -105,7 +109,7 @@ class Keywords(SettingKeywords, total=False):
     """Texts to find it by."""
     envs: Mapping[str, str] | None
     """Variables of its cells and commands."""
-    tools: Tools | ToolSource | Iterable[Tool | Callable[..., Any]] | None
+    tools: ToolSource | Iterable[Any] | None
     """Functions of the caller's that cells call: `from sandbox_tools import ...`."""
     template: str | None
     """The image, by the name that hosted interpreters have for it."""
@@ -271,6 +275,17 @@ class NetworkUsage:
     """How many connections and requests were refused, by code."""
     received_bytes: int = 0
     sent_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPackage:
+    """A package that came into a sandbox."""
+
+    name: str
+    version: str
+    sha256: str
+    """Of its wheel."""
+    bytes: int
 
 
 class UsualSeconds(float):

@@ -11,7 +11,7 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `link`: The host's end of the wire: frames both ways, and questions with answers.
 - `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
 - `services`: The plugins' parts of a session.
-- `service_context`: What a service may report, and to whom.
+- `switch`: Several services behind the one port.
 - `meter`: What one cell used of processor and memory, as its sandbox says.
 - `state_table`: What a table of states is.
 - `states`: The states of one container, and what may follow what.

@@ -15,6 +15,7 @@ from ..container import flow, wire
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, WireError
 from ..core.tasks import Report, Tasks
+from ..plugins.api import Cell, StreamReset
 from .connection import Connection
 from .link import Link
 from .streams import (
@@ -22,10 +23,8 @@ from .streams import (
     RESET_CROWDED,
     RESET_LEFT_OPEN,
     RESET_UNCHARGED,
-    Cell,
     RunningCells,
     Service,
-    StreamReset,
 )
 
 AT_ONCE = 256 << 10

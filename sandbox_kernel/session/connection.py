@@ -11,7 +11,8 @@ import contextlib
 from typing import Protocol
 
 from ..container import flow
-from .streams import RESET_BY_CELL, StreamReset
+from ..plugins.api import StreamReset
+from .streams import RESET_BY_CELL
 
 AHEAD = 256 << 10
 """Bytes that a stream holds for the container beyond what one `send` brings, so that its service can fetch more."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ..core.errors import SandboxError
 from ..core.model import Message, SandboxSample, Settings
 from ..core.tasks import Tasks, log_defect
+from ..engines.preparations import Preparations
 from ..plugins import index
 from ..plugins.api import (
     CellGuard,
@@ -27,12 +28,15 @@ from ..plugins.api import (
     RunningCell,
     SessionEvent,
     SessionService,
+    StreamService,
     TransferListener,
 )
 from .agent_words import Usage
 from .meter import Meter
 from .requests.queue import PendingRequest
 from .requests.scheduler import Scheduler
+from .streams import Service
+from .switch import switch
 
 CLOSE_SECONDS = 5.0
 """How long one part may take to end with its session."""
@@ -50,6 +54,7 @@ class _Session(Protocol):
     def is_open(self) -> bool: ...
     @property
     def is_closed(self) -> bool: ...
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
     async def usage(self) -> Usage: ...
     async def sample(self) -> SandboxSample: ...
 
@@ -72,8 +77,8 @@ class _Handle:
     def is_closed(self) -> bool:
         return self._session.is_closed
 
-    def emit(self, event: str, **fields: Any) -> None:
-        self._emit(event, **fields)
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        self._emit(event, room, first, **fields)
 
     def measure(self) -> None:
         self._session.meter.start()
@@ -83,6 +88,15 @@ class _Handle:
 
     def say(self, text: str) -> None:
         self._session.requests.say(text)
+
+    def tell(self, text: str) -> None:
+        self._session.requests.inbound.tell(text)
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        self._session.requests.hold_clock(cell, held=held)
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        return await self._session.ask(op, data, **fields)
 
     def block(self, error: SandboxError) -> None:
         self._session.requests.block(error)
@@ -103,18 +117,25 @@ class _Handle:
 class Services:
     """See the module; a `CellObserver` and a `TransferListener` for all of them, and what tells them of events."""
 
-    def __init__(self, session: _Session, tasks: Tasks) -> None:
-        """Make the parts that the settings ask for. Raises `ConfigurationError` for one that cannot be had."""
+    def __init__(self, session: _Session, tasks: Tasks, prepared: Preparations) -> None:
+        """Make the parts that the settings ask for, or that were prepared.
+
+        Raises `ConfigurationError` for one that cannot be had.
+        """
         self._handle = _Handle(session, tasks, self.emit)
         self._settings = session.settings
+        self._prepared = prepared
         self.guards: list[CellGuard] = []
         self._made: dict[str, SessionService] = {}
         self._observers: list[CellObserver] = []
         self._listeners: list[EventListener] = []
         self._recorders: list[CellRecorder] = []
         self._transfers: list[TransferListener] = []
-        for plugin in index.services(session.settings):
+        for plugin in index.services(session.settings, prepared.given):
             self._make(plugin)
+        connected = [one for one in self._made.values() if isinstance(one, StreamService)]
+        self.streams: Service | None = switch(connected, session.settings.limits.network_timeout)
+        """What serves the connections of cells; None if nothing does."""
 
     def of(self, name: str) -> SessionService:
         """Return the part of one of our plugins, made now if the settings do not ask for it.
@@ -126,8 +147,13 @@ class Services:
         return self._made[name]
 
     def _make(self, plugin: Plugin) -> None:
-        assert plugin.service is not None  # noqa: S101 (for the type: the index names none else)
-        one = plugin.service(self._settings, self._handle)
+        if plugin.prepare is None:
+            assert plugin.service is not None  # noqa: S101 (for the type: the index names none else)
+            one = plugin.service(self._settings, self._handle)
+        elif (prepared := self._prepared.of(plugin.name)) is not None:
+            one = prepared.service(self._handle)
+        else:
+            return  # nothing of it is in the sandbox, and it serves nothing
         self._made[plugin.name] = one
         if isinstance(one, CellGuard):
             self.guards.append(one)

@@ -15,9 +15,10 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.model import Inside, Message, SandboxSample, SandboxSpec, Settings
+from ..core.model import Message, SandboxSample, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
+from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec
 from ..files.folders import Folders
 from ..policy import OutputPolicy
@@ -31,10 +32,9 @@ from .meter import Meter
 from .pauses import Pauses
 from .requests.outbound import Front
 from .requests.scheduler import Scheduler
-from .service_context import SessionContext
 from .services import Services
 from .states import LET_GO, OPEN, TABLE, Event, State
-from .streams import NoStreams, RunningCells, ServiceFactory, Streams
+from .streams import NoStreams, RunningCells, Streams
 
 
 class Session:
@@ -50,30 +50,36 @@ class Session:
         engine: Engine,
         front: Front,
         first: SandboxSpec | None = None,
-        inside: Inside | None = None,
         *,
-        service: ServiceFactory | None = None,
+        prepared: Preparations | None = None,
         identity: str | None = None,
     ) -> None:
-        """`first` is the spec of the first container, if the engine was asked for it already.
+        """Make it; its sandbox is started later.
 
-        `identity` is that of a sandbox which another process began. Cells have a way out if there are both: `inside`,
-        which their containers have, and a `service`.
+        Args:
+            settings: Checked ones.
+            engine: What starts its sandboxes.
+            front: What gets what comes back.
+            first: The spec of the first container, if the engine was asked for it already.
+            prepared: What plugins have prepared for it, if they were asked before.
+            identity: That of a sandbox which another process began.
+
+        Raises:
+            ConfigurationError: A plugin that the settings ask for cannot take part.
         """
         self.settings = settings
         self.limits = settings.limits
         self.engine = engine
         self._first = first
-        self._inside = inside
         self.id = first.session_id if first is not None else identity or secrets.token_hex(16)
         self.handshake = KernelHandshake()
         self._tasks = Tasks(noted_in(self.emit))
         self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)
         self.folders = Folders(settings, self.ask, self.emit)
-        self._service = service(SessionContext(self)) if service is not None else None
-        self._cells = RunningCells(self._service) if self._service is not None else None
-        self.services = Services(self, self._tasks)
+        self._prepared = prepared if prepared is not None else Preparations(settings)
+        self._cells = RunningCells()
+        self.services = Services(self, self._tasks, self._prepared)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=bool(settings.packages))
         self.requests = Scheduler(
@@ -84,7 +90,7 @@ class Session:
             self.emit,
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
-            observers=[self.services] if self._cells is None else [self.services, self._cells],
+            observers=[self._cells, self.services],
             recorder=self.services,
             guards=self.services.guards,
             hints=self.hints,
@@ -164,7 +170,7 @@ class Session:
             self.folders.forget_scratch()
             self.services.begin(afresh=True)
             first, self._first = self._first, None
-            spec = first or new_spec(self.settings, self.id, self._inside)
+            spec = first or new_spec(self.settings, self.id, self._prepared.inside)
 
             async def start() -> Container:
                 return await self.engine.start(spec)
@@ -178,7 +184,7 @@ class Session:
 
     def begin_from(self, state: dict[str, Any], opens: Callable[[SandboxSpec], Awaitable[Container]]) -> None:
         """Begin with a container that goes on from a snapshot."""
-        spec = new_spec(self.settings, self.id, self._inside)
+        spec = new_spec(self.settings, self.id, self._prepared.inside)
         self._go_on_with(state, lambda: opens(spec))
 
     def _go_on_with(self, state: dict[str, Any], opens: Callable[[], Awaitable[Container]]) -> None:
@@ -265,8 +271,6 @@ class Session:
         await self._life.close()
         await self.pauses.close()
         await self.requests.close()
-        if self._service is not None:
-            await self._service.close()
         self.folders.close()
         await self.services.close()
         await self._tasks.close()
@@ -310,12 +314,12 @@ class Session:
         )
 
     def _carry(self, link: Link) -> Streams:
-        if self._service is None or self._cells is None:
+        if self.services.streams is None:
             return NoStreams()
         from .carrier import Carrier
 
         most = self.limits.network_connections
-        return Carrier(link, self._service, self._cells, connections=most, report=noted_in(self.emit))
+        return Carrier(link, self.services.streams, self._cells, connections=most, report=noted_in(self.emit))
 
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""

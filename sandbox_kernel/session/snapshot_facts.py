@@ -33,15 +33,19 @@ from .handshake import KernelHandshake
 VERSION = 2
 
 
-def require_whole(settings: Settings, *, tools: bool) -> None:
-    """Raise `FileRefused` for a sandbox of which something that counts would be missing."""
+def require_whole(settings: Settings, given: Mapping[str, object]) -> None:
+    """Raise `FileRefused` for a sandbox of which something that counts would be missing.
+
+    Args:
+        settings: Of the sandbox.
+        given: What its caller gives to plugins, by their names.
+    """
     why = None
-    if settings.is_served or tools:
-        why = "its cells have connections to the host (network, secrets, packages or tools)"
-    elif settings.uploads is not None or settings.downloads is not None:
+    if settings.uploads is not None or settings.downloads is not None:
         why = "it has folders of the host"
     else:
-        parts = (one.no_snapshot(settings) for one in index.services(settings) if one.no_snapshot is not None)
+        plugins = index.services(settings, given)
+        parts = (one.no_snapshot(settings) for one in plugins if one.no_snapshot is not None)
         why = next(filter(None, parts), None)
     if why is not None:
         raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why=why))

@@ -12,7 +12,6 @@
 - `exported`: A root that is an image's file system.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
-- `way_out`: What the settings of the network name, and whether it is there.
 - `rows`: The rows that the doctor fills, and how they are shown.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `enforced`: What each of these walls enforces, row by row.

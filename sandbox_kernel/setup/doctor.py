@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..config.sources import read_argv
@@ -22,6 +22,7 @@ from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, begin, explained, make_engine, provider
+from ..plugins import index
 from .install import NAME, check
 from .rows import Check, Status
 
@@ -41,10 +42,10 @@ def diagnose(
 
     async def both() -> list[Check]:
         reading = asyncio.to_thread(kernelspec_row, name, folder)
-        ways_out = asyncio.to_thread(way_out_rows, settings, folder)
+        of_plugins = asyncio.to_thread(rows_of_plugins, settings, folder)
         browser = asyncio.to_thread(_browser)
         start = _engine_and_start(settings, line_by_line)
-        rows, spec, ways, wall = await asyncio.gather(start, reading, ways_out, browser)
+        rows, spec, ways, wall = await asyncio.gather(start, reading, of_plugins, browser)
         return [*rows, spec, *ways, wall, *await asyncio.to_thread(snapshot_rows, settings)]
 
     return asyncio.run(both())
@@ -325,17 +326,37 @@ def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
     return None
 
 
-def way_out_rows(settings: Settings, folder: Path | None = None) -> list[Check]:
-    """Check what `network` and `secrets` name: in these settings, and in those of the kernels that are installed."""
-    from . import way_out
-
-    own = [("network", settings, dict(os.environ))] if settings.network or settings.secrets else []
-    kernels = [(f"network of {name}", its, variables) for name, its, variables in way_out.kernels(folder)]
+def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Check]:
+    """Check what the settings of plugins name: in these settings, and in those of the kernels that are installed."""
+    own = ("", settings, dict(os.environ))
+    kernels = [(f" of {name}", its, variables) for name, its, variables in _kernels(folder)]
     rows = []
-    for name, wanted, environment in [*own, *kernels]:
-        found = list(way_out.problems(wanted, environment))
-        status: Status = "wrong" if any(one.certain for one in found) else "note" if found else "ok"
-        there = f"rules: {len(wanted.network)}, secrets: {len(wanted.secrets)}; what they name is there"
-        said = "; ".join(one.missing for one in found) or there
-        rows.append(Check(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found))))
+    for whose, wanted, environment in [own, *kernels]:
+        for plugin in index.services(wanted):
+            if plugin.diagnose is None:
+                continue
+            found = plugin.diagnose(wanted, environment)
+            certain = any(one.certain for one in found.problems)
+            status: Status = "wrong" if certain else "note" if found.problems else "ok"
+            said = "; ".join(one.missing for one in found.problems) or found.there
+            remedies = dict.fromkeys(one.remedy for one in found.problems)
+            rows.append(Check(f"{plugin.name}{whose}", status, said, "; ".join(remedies)))
     return rows
+
+
+def _kernels(folder: Path | None = None) -> Iterator[tuple[str, Settings, dict[str, str]]]:
+    """Yield each installed kernel of ours: its name, settings and variables. Broken ones are not.
+
+    With `folder`, it is the kernelspec in there alone.
+    """
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+
+    named = {folder.name: str(folder)} if folder else KernelSpecManager().find_kernel_specs()
+    for name, place in sorted(named.items()):
+        try:
+            spec = KernelSpec.from_resource_dir(place)
+            argv = list(spec.argv)
+            settings = check(read_argv(argv[argv.index("sandbox_kernel") + 1 :])[1])
+        except Exception:  # noqa: S112 (of others, or broken: another row says so of the one that is asked about)
+            continue
+        yield name, settings, {**os.environ, **spec.env}

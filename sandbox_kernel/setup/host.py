@@ -17,8 +17,8 @@ from pathlib import Path
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
-from ..gateway.pip_process import PYTHON_VERSION, Target
-from ..gateway.wheels import LOCKED_FOR
+from ..wheels.pip_process import PYTHON_VERSION, Target
+from ..wheels.wheels import LOCKED_FOR
 
 PROBE_SECONDS = 60.0
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")

@@ -25,9 +25,9 @@ from typing import Any, Literal
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.resources import brought
-from ..gateway import wheels
-from ..gateway.pip_process import Target
-from ..gateway.requirements import read as read_requirements
+from ..wheels import wheels
+from ..wheels.pip_process import Target
+from ..wheels.requirements import read as read_requirements
 from . import machine
 from .build_lock import alone
 from .steps import Say, Steps, run, tail

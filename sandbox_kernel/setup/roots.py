@@ -29,10 +29,10 @@ from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
 from ..core.resources import brought
 from ..engines.bubblewrap.launcher import bubblewrap_program, find_root
-from ..gateway import wheels
-from ..gateway.pip_process import Target
-from ..gateway.requirements import Wanted
-from ..gateway.requirements import read as read_requirements
+from ..wheels import wheels
+from ..wheels.pip_process import Target
+from ..wheels.requirements import Wanted
+from ..wheels.requirements import read as read_requirements
 from . import additions, host, layout
 from .build_lock import alone
 from .generations import Generation, folder_of, new_generation, read

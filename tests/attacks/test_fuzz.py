@@ -35,12 +35,12 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "markup": ("policy.css", "allowed", lambda name, value, *, in_sheet=False: True),
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),
     "names": ("files.names", "_UNREADABLE", ()),
-    "secrets": ("gateway.codings", "READINGS", ()),
+    "secrets": ("plugins.network.codings", "READINGS", ()),
     "files": ("files.transfer", "printable", lambda text, limit=0: text),
-    "network": ("policy.network.hosts", "_plain", lambda text, raw: (text, None)),
-    "requests": ("gateway.proxy_head", "_check_bytes", lambda raw: None),
-    "packages": ("gateway.wheel_check", "_wrong", lambda entry, seen: None),
-    "tools": ("gateway.tool_calls", "_checked", lambda tool, arguments: arguments),
+    "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),
+    "requests": ("plugins.network.proxy_head", "_check_bytes", lambda raw: None),
+    "packages": ("plugins.packages.wheel_check", "_wrong", lambda entry, seen: None),
+    "tools": ("plugins.tools.tool_calls", "_checked", lambda tool, arguments: arguments),
 }
 """For each target, a rule of the product that is taken away: its seeds alone must show that."""
 

@@ -16,10 +16,10 @@ from docker.errors import ImageNotFound
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.gateway import wheels
-from sandbox_kernel.gateway.pip_process import PYTHON_VERSION, Target, platform_tags
-from sandbox_kernel.gateway.requirements import read
 from sandbox_kernel.setup import image, machine
+from sandbox_kernel.wheels import wheels
+from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, Target, platform_tags
+from sandbox_kernel.wheels.requirements import read
 
 RECIPES = brought("images")
 KINDS = ("base", "data")

@@ -14,7 +14,7 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel import Sandbox
-from sandbox_kernel.gateway import packages
+from sandbox_kernel.plugins.packages import packages
 from tests.plugins.broker.brokers import a_broker
 from tests.support.index import serving, wheel
 from tests.support.kernels import containers_of, install

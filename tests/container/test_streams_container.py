@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,9 +20,11 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.model import MIB, Inside, Limits, Settings
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.preparations import Preparations
+from sandbox_kernel.plugins import index
+from sandbox_kernel.plugins.api import Cell, Plugin, Preparation, SessionHandle, SessionService, Stream
 from sandbox_kernel.session import carrier
 from sandbox_kernel.session.session import Session
-from sandbox_kernel.session.streams import Cell, Stream
 from tests.support.fronts import WRITE, Front
 from tests.support.patience import within
 from tests.support.relays import Served
@@ -80,6 +82,32 @@ async def serve(stream: Stream, cell: Cell) -> None:
     await stream.finish()
 
 
+class Part:
+    """What a plugin prepares: the variables of these cells, and a service."""
+
+    inside = INSIDE
+
+    def __init__(self, service: SessionService) -> None:
+        self._service = service
+
+    def service(self, session: SessionHandle) -> SessionService:
+        return self._service
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+
+def prepare(settings: Settings, given: object, state: object, environment: object) -> Preparation:
+    return Part(cast(SessionService, given))
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a plugin that serves what a session's caller gives it."""
+    ours, ours_too = index.services, Plugin(name="served", page="", prepare=prepare)
+    monkeypatch.setattr(index, "services", lambda *asked: [*ours(*asked), ours_too])
+
+
 class Opened:
     """A session with a service."""
 
@@ -90,7 +118,8 @@ class Opened:
         self.session = self.front.session = self.next()
 
     def next(self) -> Session:
-        return Session(self.settings, DockerEngine(), self.front, inside=INSIDE, service=lambda voice: self.service)
+        prepared = Preparations(self.settings, {"served": self.service})
+        return Session(self.settings, DockerEngine(), self.front, prepared=prepared)
 
     async def run(self, code: str, seconds: float = 60.0) -> str:
         """Run a cell that has to succeed, and return what it printed."""
@@ -104,7 +133,7 @@ Open = Callable[..., Awaitable[Opened]]
 
 
 @pytest.fixture(params=RUNTIMES, ids=["default", "gvisor"])
-async def opens(request: pytest.FixtureRequest, image: str, tmp_path: Path) -> AsyncIterator[Open]:
+async def opens(request: pytest.FixtureRequest, image: str, tmp_path: Path, served: None) -> AsyncIterator[Open]:
     all_of_them: list[Opened] = []
 
     async def start(**limits: Any) -> Opened:
@@ -308,6 +337,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("what", FRAMES)
 async def test_frames_that_an_agent_never_sends_end_the_sandbox(
     what: str, monkeypatch: pytest.MonkeyPatch, image: str, tmp_path: Path

@@ -46,9 +46,9 @@ NUCLEUS = (
 IMPORT_ALL = """
 import importlib, pkgutil, sandbox_kernel
 names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, "sandbox_kernel.")]
-inside = ("sandbox_kernel.container.", "sandbox_kernel.escape.attacks.", "sandbox_kernel.plugins.qemu.inside.")
+inside = ("sandbox_kernel.container.", "sandbox_kernel.escape.attacks.")
 for name in names:
-    if not name.startswith(inside) and not name.endswith(("__main__", ".integrations")):
+    if not name.startswith(inside) and ".inside." not in name and not name.endswith(("__main__", ".integrations")):
         try:
             importlib.import_module(name)
         except ImportError as error:
@@ -66,10 +66,11 @@ assert execution.error is None and execution.logs.stdout == ["42\\n"], execution
 
 @contextmanager
 def without(name: str) -> Iterator[Path]:
-    """Yield a copy of the checkout that lacks one plugin, with an environment in `.venv`."""
+    """Yield a copy of the checkout that lacks one plugin and those that need it, with an environment in `.venv`."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-    left_out = (f"sandbox_kernel/plugins/{name}/", f"tests/plugins/{name}/")
+    gone = [name, *(one for one, needed in index.REQUIRES.items() if name in needed)]
+    left_out = tuple(f"{folder}/plugins/{one}/" for one in gone for folder in ("sandbox_kernel", "tests"))
     with tempfile.TemporaryDirectory(prefix=f"sandbox-kernel-without-{name}-") as folder:
         copy = Path(folder)
         for file in filter(None, files):

@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.core.codes import NetworkCode, Note
-from sandbox_kernel.gateway.egress import Egress
-from sandbox_kernel.gateway.limits import EgressLimits
-from sandbox_kernel.gateway.sockets import SocketDuplex
-from sandbox_kernel.policy.network import Address, NetworkPolicy, Refused
-from sandbox_kernel.session.streams import Cell
+from sandbox_kernel.plugins.api import Cell
+from sandbox_kernel.plugins.network.egress import Egress
+from sandbox_kernel.plugins.network.limits import EgressLimits
+from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, Refused
+from sandbox_kernel.plugins.network.sockets import SocketDuplex
 from tests.support.patience import within
 
 CELL = Cell("cell-1")
@@ -35,7 +35,7 @@ LOOPBACK = ipaddress.ip_address("127.0.0.1")
 
 @dataclass
 class Heard:
-    """A `ServiceContext` that remembers."""
+    """A `SessionHandle`, and a `Reporter`, that remembers."""
 
     id: str = "session-1"
     calls: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
@@ -49,16 +49,12 @@ class Heard:
     def tell(self, text: str) -> None:
         self.told.append(text)
 
-    def tool(self, note: Note, *, bounded: bool, **fields: object) -> None:
-        self.calls.append((note.code.code, bounded, fields))
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        if event in {"tool", "tool_refused"}:
+            self.calls.append((fields.pop("code"), event == "tool", fields))
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
         self.held.append((cell, held))
-
-    def record(self, event: str, **fields: Any) -> None: ...
-
-    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-        raise NotImplementedError
 
     @property
     def codes(self) -> list[str]:
@@ -275,7 +271,7 @@ class Way:
         allowed = [f"{API}:{port}" for port in ports] + [f"127.0.0.1:{port}" for port in ports]
         policy = NetworkPolicy([*allowed, *rules])
         self.egress = Egress(policy, self.heard, limits=limits, resolver=self.names)
-        self.egress.cell_began(CELL)
+        self.egress.cell_sent(CELL)
         self.port = 0
 
     @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sandbox_kernel.__main__ import main
-from sandbox_kernel.gateway import egress
+from sandbox_kernel.plugins.network import egress
 from tests.support.origins import Names
 
 if __name__ == "__main__":

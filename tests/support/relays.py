@@ -21,9 +21,10 @@ from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.engines.multiplexed import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
+from sandbox_kernel.plugins.api import Cell, SessionService, Stream
 from sandbox_kernel.session.carrier import Carrier
 from sandbox_kernel.session.link import Link
-from sandbox_kernel.session.streams import Cell, RunningCells, Stream
+from sandbox_kernel.session.streams import Identified, RunningCells
 from tests.support.patience import within
 
 Serve = Callable[[Stream, Cell], Awaitable[None]]
@@ -44,10 +45,11 @@ class Pipes:
         self.pipe.close()
 
 
-class Served:
+class Served(SessionService):
     """A service that does what a test says, and remembers the rest."""
 
     def __init__(self, serve: Serve) -> None:
+        self.preamble = b""
         self.does = serve
         self.events: list[tuple[str, str]] = []
         self.streams: list[Stream] = []
@@ -64,10 +66,10 @@ class Served:
         finally:
             self.now -= 1
 
-    def cell_began(self, cell: Cell) -> None:
+    def cell_sent(self, cell: Identified) -> None:
         self.events.append(("began", cell.id))
 
-    def cell_ended(self, cell: Cell) -> None:
+    def cell_ended(self, cell: Identified) -> None:
         self.events.append(("ended", cell.id))
 
     async def close(self) -> None:
@@ -79,7 +81,7 @@ class Host:
 
     def __init__(self, sock: socket.socket, service: Served, connections: int) -> None:
         self.link = Link(Pipes(sock), 1 << 22)  # type: ignore[arg-type]
-        self.cells = RunningCells(service)
+        self.cells = RunningCells()
         self.defects: list[str] = []
         self.carrier = Carrier(
             self.link,
@@ -112,7 +114,8 @@ async def hosted(service: Served, *, connections: int = 8, cell: str | None = "c
     theirs.setblocking(False)
     host = Host(ours, service, connections)
     if cell is not None:
-        host.cells.cell_sent(Cell(cell))
+        for observer in (host.cells, service):
+            observer.cell_sent(Cell(cell))
     reading = asyncio.create_task(host.read())
     try:
         async with within(30):

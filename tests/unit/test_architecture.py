@@ -43,8 +43,6 @@ SHIPPED = (
         "charts",
         "outputs",
         "commands",
-        "tools",
-        "packages",
     ),
 )
 """What runs in the container; each imports those before it."""
@@ -144,7 +142,7 @@ def test_the_tree_of_the_architecture_has_a_line_for_each_room() -> None:
 def test_what_is_shipped_imports_the_standard_library_and_itself(module: str) -> None:
     """Any image with Python and ipykernel must do."""
     others = {"launcher": {"ipykernel"}, "charts": {"IPython", "traitlets", "matplotlib"}}
-    others |= {"outputs": {"IPython"}, "packages": {"IPython"}}
+    others |= {"outputs": {"IPython"}}
     allowed = set(sys.stdlib_module_names) | others.get(module, set())
     before = set(SHIPPED[: SHIPPED.index(module)])
     for node in ast.walk(ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"))):
@@ -166,6 +164,13 @@ def test_all_that_is_in_the_container_s_room_is_shipped() -> None:
 @each("module", SHIPPED)
 def test_what_is_shipped_is_written_for_an_old_python(module: str) -> None:
     ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+@each("path", [str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("plugins/*/inside/*.py"))])
+def test_what_a_plugin_ships_is_written_for_any_image_too(path: str) -> None:
+    found = ast.walk(ast.parse((PACKAGE / path).read_text(encoding="utf-8"), feature_version=(3, 9)))
+    names = {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
 
 
 def ownerless(nodes: Collection[ast.AST]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...config.sources import SETTINGS, from_keywords
-from ...gateway.tools import Tool, Tools, proper_name
+from ..tools.tools import Tool, Tools, proper_name
 from . import as_text, missing, pictures
 
 try:

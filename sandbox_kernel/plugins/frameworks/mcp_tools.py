@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ...gateway.tool_types import MismatchError
-from ...gateway.tools import Tool, proper_name
+from ..tools.tool_types import MismatchError
+from ..tools.tools import Tool, proper_name
 from . import missing
 
 try:

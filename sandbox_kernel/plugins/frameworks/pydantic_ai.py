@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...gateway.tools import Tool, Tools, proper_name
+from ..tools.tools import Tool, Tools, proper_name
 from . import as_text, missing
 
 try:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.allowance import Allowance
 from ...core.errors import AnswerError
-from ...gateway.tools import Tool as HostTool
 from ...policy.safe_text import plain
+from ..tools.tools import Tool as HostTool
 from . import code_of, failure, missing, printed
 from .answers import image, read
 

@@ -20,6 +20,7 @@ from typing import Any
 from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
 from ...engines.about import EngineInfo, Inspectable, Shown
+from ...engines.preparations import Preparations
 from ...engines.select import BUBBLEWRAP, begin, chosen, make_engine, provider
 from ...escape.canaries import Canaries, laid
 from ...escape.program import cell, heard, table
@@ -301,14 +302,9 @@ def results(folder: Path, marker: str) -> Finding:
 
 
 def _variables(settings: Settings) -> list[str]:
-    """Return the variables that a way out puts into a sandbox: placeholders, and where the way is."""
-    if not settings.has_way_out:
-        return []
-    from ...gateway.environment import inside
-    from ...policy.network import Rule
-
-    placeholders = {secret.name: "" for secret in settings.secrets}
-    return sorted(inside(map(Rule.parse, settings.network), placeholders, "").environment)
+    """Return the variables that plugins put into a sandbox: placeholders, and where the network is."""
+    inside = Preparations(settings).inside
+    return [] if inside is None else sorted(inside.environment)
 
 
 def as_tried(settings: Settings, results: Path) -> Settings:

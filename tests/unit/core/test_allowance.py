@@ -91,6 +91,11 @@ def seconds(call: Callable[[], Any]) -> float:
     return time.process_time() - began
 
 
+def least(call: Callable[[], Any]) -> float:
+    """Return the seconds of the quickest of three: one may meet a collection of garbage, or another process."""
+    return min(seconds(call) for _ in range(3))
+
+
 def refused(text: str, limits: Limits = LIMITS) -> AnswerError:
     with pytest.raises(AnswerError) as caught:
         read(text, Allowance(limits))
@@ -168,7 +173,7 @@ HOLDERS: dict[str, Callable[[list[Any]], Any]] = {
 def test_values_that_hash_alike_are_not_looked_up(monkeypatch: pytest.MonkeyPatch, kind: str, holder: str) -> None:
     text = answer(HOLDERS[holder]([COLLIDING[kind](k) for k in range(MANY)]))
     limits = Limits()
-    taken = seconds(lambda: refused(text, limits))
+    taken = least(lambda: refused(text, limits))
     error = refused(text, limits)
     assert error.code == EndCode.ANSWER_TOO_LARGE
     assert (error.limit, error.value) == ("16 values with one hash", f"{MANY:,} values with one hash")
@@ -186,7 +191,7 @@ def colliding_sets(depth: int, place: int) -> Any:
 def test_sets_within_sets_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     text = answer(tagged("frozenset", [colliding_sets(3, place) for place in range(8)]))
     assert refused(text, Limits()).limit == "2 sets within sets"
-    taken = seconds(lambda: refused(text, Limits()))
+    taken = least(lambda: refused(text, Limits()))
     assert read(answer(tagged("set", [tagged("frozenset", [1, 2])])), Allowance(LIMITS)) == {frozenset({1, 2})}
     monkeypatch.setattr(allowances, "MAX_KEYED", 9)
     assert seconds(lambda: read(text, Allowance(Limits()))) > 3 * taken, "the control: each level compares again"
@@ -221,7 +226,7 @@ def test_a_number_is_bounded_whatever_the_program_says_to_python(monkeypatch: py
     before, text = sys.get_int_max_str_digits(), "7" * 300_000
     sys.set_int_max_str_digits(0)
     try:
-        taken = seconds(lambda: refused("safe:" + text, Limits()))
+        taken = least(lambda: refused("safe:" + text, Limits()))
         assert seconds(lambda: json.loads(text)) > 10 * taken, "the control"
     finally:
         sys.set_int_max_str_digits(before)
@@ -239,7 +244,7 @@ def test_profiles_of_an_image_are_not_unpacked_one_after_the_other() -> None:
     profile = chunk(b"iCCP", b"p\0\0" + zlib.compress(b"\0" * 1_000_000, 9))
     raw = base64.b64encode(with_chunks(picture(8, 8), *[profile] * 200)).decode()
     limits = Limits(output_limit=32 * MIB)
-    taken = seconds(lambda: refused(answer(tagged("PIL.Image", raw)), limits))
+    taken = least(lambda: refused(answer(tagged("PIL.Image", raw)), limits))
     assert seconds(lambda: image(raw, Allowance(ENDLESS))) > 5 * taken, "the control"
 
 
@@ -250,7 +255,7 @@ def test_scans_of_an_image_count_as_so_many_images() -> None:
     many = base64.b64encode(raw[:-2] + raw[last:-2] * 400 + b"\xff\xd9").decode()
     limits = Limits(output_limit=32 * MIB)
     assert image(base64.b64encode(raw).decode(), Allowance(limits)).size == (1600, 1600)
-    taken = seconds(lambda: refused(answer(tagged("PIL.Image", many)), limits))
+    taken = least(lambda: refused(answer(tagged("PIL.Image", many)), limits))
     assert seconds(lambda: image(many, Allowance(ENDLESS))) > 5 * taken, "the control"
 
 

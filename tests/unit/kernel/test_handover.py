@@ -45,10 +45,10 @@ class Parting:
 
 
 def leave(
-    old: Parting, place: pipe_holder.Place, way_out: dict[str, Any] | None = None, ports: Mapping[str, int] = NO_PORTS
+    old: Parting, place: pipe_holder.Place, plugins: dict[str, Any] | None = None, ports: Mapping[str, int] = NO_PORTS
 ) -> None:
     """Leave a container with a pipe holder; the ports stay open here."""
-    old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, way_out, ports=ports))
+    old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, plugins or {}, ports=ports))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_way_out_goes_from_process_to_process_in_memory(place: pipe_holder.P
     assert [path for path in tmp_path.rglob("*") if path.is_file() and KEY in path.read_text()] == []
     left = handover.collect(Settings(network=("api.example.org",)), place)
     assert left is not None
-    assert (left.container, left.way_out) == ({"name": "a container"}, {"key": KEY})
+    assert (left.container, left.plugins) == ({"name": "a container"}, {"key": KEY})
     assert old.is_held
     os.close(left.fd)
     os.close(old.read)

@@ -11,6 +11,7 @@ import pytest
 
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.core.tasks import Tasks
+from sandbox_kernel.engines.preparations import Preparations
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import EndedCell, Plugin, SessionEvent, SessionHandle, SessionService
 from sandbox_kernel.session.requests.queue import PendingRequest
@@ -59,9 +60,9 @@ def services(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Services:
 
         return Plugin(name=name, page="", service=service)
 
-    monkeypatch.setattr(index, "services", lambda settings: [plugin(part, part.name) for part in parts])
+    monkeypatch.setattr(index, "services", lambda *asked: [plugin(part, part.name) for part in parts])
     session = SimpleNamespace(settings=replace(Settings()), id="1")
-    return Services(cast("Any", session), Tasks())
+    return Services(cast("Any", session), Tasks(), Preparations(Settings()))
 
 
 def test_who_writes_down_hears_last_and_ends_last(services: Services, said: list[str]) -> None:

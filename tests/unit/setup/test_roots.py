@@ -16,9 +16,9 @@ import pytest
 from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
-from sandbox_kernel.gateway.pip_process import Target, platform_tags
 from sandbox_kernel.setup import build_lock, exported, generations, host, layout, roots
 from sandbox_kernel.setup.steps import Steps
+from sandbox_kernel.wheels.pip_process import Target, platform_tags
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
 

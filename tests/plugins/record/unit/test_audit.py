@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import NetworkCode
+from sandbox_kernel.plugins.api import SessionHandle
+from sandbox_kernel.plugins.network.reporter import SessionReporter
 from sandbox_kernel.plugins.record.audit import (
     CELL_LINES,
     MAX_LINE,
@@ -26,8 +28,6 @@ from sandbox_kernel.plugins.record.audit import (
     open_audit,
 )
 from sandbox_kernel.plugins.record.chain import OWN_EVENTS, Head, parse, seal
-from sandbox_kernel.session.service_context import SessionContext
-from sandbox_kernel.session.session import Session
 from tests.support.examples import examples
 
 
@@ -229,7 +229,7 @@ class Noted:
 
     def __init__(self, path: Path) -> None:
         self.audit = Audit(str(path), session="s1")
-        self._reporter = SessionContext(cast(Session, SimpleNamespace(emit=self.audit)))
+        self._reporter = SessionReporter(cast(SessionHandle, SimpleNamespace(emit=self.audit, tell=None)))
 
     def connected(self, host: str, rule: str, code: NetworkCode = CONNECTED) -> None:
         note = code.note(host=host, port=443, why="x")

@@ -20,6 +20,7 @@ import pytest
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
+from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import exit_reasons
@@ -28,7 +29,7 @@ from sandbox_kernel.session.requests.completion import Hook
 from sandbox_kernel.session.requests.queue import PendingRequest
 from sandbox_kernel.session.requests.scheduler import Observer as CellObserver
 from sandbox_kernel.session.requests.scheduler import Scheduler
-from sandbox_kernel.session.streams import Cell, RunningCells
+from sandbox_kernel.session.streams import RunningCells
 from tests.support.patience import within
 from tests.support.relays import Served
 
@@ -1268,8 +1269,8 @@ async def test_an_observer_is_told_of_cells_that_were_sent_and_of_nothing_else(m
 
 async def test_a_service_hears_of_each_cell_that_the_kernel_has(make: Callable[..., Bench]) -> None:
     service = Served(lambda stream, cell: asyncio.sleep(0))
-    cells = RunningCells(service)
-    bench = make(observers=[cells])
+    cells = RunningCells()
+    bench = make(observers=[cells, service])
     first, second = bench.submit(), bench.submit()
     other = bench.submit("complete_request", {"code": "a", "cursor_pos": 1})
     bench.run(first)
@@ -1283,7 +1284,7 @@ async def test_a_service_hears_of_each_cell_that_the_kernel_has(make: Callable[.
 
 async def test_a_service_is_not_told_of_a_cell_that_never_ran(make: Callable[..., Bench]) -> None:
     service = Served(lambda stream, cell: asyncio.sleep(0))
-    bench = make(observers=[RunningCells(service)])
+    bench = make(observers=[RunningCells(), service])
     first, aborted = bench.submit(), bench.submit()
     bench.run(first, "error")
     assert bench.told(aborted)[-2:] == ["aborted", "idle"]

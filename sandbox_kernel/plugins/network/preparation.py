@@ -1,0 +1,130 @@
+"""The network of one session, made before its sandbox is: what goes inside, and what serves its connections then.
+
+A sandbox keeps the placeholders and the authority that it was started with, so a process that takes it over makes its
+network of what the one before knew. Imports the secrets if there are any.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.codes import EndCode
+from ...core.errors import ConfigurationError
+from ...core.model import Settings, format_bytes
+from ...sdk.values import NetworkUsage
+from ..api import SessionHandle
+from .egress import Egress
+from .environment import inside
+from .limits import EgressLimits, Traffic
+from .operator_proxy import Proxies
+from .policy import NetworkPolicy, Rule
+from .reporter import Heard, SessionReporter
+
+if TYPE_CHECKING:
+    from .secrets import Secrets
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+MAX_READ = 4 << 20
+MAX_CERTIFICATES = 48 << 10
+"""Bytes: they are shipped with the agent, in an argument of 128 KiB at most."""
+CELLS_A_SESSION = 10
+"""How many cells may use all that one may."""
+
+
+class Network:
+    """A `Preparation`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: Mapping[str, Any] | None = None,
+        *,
+        heard: Heard | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Read the secrets and the certificates.
+
+        Args:
+            settings: Of the session.
+            state: The `state` of the process before, whose sandbox goes on.
+            heard: Hears of each connection that was denied.
+            environment: Where secrets and proxies are looked for.
+
+        Raises:
+            ConfigurationError: A secret cannot be read, or a setting of the host's own network is wrong.
+        """
+        self._policy = NetworkPolicy(settings.network)
+        self._heard = heard
+        self._egress: Egress | None = None
+        limits = settings.limits
+        self._limits = EgressLimits(
+            connections=limits.network_connections,
+            cell_bytes=limits.network_bytes,
+            session_bytes=CELLS_A_SESSION * limits.network_bytes,
+            silent_seconds=limits.network_timeout,
+        )
+        self._proxies = Proxies(settings.network_proxy, environment) if settings.network_proxy is not None else None
+        certificates = _certificates(settings.network_certificates)
+        self._secrets: Secrets | None = None
+        if settings.secrets:
+            from .secrets import Secrets
+
+            self._secrets = Secrets.load(
+                settings.secrets,
+                environment=environment,
+                certificates=settings.network_certificates,
+                state=state or None,
+            )
+            certificates += self._secrets.certificates
+        placeholders = self._secrets.environment() if self._secrets is not None else {}
+        self.inside = inside(map(Rule.parse, settings.network), placeholders, certificates)
+
+    def service(self, session: SessionHandle) -> Egress:
+        """Return what serves the connections of the session."""
+        reporter = SessionReporter(session, self._heard)
+        self._egress = Egress(self._policy, reporter, limits=self._limits, proxies=self._proxies, insight=self._secrets)
+        return self._egress
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went through until now."""
+        return Traffic() if self._egress is None else self._egress.traffic
+
+    @property
+    def usage(self) -> NetworkUsage:
+        """The same, for the caller of the SDK."""
+        traffic = self.traffic
+        return NetworkUsage(
+            connections=traffic.connections,
+            refused=dict(traffic.refused),
+            received_bytes=traffic.bytes_in,
+            sent_bytes=traffic.bytes_out,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return what the process has to know that takes over the sandbox: no value of a secret."""
+        return {} if self._secrets is None else self._secrets.state()
+
+
+def _certificates(path: str | None) -> str:
+    """Return the authorities that the operator names, in PEM, and nothing else of the file.
+
+    Raises `ConfigurationError`.
+    """
+    if path is None:
+        return ""
+    try:
+        with Path(path).open("rb") as file:
+            found = _CERTIFICATE.findall(file.read(MAX_READ).decode("latin-1"))
+    except OSError as error:
+        what = f"the file of certificates cannot be read: {error.strerror}"
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, value=path, setting="network_certificates") from None
+    text = "".join(f"{one}\n" for one in found)
+    if not 0 < len(text) <= MAX_CERTIFICATES:
+        what, limit = "the file of certificates holds none in PEM, or too many", format_bytes(MAX_CERTIFICATES)
+        raise ConfigurationError(EndCode.WRONG_SETTING, what, limit=limit, value=path, setting="network_certificates")
+    return text

@@ -1,0 +1,103 @@
+"""Takes values out of answers: what a server writes of a secret reaches no cell, in whatever common spelling.
+
+A stream is held back by a window of constant size, and never by what it holds: a cell that could see which of its
+guesses is held back a moment longer would learn a value one character at a time. Imports the spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...core.secret_codes import SecretCode
+from .codings import DEPTH, Reader, Unreadable
+from .policy import Refused
+from .value import Value
+
+MIN_WINDOW = 256
+"""Bytes; the windows of short values are all alike."""
+WINDOW_TIMES = 36
+"""Bytes that a character of a value may take in a stream: six, as in `\\u0041`, twice over."""
+STEP_BYTES = 64 << 10
+"""How much of a stream is looked through at once."""
+
+
+class Scrubber:
+    """Replaces values by what the cell knows them as, or by marks of the same length."""
+
+    def __init__(self, known: Iterable[tuple[Value, bytes]]) -> None:
+        """Take each value with its placeholder."""
+        pairs = [(value.reveal(), placeholder) for value, placeholder in known]
+        self._reader = Reader(value for value, _ in pairs)
+        self._placeholders = tuple((Value(value), placeholder) for value, placeholder in pairs)
+        self._mark = _unused([value for value, _ in pairs])
+        longest = self._reader.longest * WINDOW_TIMES
+        self.window = max(MIN_WINDOW, 1 << (longest - 1).bit_length()) if longest else 0
+        """Bytes in which every spelling of every value fits: a power of two, which says little of their lengths."""
+
+    def clean(self, text: bytes) -> bytes:
+        """Return a text that is complete, such as a header, without values. Its length stays. Raises `Refused`."""
+        return self._replaced(text, self._spans(text))
+
+    def split(self, text: bytes, limit: int) -> tuple[bytes, bytes]:
+        """Return what can be passed on of the beginning of a text, at least `limit` bytes of it, and what is left.
+
+        No value that begins before `limit` ends behind the window that follows. Raises `Refused` where one could.
+        """
+        found = [span for span in self._spans(text, held=text[limit:]) if span[0] < limit]
+        cut = max(limit, found[-1][1]) if found else limit
+        return self._replaced(text[:cut], found), text[cut:]
+
+    def _spans(self, text: bytes, held: bytes = b"") -> list[tuple[int, int]]:
+        try:
+            if not (held and self._reader.is_dense(held)):
+                return self._reader.spans(text)
+        except Unreadable:
+            pass
+        raise Refused(SecretCode.SECRET_ANSWER_DENSE.note(limit=DEPTH))
+
+    def _replaced(self, text: bytes, found: Sequence[tuple[int, int]]) -> bytes:
+        if not found:
+            return text
+        pieces, done = [], 0
+        for begin, end in found:
+            pieces += [text[done:begin], self._instead(text[begin:end])]
+            done = end
+        return b"".join([*pieces, text[done:]])
+
+    def _instead(self, found: bytes) -> bytes:
+        for value, placeholder in self._placeholders:
+            if found == value.reveal() and len(placeholder) == len(found):
+                return placeholder
+        return self._mark * len(found)
+
+
+def _unused(values: list[bytes]) -> bytes:
+    """Return a mark that is in no value, and no gap: beside other text, marks must not make one."""
+    there = frozenset(b"".join(values))
+    return next((bytes((mark,)) for mark in b"*#^!~+xX0" if mark not in there), b"*")
+
+
+class Scrubbing:
+    """The body of one answer, in pieces."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what can be passed on: all but the window, and half of it so that small pieces are cheap.
+
+        Raises `Refused`.
+        """
+        window = self._scrubber.window
+        for at in range(0, len(data), STEP_BYTES):
+            self._held += data[at : at + STEP_BYTES]
+            if len(self._held) > window + window // 2:
+                ready, left = self._scrubber.split(bytes(self._held), len(self._held) - window)
+                self._held = bytearray(left)
+                yield ready
+
+    def finish(self) -> bytes:
+        """Return what is left, at the end of the body. Raises `Refused`."""
+        left, self._held = bytes(self._held), bytearray()
+        return self._scrubber.clean(left)

@@ -1,0 +1,12 @@
+"""Packages into a sandbox that runs: for its caller, and for its cells where a setting allows it.
+
+What runs in the kernel is the package `inside`. Needs the plugin `tools`: cells ask for packages as they call a tool.
+
+- `plugin`: What this plugin adds.
+- `settings`: How packages that cells may install are written.
+- `wheel_check`: What is in a wheel, looked at before it goes into a sandbox.
+- `package_rules`: Which packages cells may ask for.
+- `packages`: Packages for a session that runs: chosen, fetched, checked.
+- `installing`: Their way into one session.
+- `caller`: `install`, for the caller of a sandbox.
+"""

@@ -1,0 +1,206 @@
+"""Packages for a session that runs: resolved and fetched on the host for what the sandbox has, and kept for the next.
+
+Wheels only, for the Python and the platform in there. What the sandbox has keeps its version and is not fetched.
+Nothing of a package runs or is unpacked here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ...core.model import MIB, format_bytes
+from ...core.resources import brought
+from ...wheels import resolver, wheels
+from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, Target
+from ...wheels.requirements import Wanted, asked
+from .wheel_check import check_wheel
+
+MAX_ASKED = 50
+MAX_PACKAGES = 200
+MAX_INSTALLED = 3000
+"""Packages that a sandbox may say it has."""
+SECONDS = 300.0
+UNPACKED = 4
+"""How many times its limit a package may take when it is unpacked."""
+_PYTHON = re.compile(r"3\.(9|[12]\d)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_ARCHITECTURES = frozenset({"x86_64", "aarch64"})
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """What a sandbox has, as it says itself: one that lies gets what it does not fit."""
+
+    target: Target
+    versions: Mapping[str, str]
+    """By canonical names."""
+
+    @classmethod
+    def read(cls, said: object) -> Has:
+        """Check what a sandbox says. Raises `ConfigurationError`."""
+        try:
+            if not isinstance(said, dict):
+                raise TypeError
+            python, architecture, glibc = said["python"], said["architecture"], said["glibc"]
+            known = _PYTHON.fullmatch(python) and architecture in _ARCHITECTURES and type(glibc) is int
+            if not known or not OLDEST_GLIBC <= glibc < 100 or len(said["versions"]) > MAX_INSTALLED:
+                raise TypeError
+            versions = {
+                str(canonicalize_name(name)): str(Version(version))
+                for name, version in said["versions"].items()
+                if len(name) < 100 and len(version) < 100 and _NAME.fullmatch(name)
+            }
+        except (KeyError, TypeError, AttributeError, InvalidVersion):
+            raise ConfigurationError(UsageCode.PACKAGES_UNKNOWN) from None
+        return cls(Target(architecture, python, glibc), versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A wheel that is to go into a sandbox."""
+
+    name: str
+    version: str
+    file: Path
+    sha256: str
+    size: int
+
+
+@dataclass(slots=True)
+class Source:
+    """Where packages come from, and how large they may be."""
+
+    index: str | None = None
+    """The address of an index, in place of what the user's pip is configured with."""
+    limit_bytes: int = 256 * MIB
+    seconds: float = SECONDS
+    said: Callable[[str], None] = field(default=lambda text: None)
+    """Hears what goes on, a line at a time."""
+
+
+def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *, paths: bool) -> list[Package]:
+    """Return the wheels that a sandbox lacks of what is asked for. Blocks, for `source.seconds` at most.
+
+    With `paths`, a text may be the path of a wheel on this machine. Raises `ConfigurationError` and `EngineError`.
+    """
+    if len(texts) > MAX_ASKED:
+        raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time")
+    wanted = asked([os.fspath(one) for one in texts], paths=paths)
+    wheel = wheels.installer(brought("images"), Target(os.uname().machine))
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
+        pip = Pip(Path(place), wheel, has.target, source.seconds, index=source.index, limit=source.limit_bytes)
+        source.said("resolving " + ", ".join(Path(text).name if paths else str(text) for text in texts))
+        try:
+            # With hashes, what is asked for says alone which versions there are.
+            kept = {} if wanted.has_hashes else has.versions
+            found = resolver.resolve(wanted, pip, kept, are_there=True)
+            missing = [one for one in found if has.versions.get(one.name) != one.version]
+            if len(missing) > MAX_PACKAGES:
+                raise ConfigurationError(
+                    UsageCode.PACKAGE_TOO_LARGE, f"{len(missing)} packages are needed", limit=str(MAX_PACKAGES)
+                )
+            files = _files(missing, wanted, pip, source)
+        except resolver.Unresolved as error:
+            raise _unresolved(error) from None
+        except resolver.WrongHash as error:
+            raise ConfigurationError(UsageCode.PACKAGE_HASH_WRONG, str(error)) from None
+        except PipFailed as error:
+            raise _failed(str(error), has.target, source.limit_bytes) from None
+        except PipTooLarge as error:
+            raise _too_large("what is fetched", source.limit_bytes, error.size) from None
+        except PipTooSlow:
+            raise ConfigurationError(
+                UsageCode.PACKAGES_TOO_SLOW, limit=f"{source.seconds:g} s", setting="packages_index"
+            ) from None
+        packages = []
+        for one in missing:
+            file = files[one.sha256]
+            check_wheel(file, one.name, one.version, UNPACKED * source.limit_bytes)
+            packages.append(Package(one.name, one.version, file, one.sha256, file.stat().st_size))
+        total = sum(one.size for one in packages)
+        if total > source.limit_bytes:
+            raise _too_large(", ".join(one.name for one in packages), source.limit_bytes, total)
+    return packages
+
+
+def _files(chosen: Sequence[resolver.Chosen], wanted: Wanted, pip: Pip, source: Source) -> dict[str, Path]:
+    """Return the file of each wheel by its hash: the one that was kept, or a new one of the same hash."""
+    files = {one.sha256: found for one in chosen if (found := _kept(one.sha256)) is not None}
+    lacking = [one for one in chosen if one.sha256 not in files]
+    for one in lacking:
+        source.said(f"fetching {one.name} {one.version}")
+    part = pip.place / "part"
+    part.mkdir()
+    came = resolver.fetch(lacking, wanted, pip, part)
+    return files | {one.sha256: _keep(came[one.sha256], one.sha256) for one in lacking}
+
+
+def _failed(said: str, target: Target, limit: int) -> ConfigurationError:
+    if "DO NOT MATCH THE HASHES" in said:
+        return ConfigurationError(UsageCode.PACKAGE_HASH_WRONG, "what came from the index does not have its hash")
+    if "File too large" in said:
+        return ConfigurationError(
+            UsageCode.PACKAGE_TOO_LARGE, "a package is too large", limit=format_bytes(limit), setting="packages_size"
+        )
+    return _unresolved(resolver.explain(said, target))
+
+
+def _unresolved(error: resolver.Unresolved) -> ConfigurationError:
+    code = UsageCode.PACKAGE_CONFLICT if error.is_conflict else UsageCode.PACKAGE_WITHOUT_WHEEL
+    return ConfigurationError(code, error.message)
+
+
+def cache() -> Path:
+    """Return the folder where packages are kept, by their hashes."""
+    return wheels.cache().parent / "packages"
+
+
+def _kept(sha256: str) -> Path | None:
+    """Return a wheel of the cache, None if it is not there, or not as it was."""
+    files = list((cache() / sha256).glob("*.whl"))
+    return files[0] if len(files) == 1 and resolver.digest_of(files[0]) == sha256 else None
+
+
+def _keep(file: Path, sha256: str) -> Path:
+    """Copy a wheel into the cache, where it appears complete or not at all."""
+    folder = cache() / sha256
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as beside:
+        new = Path(beside, "new")
+        new.mkdir()
+        shutil.copy(file, new)
+        if folder.is_dir() and _kept(sha256) is None:
+            shutil.rmtree(folder)  # it is not as it was
+        try:
+            new.rename(folder)
+        except OSError:
+            if _kept(sha256) is None:  # else another session was faster
+                raise
+    return folder / file.name
+
+
+def _too_large(what: str, limit: int, value: int) -> ConfigurationError:
+    return ConfigurationError(
+        UsageCode.PACKAGE_TOO_LARGE,
+        f"{what} would be too large",
+        limit=format_bytes(limit),
+        value=format_bytes(value),
+        setting="packages_size",
+    )
+
+
+def described(packages: Sequence[Package]) -> list[dict[str, Any]]:
+    """Return what was installed, for the record and for a cell."""
+    return [{"name": one.name, "version": one.version, "sha256": one.sha256, "bytes": one.size} for one in packages]

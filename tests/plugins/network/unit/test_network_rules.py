@@ -1,0 +1,162 @@
+"""The guarded way out: what a rule is, which requests it allows, and where a name may lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_kernel.core.codes import NetworkCode
+from sandbox_kernel.plugins.network.policy import BadRule, NetworkPolicy, Refused, Rule, Target, split
+from tests.support.cases import each
+from tests.support.policy.network import BAD, PORTS, RULES
+
+C = NetworkCode
+
+# --- how a rule is written -------------------------------------------------------------------------------------------
+
+
+@each("sentence", RULES)
+def test_a_rule_has_one_form(sentence: str) -> None:
+    text, form = RULES[sentence]
+    rule = Rule.parse(text)
+    assert rule.text == form
+    assert Rule.parse(form) == rule
+
+
+@each("sentence", BAD)
+def test_what_is_no_rule_is_told_what_to_write(sentence: str) -> None:
+    text, told = BAD[sentence]
+    with pytest.raises(BadRule) as caught:
+        Rule.parse(text)  # type: ignore[arg-type]
+    assert told in str(caught.value)
+    assert "pass" not in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert str(caught.value).isascii()
+
+
+def test_rules_are_a_list_of_bounded_length() -> None:
+    with pytest.raises(BadRule, match="rules are a list"):
+        NetworkPolicy("api.example.test")
+    with pytest.raises(BadRule, match="at most 1000"):
+        NetworkPolicy(["api.example.test"] * 1001)
+
+
+# --- what the rules allow --------------------------------------------------------------------------------------------
+
+
+def decide(rules: list[str], authority: str, method: str | None = None) -> Refused | Rule:
+    policy = NetworkPolicy(rules)
+    try:
+        return policy.allow(policy.authority(authority.encode(), default_port=None), method)
+    except Refused as refused:
+        return refused
+
+
+ALLOWED: dict[str, tuple[list[str], str, str | None]] = {
+    "a host at port 443": (["api.example.test"], "api.example.test:443", None),
+    "a host at port 80": (["api.example.test"], "api.example.test:80", "POST"),
+    "a host as it is written elsewhere": (["api.example.test"], "API.EXAMPLE.TEST.:443", None),
+    "the port of a rule": (["api.example.test:8443"], "api.example.test:8443", None),
+    "a name below": (["*.example.test"], "api.example.test:443", None),
+    "a name far below": (["*.example.test"], "a.b.c.example.test:443", None),
+    "the second rule for a host": (["api.example.test:1", "api.example.test:2"], "api.example.test:2", None),
+    "a rule for the host beside one for its names": (
+        ["*.example.test:1", "a.example.test"],
+        "a.example.test:443",
+        None,
+    ),
+    "the method of a rule": (["GET api.example.test"], "api.example.test:80", "GET"),
+    "HEAD where GET is allowed": (["GET api.example.test"], "api.example.test:80", "HEAD"),
+    "another method by another rule": (["GET a.example.test", "POST a.example.test"], "a.example.test:80", "POST"),
+    "an address": (["10.1.2.3:8080"], "10.1.2.3:8080", None),
+    "an IPv6 address in another spelling": (["[2001:db8::7]"], "[2001:DB8:0::0007]:443", None),
+    "a metadata service by its very name": (["metadata.google.internal"], "metadata.google.internal:80", "GET"),
+}
+
+
+@each("sentence", ALLOWED)
+def test_what_a_rule_says_is_allowed(sentence: str) -> None:
+    rules, authority, method = ALLOWED[sentence]
+    found = decide(rules, authority, method)
+    assert isinstance(found, Rule), found
+    assert found.text in [Rule.parse(rule).text for rule in rules]
+
+
+DENIED: dict[str, tuple[list[str], str, str | None, NetworkCode, str | None]] = {
+    "an empty list is nothing": ([], "api.example.test:443", None, C.HOST_NOT_ALLOWED, "api.example.test"),
+    "another host": (["a.example.test"], "b.example.test:443", None, C.HOST_NOT_ALLOWED, "b.example.test"),
+    "a name below a host": (["example.test"], "a.example.test:443", None, C.HOST_NOT_ALLOWED, "a.example.test"),
+    "a name that begins like it": (["a.example.test"], "a.example.test.evil.test:443", None, C.HOST_NOT_ALLOWED,
+                                   "a.example.test.evil.test"),
+    "a name that ends like it": (["*.example.test"], "evilexample.test:443", None, C.HOST_NOT_ALLOWED,
+                                 "evilexample.test"),
+    "the name above its wildcard": (["*.example.test"], "example.test:443", None, C.HOST_NOT_ALLOWED, "example.test"),
+    "another port than the usual ones": (["a.example.test"], "a.example.test:22", None, C.PORT_NOT_ALLOWED,
+                                         "a.example.test:22"),
+    "a usual port where another is named": (["a.example.test:8443"], "a.example.test:443", None, C.PORT_NOT_ALLOWED,
+                                            "a.example.test:443"),
+    "a host at an unusual port": ([], "a.example.test:8080", "GET", C.HOST_NOT_ALLOWED, "a.example.test:8080"),
+    "another method": (["GET a.example.test"], "a.example.test:80", "POST", C.METHOD_NOT_ALLOWED,
+                       "POST a.example.test"),
+    "a method in other letters": (["GET a.example.test"], "a.example.test:80", "get", C.METHOD_NOT_ALLOWED,
+                                  "a.example.test"),
+    "GET where HEAD is allowed": (["HEAD a.example.test"], "a.example.test:80", "GET", C.METHOD_NOT_ALLOWED,
+                                  "GET a.example.test"),
+    "a tunnel where a method is allowed": (["GET a.example.test"], "a.example.test:443", None, C.METHOD_NOT_ALLOWED,
+                                           "a.example.test"),
+    "an address that a name does not cover": (["*.example.test"], "93.184.215.14:443", None, C.HOST_NOT_ALLOWED,
+                                              "93.184.215.14"),
+    "an IPv6 address": ([], "[2606:2800::1]:8080", None, C.HOST_NOT_ALLOWED, "[2606:2800::1]:8080"),
+    "an address of this machine": ([], "127.0.0.1:8000", None, C.ADDRESS_NOT_NAMED, "127.0.0.1:8000"),
+    "a private address below nothing": (["*.example.test"], "[fd00::7]:443", None, C.ADDRESS_NOT_NAMED, "[fd00::7]"),
+    "a metadata service below a wildcard": (["*.google.internal"], "metadata.google.internal:80", "GET",
+                                            C.METADATA_SERVICE, None),
+    "a metadata service by its address": ([], "169.254.169.254:80", "GET", C.METADATA_SERVICE, None),
+}  # fmt: skip
+
+
+@each("sentence", DENIED)
+def test_what_no_rule_says_is_refused_and_the_rule_is_named(sentence: str) -> None:
+    rules, authority, method, code, rule = DENIED[sentence]
+    found = decide(rules, authority, method)
+    assert isinstance(found, Refused), found
+    assert (found.code, found.rule) == (code, rule)
+    assert rule is None or rule in str(found)
+
+
+@each("sentence", [one for one in DENIED if DENIED[one][4]])
+def test_the_rule_that_is_named_allows_it(sentence: str) -> None:
+    rules, authority, method, _, rule = DENIED[sentence]
+    assert isinstance(decide([*rules, str(rule)], authority, method), Rule)
+
+
+# --- ports and authorities -------------------------------------------------------------------------------------------
+
+
+@each("sentence", PORTS)
+def test_a_port_is_a_plain_number(sentence: str) -> None:
+    with pytest.raises(Refused) as caught:
+        split(PORTS[sentence])
+    assert caught.value.code is C.PORT_IMPROPER
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 10**100, True])
+def test_a_port_that_is_a_number_already_has_the_same_bounds(port: int) -> None:
+    with pytest.raises(Refused) as caught:
+        NetworkPolicy([]).target("a.example.test", port, default_port=None)
+    assert caught.value.code is C.PORT_IMPROPER
+
+
+def test_a_tunnel_names_its_port_and_a_request_need_not() -> None:
+    policy = NetworkPolicy([])
+    with pytest.raises(Refused) as caught:
+        policy.authority(b"a.example.test", default_port=None)
+    assert caught.value.code is C.PORT_MISSING
+    assert policy.authority(b"a.example.test", default_port=80) == Target("a.example.test", 80)
+    assert policy.authority(b"[2001:db8::7]", default_port=80).authority == "[2001:db8::7]:80"
+    assert policy.authority(b"[2001:db8::7]:8", default_port=None).authority == "[2001:db8::7]:8"
+
+
+@pytest.mark.parametrize("authority", [b"::1:80", b"a:b:80", b"[::1]x:80", b"x[::1]:80", b"u:p@a.example.test:80"])
+def test_an_authority_with_several_colons_is_refused(authority: bytes) -> None:
+    with pytest.raises(Refused):
+        NetworkPolicy([]).authority(authority, default_port=80)

@@ -1,1 +1,0 @@
-"""The gateway without a sandbox: parts by themselves, real servers on the loopback."""

@@ -1,0 +1,1 @@
+"""Wheels: what is wanted, and what pip is asked."""
