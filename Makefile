@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension plotly-parts clean
+.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -178,11 +178,6 @@ labextension: $(VENV)/.for-tests ## build the JupyterLab extension from labexten
 	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund && rm -rf lib && npm run build
 	@cd labextension && npx --no-install tsc --project tsconfig.frames.json
 	@$(BIN)/python -m tests.support.labextension
-
-# Where the parts of plotly's library are, for the version in images/data.lock; FILE is the package's plotly.min.js.
-plotly-parts: ## find the parts of plotly's library, for figures that bring what they need; needs Node.js 20
-	@cd labextension && npm ci --ignore-scripts --no-audit --no-fund
-	@node images/split.js "$(FILE)" > images/plotly.json
 
 clean: ## remove what the other targets made here; the engine and its images stay
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis output labextension/lib labextension/node_modules

@@ -1,13 +1,10 @@
 """The JavaScript libraries of charts, made small while an image is built: a figure in a notebook brings its own along.
 
 With the standard library alone. Each library becomes a script that unpacks itself: LZMA, which is a fifth smaller than
-what browsers unpack by themselves, in signs that need no escape in HTML.
-plotly's is parted besides, so that a figure has what the types of its traces need. `plotly.json` says where, for the
-one version whose hash it knows; `split.js` makes it. With another version a figure has the whole.
+what browsers unpack by themselves, in signs that need no escape in HTML. The host packs
+scripts, too, but gets them with each figure: of plotly's 4.8 MB, `output_limit` would let 27 figures of a cell pass.
 """
 
-import hashlib
-import json
 import lzma
 from base64 import b85encode
 from pathlib import Path
@@ -60,50 +57,10 @@ def packed(code: bytes) -> str:
     return made.replace("TEXT", text)
 
 
-def plotly_parts(code: bytes, places: dict) -> dict[str, str]:
-    """Return the parts of plotly's library, of which the first is `core`; nothing if its places are not known."""
-    if hashlib.sha256(code).hexdigest() != places["sha256"]:
-        return {}
-    first, last = places["register"]
-    calls = {name: f"{module}()" for name, (module, part) in places["types"].items() if part == "core"}
-    # Each change of the core: from, to, what is there instead. A part runs in the scope of the core, by its own `eval`.
-    changes = [(first, last, f"[{','.join(calls.values())}]".encode())]
-    changes.append((places["end"], places["end"], b"globalThis.sandboxPlotly=c=>eval(c);"))
-    parts = {}
-    for part, cuts in places["cuts"].items():
-        functions, values = [], []
-        for name, start, named, end in cuts:
-            body = code[named:end].decode()
-            if start < 0:
-                changes.append((named, end, b""))
-                values.append((named, f"{name}{body};"))
-            else:
-                changes.append((start, end, f"var {name};".encode()))
-                functions.append(f"{name}=function{body};")
-        modules = [f"{module}()" for module, home in places["types"].values() if home == part]
-        more = "".join([*functions, *(text for _, text in sorted(values))])
-        more += f"{places['plotly']}().register([{','.join(modules)}]);"
-        parts[part] = "sandboxPlotly({})".format(json.dumps(more).replace("</", "<\\/"))
-    pieces, at = [], 0
-    for start, end, instead in sorted(changes):
-        pieces += [code[at:start], instead]
-        at = end
-    return {"core": b"".join([*pieces, code[at:]]).decode(), **parts}
-
-
-def prepare(packages: Path, places: Path) -> None:
+def prepare(packages: Path) -> None:
     """Write what is made of the libraries in a folder of packages into `sandbox_libraries_packed` there."""
     folder = packages / "sandbox_libraries_packed"
     folder.mkdir(exist_ok=True)
-    known = json.loads(places.read_text())
-    library = packages / "plotly" / "package_data" / "plotly.min.js"
-    if library.exists():
-        code = library.read_bytes()
-        parts = plotly_parts(code, known)
-        for name, part in {**parts, "whole": code.decode()}.items():
-            (folder / f"plotly-{name}.js").write_text(packed(part.encode()))
-        if parts:
-            used = {"types": {name: part for name, (_, part) in known["types"].items()}, "needs": known["needs"]}
-            (folder / "plotly.json").write_text(json.dumps(used))
-    for library in sorted((packages / "bokeh" / "server" / "static" / "js").glob("bokeh*.min.js")):
-        (folder / library.name).write_text(packed(library.read_bytes()))
+    for pattern in ("plotly/package_data/plotly.min.js", "bokeh/server/static/js/bokeh*.min.js"):
+        for library in packages.glob(pattern):
+            (folder / library.name).write_text(packed(library.read_bytes()))

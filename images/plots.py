@@ -39,10 +39,12 @@ def _plotly(module):
 
     class SelfContained(MimetypeRenderer):
         def to_mimebundle(self, figure):
-            parts = [*([_NO_OUTLINES] if _shows_no_outlines(figure) else []), _PLOTLY_FAILS, *_plotly_parts(figure)]
+            library = _packed("plotly.min.js")
+            scripts = [_NO_OUTLINES] if _shows_no_outlines(figure) else []
+            scripts += [_PLOTLY_FAILS, *([library] if library else [])]
             options = {"include_mathjax": False, "full_html": False, "default_height": "525px"}
-            html = to_html(figure, include_plotlyjs=not _packed("plotly-whole.js"), **options)
-            return {"text/html": "".join(f"<script>{part}</script>" for part in parts) + html}
+            html = to_html(figure, include_plotlyjs=not library, **options)
+            return {"text/html": "".join(f"<script>{script}</script>" for script in scripts) + html}
 
     module.renderers["sandbox"] = SelfContained()
     module.renderers.default = "sandbox"
@@ -68,40 +70,6 @@ def _packed(name):
 
     path = Path(__file__).with_name("sandbox_libraries_packed") / name
     return path.read_text() if path.exists() else None
-
-
-def _plotly_parts(figure):
-    """Return the scripts that draw a figure: the core of plotly's library, and the parts for its types of traces."""
-    import json
-
-    whole = [script] if (script := _packed("plotly-whole.js")) else []
-    known = json.loads(_packed("plotly.json") or "null")
-    if known is None:
-        return whole
-    wanted = {part for name, part in known["types"].items() if name in _named(figure)}
-    for part in list(wanted):
-        wanted.update(known["needs"].get(part, ()))
-    names = ["core", *(part for part in known["needs"] if part in wanted)]
-    scripts = [_packed(f"plotly-{name}.js") for name in names]
-    return scripts if all(scripts) else whole
-
-
-def _named(figure):
-    """Return all short texts in a figure, but for its template's, among which are the types of its traces.
-
-    A button or a frame may change a type, and another calendar is a part of the library, too.
-    """
-    found, left = set(), [figure]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            found.update("calendars" for key, value in one.items() if "calendar" in str(key) and value != "gregorian")
-            left += [value for key, value in one.items() if key != "template"]
-        elif isinstance(one, (list, tuple)):
-            left += one
-        elif isinstance(one, str) and len(one) < 32:
-            found.add(one)
-    return found
 
 
 def _altair(module):

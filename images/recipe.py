@@ -152,7 +152,7 @@ def pack_libraries(packages: Path) -> None:
     sys.path.insert(0, str(HERE))
     import libraries  # type: ignore[import-not-found, unused-ignore]
 
-    libraries.prepare(packages, HERE / "plotly.json")
+    libraries.prepare(packages)
 
 
 def compile_bytecode(folder: Path) -> None:

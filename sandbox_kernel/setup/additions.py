@@ -12,9 +12,9 @@ from pathlib import Path
 
 MODULES = ("plots", "measures")
 """Each kernel's start calls the first, which loads the other when it is needed."""
-LIBRARIES = ("libraries.py", "plotly.json")
-"""What makes the JavaScript libraries of charts small, and where the parts of plotly's are."""
-FILES = (*(f"{name}.py" for name in MODULES), *LIBRARIES)
+LIBRARIES = "libraries.py"
+"""What makes the JavaScript libraries of charts small."""
+FILES = (*(f"{name}.py" for name in MODULES), LIBRARIES)
 """All that is taken from images/."""
 
 
@@ -23,7 +23,7 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
     packages = next((environment / "lib").glob("python*/site-packages"))
     _add_modules(recipes, packages, home)
     _link_fonts(packages, environment / "share" / "fonts")
-    runpy.run_path(str(recipes / LIBRARIES[0]))["prepare"](packages, recipes / LIBRARIES[1])
+    runpy.run_path(str(recipes / LIBRARIES))["prepare"](packages)
 
 
 def _add_modules(recipes: Path, packages: Path, home: Path) -> None:
